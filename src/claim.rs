@@ -1,0 +1,132 @@
+//! What a handler holds while it runs.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::clock::{Clock, EpochMillis};
+use crate::key::RecordId;
+use crate::record::{NewClaim, Owner, Record};
+
+/// The leased, exclusive right to run the handler for a key, as the handler sees it.
+///
+/// Cheap to clone. It gives keys for effects outside, and tells how much time is left. Dropping it ends nothing: the lease
+/// ends when the handler returns, or when its time is up.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    operation: String,
+    id: RecordId,
+    hold: Option<Hold>,
+    deadline: Option<EpochMillis>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What protects a claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    /// As stored: with the skew margin.
+    pub(crate) lease: EpochMillis,
+}
+
+impl Hold {
+    pub(crate) fn of_claim(claim: &NewClaim) -> Self {
+        Self {
+            owner: claim.owner.clone(),
+            attempt: claim.attempt,
+            lease: claim.lease,
+        }
+    }
+
+    /// From the record that an earlier send of the same claim left.
+    pub(crate) fn of_record(owner: &Owner, record: &Record) -> Self {
+        Self {
+            owner: owner.clone(),
+            attempt: record.attempt,
+            lease: record.lease.unwrap_or_default(),
+        }
+    }
+}
+
+impl Claim {
+    /// `hold` is `None` where nothing protects the run.
+    pub(crate) fn new(
+        operation: &str,
+        id: RecordId,
+        hold: Option<Hold>,
+        deadline: Option<EpochMillis>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                operation: operation.to_owned(),
+                id,
+                hold,
+                deadline,
+                clock,
+            }),
+        }
+    }
+
+    /// A key for an effect outside: the same in every attempt, process and version, for the same key and effect name.
+    ///
+    /// Hand it to a provider that honours idempotency keys, and an attempt that has to be repeated after a crash is
+    /// recognised there. 64 lower-case hex digits, which fit Stripe's `Idempotency-Key` (255) and SQS's
+    /// `MessageDeduplicationId` (128). Use one name per effect: two effects under one name get one key.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let charged = once
+    ///     .run(Key::new("charge", "order-1"), Fingerprint::json(b"{}"), |claim| async move {
+    ///         Ok::<_, std::io::Error>(claim.derive_key("stripe"))
+    ///     })
+    ///     .await?;
+    /// assert_eq!(charged.into_inner().len(), 64);
+    /// # Ok(()) }
+    /// ```
+    pub fn derive_key(&self, effect: &str) -> String {
+        self.inner.id.derive(effect)
+    }
+
+    /// The operation's name.
+    pub fn operation(&self) -> &str {
+        &self.inner.operation
+    }
+
+    /// What logs call this key: 64 hex digits. A run without a key gets one of its own.
+    pub fn key_hash(&self) -> &str {
+        self.inner.id.hash()
+    }
+
+    /// 1 for the first attempt since the key was fresh, 2 for the next; 1 too where nothing protects the run.
+    pub fn attempt(&self) -> u32 {
+        self.inner.hold.as_ref().map_or(1, |hold| hold.attempt)
+    }
+
+    /// Whether a record stands behind this run. `false` when protection is switched off, the store could not be reached and
+    /// the policy fails open, or the request had no key and the policy lets it run.
+    pub fn is_protected(&self) -> bool {
+        self.inner.hold.is_some()
+    }
+
+    /// When this attempt must be done: the Lambda deadline, or the end of the configured lease, both without the skew
+    /// margin. `None` where nothing limits the run.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.inner.deadline.map(Into::into)
+    }
+
+    /// How much time is left until then; zero when it has passed.
+    pub fn remaining(&self) -> Option<Duration> {
+        let now = self.inner.clock.now();
+        self.inner
+            .deadline
+            .map(|deadline| deadline.saturating_since(now))
+    }
+}

@@ -1,0 +1,59 @@
+//! The engine's parts: what a run needs to know, how it gets a claim, how it ends one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::{Clock, EpochMillis};
+use crate::fingerprint::Fingerprint;
+use crate::key::{Namespace, RecordId};
+use crate::settings::Settings;
+
+mod acquire;
+mod finish;
+mod patience;
+
+pub(crate) use acquire::Acquired;
+pub(crate) use finish::Finished;
+
+/// The least time that a store call gets, even when the deadline is near or has passed: what is worth writing then is
+/// worth trying to write.
+const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct Engine<S> {
+    pub(crate) store: S,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) namespace: Namespace,
+    pub(crate) settings: Settings,
+    pub(crate) disabled: bool,
+}
+
+/// One request for a run, its key and fingerprint computed once, before the handler sees anything.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) operation: String,
+    pub(crate) id: RecordId,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// When the invocation ends, where that is known.
+    pub(crate) deadline: Option<EpochMillis>,
+    pub(crate) retention: Duration,
+}
+
+impl<S> Engine<S> {
+    /// When the attempt must be done: the invocation's deadline, else the end of the configured lease. Never in the past, so
+    /// that a remaining time of zero still gives a lease.
+    fn run_until(&self, request: &Request, now: EpochMillis) -> EpochMillis {
+        request
+            .deadline
+            .unwrap_or(now + self.settings.lease)
+            .max(now)
+    }
+
+    /// Until when the store may take over one call.
+    fn store_deadline(&self, until: EpochMillis, limit: Duration) -> Instant {
+        let left = until.saturating_since(self.clock.now());
+        Instant::now() + left.min(limit).max(LEAST_STORE_TIME)
+    }
+}

@@ -1,0 +1,112 @@
+//! How a claim ends: completed, failed for good, or released.
+
+use serde::Serialize;
+
+use crate::claim::Hold;
+use crate::engine::patience::persist;
+use crate::engine::{Engine, Request};
+use crate::error::StoreError;
+use crate::observe;
+use crate::protocol::{Settled, settle};
+use crate::record::{Completion, Omission, Owner, Record, Release, Status, StoredOutcome};
+use crate::store::{Answer, Store};
+
+/// What became of a completion.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// It stands in the record.
+    Recorded,
+    /// The lease ran out, and a successor's outcome stands instead.
+    Superseded(Record),
+    /// The lease ran out, and somebody else holds the key.
+    Lost,
+    /// The store didn't take it in time.
+    Unrecorded(StoreError),
+}
+
+impl<S: Store> Engine<S> {
+    /// Stores what the handler produced, under the fence. Tries for as long as the attempt's time allows, since giving
+    /// up leaves an effect that a duplicate would repeat.
+    pub(crate) async fn complete<T: Serialize>(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        status: Status,
+        value: &T,
+    ) -> Finished {
+        let completed_at = self.clock.now();
+        let retention = match status {
+            Status::Failed => self.settings.failure_retention,
+            _ => request.retention,
+        };
+        let mut completion = Completion {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            status,
+            outcome: self.encode(value),
+            completed_at,
+            expiration: (completed_at + retention).ceil_seconds(),
+        };
+        let mut answer = self.send(hold, &completion).await;
+        if let Err(StoreError::TooLarge) = answer {
+            completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
+            answer = self.send(hold, &completion).await;
+        }
+        let finished = match answer {
+            Ok(Answer::Applied(())) => Finished::Recorded,
+            Ok(Answer::Refused(found)) => {
+                match settle(found.as_ref(), &completion, request.fingerprint.as_ref()) {
+                    Settled::Recorded => Finished::Recorded,
+                    Settled::Superseded(record) => Finished::Superseded(record.clone()),
+                    Settled::Lost => Finished::Lost,
+                }
+            }
+            Err(error) => Finished::Unrecorded(error),
+        };
+        observe::finished(request, hold, &completion, &finished);
+        finished
+    }
+
+    async fn send(&self, hold: &Hold, completion: &Completion) -> Result<Answer, StoreError> {
+        let until = hold.lease - self.settings.rules.skew_margin;
+        let deadline = self.store_deadline(until, std::time::Duration::MAX);
+        persist(deadline, StoreError::is_transient, || {
+            self.store.complete(completion, deadline)
+        })
+        .await
+    }
+
+    fn encode<T: Serialize>(&self, value: &T) -> StoredOutcome {
+        match serde_json::to_string(value) {
+            Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
+            Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
+            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
+        }
+    }
+
+    /// Ends the lease, so that a retry runs at once. One try: if it fails, the lease runs out by itself.
+    pub(crate) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
+        let tombstone = match Owner::random() {
+            Ok(tombstone) => tombstone,
+            Err(error) => return observe::release_failed(request, hold, &error),
+        };
+        let release = Release {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            tombstone,
+            last_error: last_error.map(str::to_owned),
+            forget_fingerprint: true,
+        };
+        let until = hold.lease - self.settings.rules.skew_margin;
+        let deadline = self.store_deadline(until, self.settings.store_timeout);
+        let again =
+            |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
+        match persist(deadline, again, || self.store.release(&release, deadline)).await {
+            // Refused: somebody else holds the key, or an earlier send of this release applied. Either way it is not ours.
+            Ok(Answer::Applied(()) | Answer::Refused(_)) => {
+                observe::released(request, hold, last_error)
+            }
+            Err(error) => observe::release_failed(request, hold, &error),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Which payload a key was first used with.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::hash::digest;
+
+mod canonical;
+
+/// The hash of a payload as it was *received*: a key that comes again with another payload is a mistake of the sender's,
+/// and gets [`Error::Mismatch`](crate::Error::Mismatch) instead of somebody else's answer.
+///
+/// JSON is hashed in its canonical form ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)), so that white space and the
+/// order of members don't matter. Numbers that a double can't hold keep their exact digits. What isn't JSON, repeats a member
+/// name, or is nested deeper than 128 levels is hashed as bytes.
+///
+/// ```
+/// use lambda_idempotency::Fingerprint;
+///
+/// let sent = Fingerprint::json(br#"{"amount": 1250, "currency": "EUR"}"#);
+/// assert_eq!(sent, Fingerprint::json(br#"{"currency":"EUR","amount":1.25e3}"#));
+/// assert_ne!(sent, Fingerprint::json(br#"{"currency":"EUR","amount":1251}"#));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Of a JSON text as received; of its bytes, where it isn't JSON.
+    pub fn json(payload: &[u8]) -> Self {
+        match canonical::canonicalize(payload) {
+            Some(canonical) => Self(digest("lambda-idempotency/json/1", [canonical.as_slice()])),
+            None => Self::bytes(payload),
+        }
+    }
+
+    /// Of bytes, one by one.
+    pub fn bytes(payload: &[u8]) -> Self {
+        Self(digest("lambda-idempotency/bytes/1", [payload]))
+    }
+
+    /// Of a value: for callers that have no received text.
+    ///
+    /// Prefer [`json`](Self::json) where there is one: a new field with a default changes the value's fingerprint, not
+    /// that of the text.
+    ///
+    /// # Errors
+    ///
+    /// When the value can't be serialised as JSON.
+    pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, FingerprintError> {
+        serde_json::to_vec(payload)
+            .map(|text| Self::json(&text))
+            .map_err(|error| FingerprintError {
+                reason: error.to_string(),
+            })
+    }
+
+    /// Of several parts together, in this order: a method, a path and a body, say.
+    pub fn combine<'a>(parts: impl IntoIterator<Item = &'a Fingerprint>) -> Self {
+        let parts = parts.into_iter().map(|part| part.0.as_bytes());
+        Self(digest("lambda-idempotency/parts/1", parts))
+    }
+
+    /// As it was read from a store.
+    pub fn from_stored(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// 64 lower-case hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({})", self.0)
+    }
+}
+
+/// A value that has no JSON form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the payload can't be serialised as JSON ({reason}): pass the received bytes to `Fingerprint::bytes` instead"
+)]
+pub struct FingerprintError {
+    reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_and_member_order_do_not_matter() {
+        assert_eq!(
+            Fingerprint::json(br#"{"b":[1,2],"a":"x"}"#),
+            Fingerprint::json(b"\n{ \"a\" : \"x\" , \"b\" : [ 1, 2 ] }\t")
+        );
+    }
+
+    #[test]
+    fn array_order_types_and_null_matter() {
+        let all = [
+            "[1,2]",
+            "[2,1]",
+            r#""1""#,
+            "1",
+            "null",
+            r#""null""#,
+            "{}",
+            "[]",
+            "0",
+            "false",
+            r#""""#,
+            r#"{"a":null}"#,
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for other in all.iter().skip(i + 1) {
+                assert_ne!(
+                    Fingerprint::json(one.as_bytes()),
+                    Fingerprint::json(other.as_bytes()),
+                    "{one} {other}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_json_is_hashed_as_bytes() {
+        for payload in [
+            &b"plain"[..],
+            b"\xff\xfe",
+            b"",
+            b"{",
+            br#"{"a":1,"a":2}"#,
+            b"eyJhIjoxfQ==",
+        ] {
+            assert_eq!(Fingerprint::json(payload), Fingerprint::bytes(payload));
+        }
+    }
+
+    #[test]
+    fn nesting_ten_thousand_deep_is_hashed_as_bytes() {
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        assert_eq!(
+            Fingerprint::json(deep.as_bytes()),
+            Fingerprint::bytes(deep.as_bytes())
+        );
+    }
+
+    #[test]
+    fn bytes_that_equal_a_canonical_text_do_not_meet_it() {
+        assert_ne!(Fingerprint::json(b"1"), Fingerprint::bytes(b"1"));
+    }
+
+    #[test]
+    fn parts_keep_their_order() {
+        let (a, b) = (Fingerprint::bytes(b"a"), Fingerprint::bytes(b"b"));
+        assert_ne!(
+            Fingerprint::combine([&a, &b]),
+            Fingerprint::combine([&b, &a])
+        );
+    }
+}

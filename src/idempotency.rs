@@ -1,0 +1,397 @@
+//! The engine's public face, and the one place that knows the order: claim, handler, then complete or release.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::claim::{Claim, Hold};
+use crate::clock::{Clock, EpochMillis};
+use crate::engine::{Acquired, Engine, Finished, Request};
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::key::{Key, KeyError, Namespace, RecordId};
+use crate::observe;
+use crate::outcome::{Outcome, Replay, Verdict};
+use crate::protocol::Crashed;
+use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
+use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
+use crate::store::Store;
+
+/// Runs handlers so that a request which comes twice takes effect once.
+///
+/// Cheap to clone; make one at start-up and share it. It spawns nothing: all work is done inside the calls.
+///
+/// ```
+/// use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+/// let payload = br#"{"order": "A-17", "amount": 1250}"#;
+/// let charge = || async {
+///     once.run(Key::new("charge", "A-17"), Fingerprint::json(payload), |_claim| async {
+///         Ok::<_, std::io::Error>("receipt 1".to_owned())
+///     })
+///     .await
+/// };
+///
+/// assert!(matches!(charge().await?, Outcome::Executed(receipt) if receipt == "receipt 1"));
+/// assert!(matches!(charge().await?, Outcome::Replayed(receipt, _) if receipt == "receipt 1"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Idempotency<S> {
+    engine: Arc<Engine<S>>,
+    deadline: Option<EpochMillis>,
+    default_retention: Duration,
+}
+
+impl<S> Clone for Idempotency<S> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            ..*self
+        }
+    }
+}
+
+impl<S: Store> Idempotency<S> {
+    /// Starts to build an engine over a store.
+    pub fn builder(store: S) -> Builder<S> {
+        Builder::new(store)
+    }
+
+    pub(crate) fn new(
+        store: S,
+        clock: Arc<dyn Clock>,
+        namespace: Namespace,
+        settings: Settings,
+        disabled: bool,
+    ) -> Self {
+        Self {
+            engine: Arc::new(Engine {
+                store,
+                clock,
+                namespace,
+                settings,
+                disabled,
+            }),
+            deadline: None,
+            default_retention: EVENT_RETENTION,
+        }
+    }
+
+    /// The same engine, bound to an invocation that ends at `deadline`: claims last until then, plus the skew margin.
+    ///
+    /// In a Lambda handler, pass `event.context.deadline()`. The layers of this crate do so by themselves.
+    #[must_use]
+    pub fn deadline(&self, deadline: SystemTime) -> Self {
+        Self {
+            deadline: Some(deadline.into()),
+            ..self.clone()
+        }
+    }
+
+    /// The same engine, with another default for the retention; one that was set stays.
+    #[cfg(feature = "http")]
+    pub(crate) fn default_retention(&self, retention: Duration) -> Self {
+        Self {
+            default_retention: retention,
+            ..self.clone()
+        }
+    }
+
+    /// The store that the records live in.
+    pub fn store(&self) -> &S {
+        &self.engine.store
+    }
+
+    /// Runs the handler once for this key, or replays what it produced.
+    ///
+    /// The key is resolved and the fingerprint taken before the handler runs, so nothing that the handler does to its
+    /// input changes either. `key` may be an `Option`, for sources where it may be missing; `fingerprint` may be `None`
+    /// where the payload says nothing about the request. An error of the handler's ends the lease, so that a retry runs at
+    /// once; [`run_with`](Self::run_with) decides otherwise.
+    ///
+    /// The value comes back from storage on a replay: it must survive a round trip through JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Handler`] with the handler's own error; any other [`Error`] says why nothing ran, or why the result isn't
+    /// certain.
+    ///
+    /// # Panics
+    ///
+    /// When the handler panics: the claim is released first (unless crashed attempts wait for a person), then the panic goes
+    /// on.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped while the handler runs leaves the lease to run out; then a retry runs again.
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        key: impl Into<Option<Key>>,
+        fingerprint: impl Into<Option<Fingerprint>>,
+        handler: F,
+    ) -> Result<Outcome<T>, Error<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Display,
+        F: FnOnce(Claim) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.run_with(key, fingerprint, handler, Verdict::of).await
+    }
+
+    /// As [`run`](Self::run), with a say in what becomes of each result: stored, released, or failed for good.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Verdict, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// #[derive(Debug, thiserror::Error)]
+    /// enum PaymentError {
+    ///     #[error("card declined")]
+    ///     Declined,
+    ///     #[error("gateway unreachable")]
+    ///     Unreachable,
+    /// }
+    ///
+    /// let verdict = |result: &Result<String, PaymentError>| match result {
+    ///     Ok(_) => Verdict::Complete,
+    ///     Err(PaymentError::Declined) => Verdict::Fail, // a retry gets the same answer
+    ///     Err(PaymentError::Unreachable) => Verdict::Release, // a retry runs
+    /// };
+    /// let pay = || once.run_with(Key::new("charge", "A-18"), None, |_| async { Err(PaymentError::Declined) }, verdict);
+    /// assert!(matches!(pay().await, Err(Error::Handler(PaymentError::Declined))));
+    /// assert!(matches!(pay().await, Err(Error::Failed(failure)) if failure.message == "card declined"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_with<T, E, F, Fut>(
+        &self,
+        key: impl Into<Option<Key>>,
+        fingerprint: impl Into<Option<Fingerprint>>,
+        handler: F,
+        verdict: impl FnOnce(&Result<T, E>) -> Verdict,
+    ) -> Result<Outcome<T>, Error<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Display,
+        F: FnOnce(Claim) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let Some(key) = key.into() else {
+            return self.run_without_key(handler).await;
+        };
+        let request = self.request(&key, fingerprint.into())?;
+        if self.engine.disabled {
+            return self
+                .run_unprotected(&request.operation, request.id, handler)
+                .await;
+        }
+        match self.engine.acquire(&request).await {
+            Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
+            Ok(Acquired::Replay(record)) => replay(&request, &record),
+            Err(Error::Store(error)) if error.is_transient() && self.fails_open() => {
+                observe::unprotected(&request.operation, &error);
+                self.run_unprotected(&request.operation, request.id, handler)
+                    .await
+            }
+            Err(error) => {
+                observe::refused(&request, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The record that a key stands for, as adapters need it to tell duplicates apart within one batch.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
+        key.resolve(&self.engine.namespace, self.engine.settings.max_token_chars)
+    }
+
+    fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
+        let settings = &self.engine.settings;
+        Ok(Request {
+            operation: key.operation().to_owned(),
+            id: key.resolve(&self.engine.namespace, settings.max_token_chars)?,
+            fingerprint,
+            deadline: self.deadline,
+            retention: settings.retention.unwrap_or(self.default_retention),
+        })
+    }
+
+    fn fails_open(&self) -> bool {
+        self.engine.settings.store_down == StoreDown::FailOpen
+    }
+
+    async fn run_held<T, E, F, Fut>(
+        &self,
+        request: &Request,
+        hold: Hold,
+        handler: F,
+        verdict: impl FnOnce(&Result<T, E>) -> Verdict,
+    ) -> Result<Outcome<T>, Error<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Display,
+        F: FnOnce(Claim) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let until = hold.lease - self.engine.settings.rules.skew_margin;
+        let claim = Claim::new(
+            &request.operation,
+            request.id.clone(),
+            Some(hold.clone()),
+            Some(until),
+            Arc::clone(&self.engine.clock),
+        );
+        // The call itself is inside, too: a handler may panic before it returns its future.
+        let running = AssertUnwindSafe(async move { handler(claim).await }).catch_unwind();
+        let result = match running.await {
+            Ok(result) => result,
+            Err(panic) => {
+                if self.engine.settings.rules.crashed == Crashed::RunAgain {
+                    self.engine.release(request, &hold, Some("panic")).await;
+                }
+                resume_unwind(panic);
+            }
+        };
+        let verdict = verdict(&result);
+        match result {
+            Ok(value) if verdict == Verdict::Release => {
+                self.engine.release(request, &hold, None).await;
+                Ok(Outcome::Executed(value))
+            }
+            Ok(value) => {
+                let finished = self
+                    .engine
+                    .complete(request, &hold, Status::Completed, &value)
+                    .await;
+                self.conclude(request, finished, value)
+            }
+            Err(error) => {
+                if verdict == Verdict::Fail {
+                    let failure = Failure::of(&error);
+                    self.engine
+                        .complete(request, &hold, Status::Failed, &failure)
+                        .await;
+                } else {
+                    self.engine
+                        .release(request, &hold, Some(error_kind::<E>()))
+                        .await;
+                }
+                Err(Error::Handler(error))
+            }
+        }
+    }
+
+    fn conclude<T, E>(
+        &self,
+        request: &Request,
+        finished: Finished,
+        value: T,
+    ) -> Result<Outcome<T>, Error<E>>
+    where
+        T: DeserializeOwned,
+    {
+        match finished {
+            Finished::Recorded => Ok(Outcome::Executed(value)),
+            Finished::Superseded(record) => replay(request, &record),
+            Finished::Lost => Err(Error::LeaseLost),
+            Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
+                Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
+                Unrecorded::Fail => Err(Error::Unrecorded(error)),
+            },
+        }
+    }
+
+    async fn run_without_key<T, E, F, Fut>(&self, handler: F) -> Result<Outcome<T>, Error<E>>
+    where
+        F: FnOnce(Claim) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let allowed =
+            self.engine.disabled || self.engine.settings.missing_key == MissingKey::RunUnprotected;
+        if !allowed {
+            return Err(KeyError::Missing.into());
+        }
+        observe::unprotected("", &KeyError::Missing);
+        let id = RecordId::unkeyed(Owner::random()?.as_str());
+        self.run_unprotected("", id, handler).await
+    }
+
+    async fn run_unprotected<T, E, F, Fut>(
+        &self,
+        operation: &str,
+        id: RecordId,
+        handler: F,
+    ) -> Result<Outcome<T>, Error<E>>
+    where
+        F: FnOnce(Claim) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let claim = Claim::new(
+            operation,
+            id,
+            None,
+            self.deadline,
+            Arc::clone(&self.engine.clock),
+        );
+        match handler(claim).await {
+            Ok(value) => Ok(Outcome::Unprotected(value)),
+            Err(error) => Err(Error::Handler(error)),
+        }
+    }
+}
+
+/// What an earlier attempt left, given back.
+fn replay<T: DeserializeOwned, E>(
+    request: &Request,
+    record: &Record,
+) -> Result<Outcome<T>, Error<E>> {
+    observe::replayed(request, record);
+    let completed_at = record.completed_at.map(Into::into);
+    let text = match &record.outcome {
+        Some(StoredOutcome::Inline(text)) => text,
+        Some(StoredOutcome::Omitted(reason)) => {
+            return Err(Error::OutcomeOmitted {
+                reason: *reason,
+                completed_at,
+            });
+        }
+        None => {
+            return Err(Error::Unreadable(
+                "a final record without an outcome".to_owned(),
+            ));
+        }
+    };
+    if record.status == Status::Failed {
+        return Err(Error::Failed(decode(text)?));
+    }
+    let replay = Replay {
+        processed_at: completed_at,
+        attempt: record.attempt,
+    };
+    Ok(Outcome::Replayed(decode(text)?, replay))
+}
+
+/// The parser's own message may quote the outcome; where it failed is enough to find out why.
+fn decode<T: DeserializeOwned, E>(text: &str) -> Result<T, Error<E>> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::Unreadable(format!(
+            "the stored outcome no longer decodes as {} (column {})",
+            std::any::type_name::<T>(),
+            error.column()
+        ))
+    })
+}

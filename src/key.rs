@@ -1,0 +1,402 @@
+//! The identity of one logical request.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::fingerprint::{Fingerprint, FingerprintError};
+use crate::hash::digest;
+
+/// How many characters a token may have unless [`Builder::max_token_chars`](crate::Builder::max_token_chars) says otherwise.
+pub const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
+
+/// The longest id that fits everywhere: DynamoDB allows 2,048 bytes in a partition key, 1,024 in a sort key
+/// ([constraints](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
+pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2_048;
+
+/// Room that the readable part of an operation gets in an id. The hash covers the whole of it.
+const MAX_OPERATION_BYTES_IN_ID: usize = 255;
+
+/// The identity of one logical request: operation, token and scope. The engine adds its namespace.
+///
+/// The **token** is made by the producer of the request (a client's header, an order number), so that it is the same each
+/// time the request arrives. The **operation** names the work, so that one token may serve two of them. The **scope** names
+/// the tenant: without one, two clients that choose the same token meet in one record, and one would be answered with
+/// the other's outcome.
+///
+/// A key is checked when it is used: an empty token, one that is too long, or one with control characters is refused
+/// with [`Error::Key`](crate::Error::Key), before anything is written.
+///
+/// ```
+/// use lambda_idempotency::Key;
+///
+/// let key = Key::new("charge", "order-1734").scope("tenant-7");
+/// assert_eq!(key.operation(), "charge");
+/// // A token is never printed: it may be a secret of the client's.
+/// assert!(!format!("{key:?}").contains("1734"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    operation: String,
+    token: Token,
+    scope: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Token {
+    Text(String),
+    RawId(String),
+}
+
+impl Key {
+    /// A key from an operation and the token that the producer of the request chose.
+    pub fn new(operation: impl Into<String>, token: impl Into<String>) -> Self {
+        Self {
+            operation: operation.into(),
+            token: Token::Text(token.into()),
+            scope: None,
+        }
+    }
+
+    /// A key whose token is the canonical form of a value: for identities made of several fields.
+    ///
+    /// ```
+    /// use lambda_idempotency::Key;
+    ///
+    /// let key = Key::of("invoice", &("customer-9", 2026, 11))?;
+    /// # Ok::<(), lambda_idempotency::FingerprintError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the value can't be serialised as JSON.
+    pub fn of<T: Serialize + ?Sized>(
+        operation: impl Into<String>,
+        identity: &T,
+    ) -> Result<Self, FingerprintError> {
+        Ok(Self::new(operation, Fingerprint::of(identity)?.as_str()))
+    }
+
+    /// A key that is stored under exactly this id, whatever the namespace: to share records with another library.
+    ///
+    /// At most 2,048 bytes, or 1,024 where the table keeps the id in its sort key.
+    pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            operation: operation.into(),
+            token: Token::RawId(id.into()),
+            scope: None,
+        }
+    }
+
+    /// Confines the key to one tenant. Raw ids are taken as they are: a scope doesn't change them.
+    #[must_use]
+    pub fn scope(mut self, tenant: impl Into<String>) -> Self {
+        self.scope = Some(tenant.into());
+        self
+    }
+
+    /// The operation's name.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The id of the record that stands for this key.
+    pub(crate) fn resolve(
+        &self,
+        namespace: &Namespace,
+        max_token_chars: usize,
+    ) -> Result<RecordId, KeyError> {
+        if self.operation.is_empty() {
+            return Err(KeyError::EmptyOperation);
+        }
+        match &self.token {
+            Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
+            Token::RawId(id) if id.len() > MAX_PARTITION_KEY_BYTES => {
+                Err(KeyError::IdTooLong { bytes: id.len() })
+            }
+            Token::RawId(id) => Ok(RecordId {
+                id: id.clone(),
+                hash: digest("lambda-idempotency/raw/1", [id.as_bytes()]),
+            }),
+            Token::Text(token) => {
+                check_token(token, max_token_chars)?;
+                Ok(self.derive_id(namespace, token))
+            }
+        }
+    }
+
+    fn derive_id(&self, namespace: &Namespace, token: &str) -> RecordId {
+        // A scope that is absent and one that is empty are two identities: the marker keeps them apart.
+        let (marker, scope) = match &self.scope {
+            Some(scope) => (b"1", scope.as_bytes()),
+            None => (b"0", [].as_slice()),
+        };
+        let hash = digest(
+            "lambda-idempotency/key/1",
+            [
+                namespace.0.as_bytes(),
+                marker,
+                scope,
+                self.operation.as_bytes(),
+                token.as_bytes(),
+            ],
+        );
+        let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
+        RecordId {
+            id: format!("{}#{readable}#{hash}", namespace.0),
+            hash,
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_token(token: &str, max_chars: usize) -> Result<(), KeyError> {
+    if token.is_empty() {
+        return Err(KeyError::EmptyToken);
+    }
+    let chars = token.chars().count();
+    if chars > max_chars {
+        return Err(KeyError::TokenTooLong {
+            chars,
+            max: max_chars,
+        });
+    }
+    if token.chars().any(char::is_control) {
+        return Err(KeyError::ControlCharacter);
+    }
+    Ok(())
+}
+
+/// The longest prefix of at most `max` bytes that ends between two characters.
+fn truncate(text: &str, max: usize) -> &str {
+    let end = text.floor_char_boundary(max);
+    text.get(..end).unwrap_or(text)
+}
+
+/// The first part of every id that an engine writes: the boundary between services that share a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace(String);
+
+impl Namespace {
+    /// # Errors
+    ///
+    /// When it is empty, longer than 255 bytes, holds a `#` (which would let it reach past the prefix that an IAM
+    /// `dynamodb:LeadingKeys` condition confines it to) or a control character.
+    pub(crate) fn new(name: impl Into<String>) -> Result<Self, KeyError> {
+        let name = name.into();
+        let allowed = |c: char| c != '#' && !c.is_control();
+        if name.is_empty() || name.len() > 255 || !name.chars().all(allowed) {
+            return Err(KeyError::Namespace { name });
+        }
+        Ok(Self(name))
+    }
+}
+
+/// The id under which a key's record is stored.
+///
+/// Its `Debug` and `Display` show the hash alone: an id that the caller supplied may hold a secret.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordId {
+    id: String,
+    hash: String,
+}
+
+impl RecordId {
+    /// The id as it is stored.
+    pub fn as_str(&self) -> &str {
+        &self.id
+    }
+
+    /// What logs call this key: 64 hex digits that reveal neither token nor scope.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Stands in where a request has no key: `nonce` makes it unlike any other.
+    pub(crate) fn unkeyed(nonce: &str) -> Self {
+        let hash = digest("lambda-idempotency/unkeyed/1", [nonce.as_bytes()]);
+        Self {
+            id: hash.clone(),
+            hash,
+        }
+    }
+
+    /// A key for an effect outside, the same in every attempt: SHA-256 over the id and the effect's name, in hex.
+    pub(crate) fn derive(&self, effect: &str) -> String {
+        digest(
+            "lambda-idempotency/derived/1",
+            [self.id.as_bytes(), effect.as_bytes()],
+        )
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hash)
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordId({})", self.hash)
+    }
+}
+
+/// Why a key can't be used. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The source of the request gave no token at all.
+    #[error(
+        "no idempotency key: the request carries none; send one, or set the missing-key policy to run unprotected"
+    )]
+    Missing,
+    /// The token is empty.
+    #[error("the idempotency key is empty: send a value that names this one request")]
+    EmptyToken,
+    /// The token has more characters than allowed.
+    #[error("the idempotency key has {chars} characters, {max} are allowed: send a UUID or a hash")]
+    TokenTooLong {
+        /// Characters found.
+        chars: usize,
+        /// Characters allowed.
+        max: usize,
+    },
+    /// The token holds a control character.
+    #[error("the idempotency key holds a control character: send printable text")]
+    ControlCharacter,
+    /// The operation has no name.
+    #[error(
+        "the operation is empty: name the work that must take effect once, for example `charge`"
+    )]
+    EmptyOperation,
+    /// The namespace is not usable.
+    #[error("the namespace `{name}` must have 1 to 255 bytes, without `#` and control characters")]
+    Namespace {
+        /// The name as given.
+        name: String,
+    },
+    /// A raw id is too long for a DynamoDB key.
+    #[error("the raw id has {bytes} bytes: a partition key takes 2,048, a sort key 1,024")]
+    IdTooLong {
+        /// Bytes found.
+        bytes: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(key: &Key) -> Result<RecordId, KeyError> {
+        key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
+    }
+
+    #[test]
+    fn the_id_starts_with_namespace_and_operation() {
+        let id = resolve(&Key::new("charge", "t-1")).unwrap();
+        assert!(id.as_str().starts_with("shop#charge#"));
+        assert!(id.as_str().ends_with(id.hash()));
+    }
+
+    #[test]
+    fn every_part_of_the_identity_changes_the_id() {
+        let base = resolve(&Key::new("charge", "t")).unwrap();
+        let other_namespace = Key::new("charge", "t")
+            .resolve(&Namespace::new("other").unwrap(), 255)
+            .unwrap();
+        for other in [
+            resolve(&Key::new("refund", "t")).unwrap(),
+            resolve(&Key::new("charge", "u")).unwrap(),
+            resolve(&Key::new("charge", "t").scope("a")).unwrap(),
+            resolve(&Key::new("charge", "t").scope("")).unwrap(),
+            other_namespace,
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn no_delimiter_reaches_another_tenants_record() {
+        let mine = resolve(&Key::new("charge", "b#c").scope("a")).unwrap();
+        let theirs = resolve(&Key::new("charge", "c").scope("a#b")).unwrap();
+        assert_ne!(mine, theirs);
+    }
+
+    #[test]
+    fn bad_tokens_are_refused_in_words() {
+        let long = "x".repeat(256);
+        for (token, expected) in [
+            ("", KeyError::EmptyToken),
+            (
+                long.as_str(),
+                KeyError::TokenTooLong {
+                    chars: 256,
+                    max: 255,
+                },
+            ),
+            ("a\nb", KeyError::ControlCharacter),
+            ("a\u{7f}", KeyError::ControlCharacter),
+            ("a\u{85}", KeyError::ControlCharacter),
+        ] {
+            assert_eq!(resolve(&Key::new("charge", token)), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_token_is_counted_in_characters_not_bytes() {
+        assert!(resolve(&Key::new("charge", "ü".repeat(255))).is_ok());
+    }
+
+    #[test]
+    fn a_namespace_with_a_delimiter_is_refused() {
+        for name in ["", "a#b", "a\tb", &"x".repeat(256)] {
+            assert!(
+                matches!(Namespace::new(name), Err(KeyError::Namespace { .. })),
+                "{name:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_longest_id_fits_a_sort_key() {
+        let namespace = Namespace::new("n".repeat(255)).unwrap();
+        let id = Key::new("ö".repeat(5_000), "t")
+            .resolve(&namespace, 255)
+            .unwrap();
+        assert!(id.as_str().len() <= 1_024);
+    }
+
+    #[test]
+    fn a_raw_id_is_kept_and_bounded() {
+        assert_eq!(
+            resolve(&Key::raw("op", "theirs#1")).unwrap().as_str(),
+            "theirs#1"
+        );
+        assert_eq!(
+            resolve(&Key::raw("op", "x".repeat(2_049))),
+            Err(KeyError::IdTooLong { bytes: 2_049 })
+        );
+        assert_eq!(resolve(&Key::raw("op", "")), Err(KeyError::EmptyToken));
+    }
+
+    #[test]
+    fn golden_vectors_hold_across_versions() {
+        let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+        assert_eq!(id.as_str(), "shop#charge#GOLDEN-ID");
+        assert_eq!(id.derive("stripe"), "GOLDEN-DERIVED");
+    }
+
+    #[test]
+    fn debug_and_display_hide_the_token() {
+        let id = resolve(&Key::raw("op", "secret-token")).unwrap();
+        assert!(!format!("{id:?} {id}").contains("secret"));
+    }
+}

@@ -1,0 +1,90 @@
+//! One structured event per decision. Hashes and names only: never a payload, a token or an outcome.
+
+use std::fmt::Display;
+
+use crate::claim::Hold;
+use crate::engine::{Finished, Request};
+use crate::error::Error;
+use crate::record::{Completion, Record};
+
+pub(crate) fn claimed(request: &Request, hold: &Hold) {
+    let event = if hold.attempt > 1 {
+        "taken_over"
+    } else {
+        "claimed"
+    };
+    tracing::debug!(event, operation = request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
+}
+
+pub(crate) fn replayed(request: &Request, record: &Record) {
+    tracing::info!(
+        event = "replayed",
+        operation = request.operation,
+        key = %request.id,
+        attempt = record.attempt,
+        status = record.status.as_str(),
+        "idempotency"
+    );
+}
+
+pub(crate) fn refused<E>(request: &Request, error: &Error<E>) {
+    let event = error.code();
+    let (operation, key) = (&request.operation, &request.id);
+    match error {
+        Error::InFlight { .. } => tracing::info!(event, operation, %key, "idempotency"),
+        Error::Store(reason) => {
+            tracing::error!(event, operation, %key, error = %reason, "idempotency")
+        }
+        Error::Unreadable(reason) => {
+            tracing::error!(event, operation, %key, error = reason, "idempotency")
+        }
+        _ => tracing::warn!(event, operation, %key, "idempotency"),
+    }
+}
+
+pub(crate) fn finished(
+    request: &Request,
+    hold: &Hold,
+    completion: &Completion,
+    finished: &Finished,
+) {
+    let (operation, key, attempt) = (&request.operation, &request.id, hold.attempt);
+    match finished {
+        Finished::Recorded => {
+            let (event, status) = ("completed", completion.status.as_str());
+            tracing::debug!(event, operation, %key, attempt, status, outcome = ?completion.outcome, "idempotency");
+        }
+        Finished::Superseded(_) | Finished::Lost => {
+            tracing::warn!(event = "lease_lost", operation, %key, attempt, "idempotency");
+        }
+        Finished::Unrecorded(error) => {
+            tracing::error!(event = "unrecorded", operation, %key, attempt, %error, "idempotency");
+        }
+    }
+}
+
+pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>) {
+    tracing::info!(
+        event = "released",
+        operation = request.operation,
+        key = %request.id,
+        attempt = hold.attempt,
+        last_error,
+        "idempotency"
+    );
+}
+
+pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display) {
+    tracing::warn!(
+        event = "release_failed",
+        operation = request.operation,
+        key = %request.id,
+        attempt = hold.attempt,
+        %error,
+        "idempotency"
+    );
+}
+
+pub(crate) fn unprotected(operation: &str, reason: &dyn Display) {
+    tracing::warn!(event = "unprotected", operation, %reason, "idempotency");
+}

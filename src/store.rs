@@ -1,0 +1,156 @@
+//! Where records live: a compare-and-set map that knows nothing of leases, fingerprints or time.
+//!
+//! [`Store`] is the contract. [`MemoryStore`] keeps it in a process, `DynamoDbStore` (feature `dynamodb`) in a table. A store
+//! of your own is right when it passes the conformance suite in `testing` (feature `test-util`).
+
+use std::future::Future;
+
+use tokio::time::Instant;
+
+use crate::error::StoreError;
+use crate::key::RecordId;
+use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
+
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod dynamodb;
+mod memory;
+
+pub use memory::MemoryStore;
+
+/// What a conditional write answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<T = ()> {
+    /// The condition held, and the write applied.
+    Applied(T),
+    /// The condition failed, and nothing changed: this is what was found instead, read in the same atomic step.
+    Refused(Option<Found>),
+}
+
+/// A compare-and-set map of records.
+///
+/// # Contract
+///
+/// - Each write is atomic, and applies if and only if its condition holds. A refused write changes nothing and answers with
+///   the record that it met.
+/// - [`load`](Self::load) is strongly consistent: it sees every write that was answered before it began.
+/// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. A deadline that has passed is answered so
+///   without a write.
+/// - An error leaves it open whether a write applied. Sending the same write again is always safe: the owner inside tells.
+/// - Nothing is deleted, except by a sweep of records past their `expiration` (DynamoDB's TTL). When the sweep runs, or
+///   whether it ever does, changes nothing that a caller can observe.
+///
+/// The grouped calls have default implementations that loop, so a store need not care; answers come in the order of the
+/// requests.
+pub trait Store: Send + Sync + 'static {
+    /// Writes a claim, if no record exists.
+    fn create(
+        &self,
+        claim: &NewClaim,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Writes a claim over a record, if it is still exactly `seen`. Answers with the record as it now stands.
+    fn take_over(
+        &self,
+        seen: &Version,
+        claim: &NewClaim,
+        mode: Takeover,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer<Found>, StoreError>> + Send;
+
+    /// Makes the record final, if it is in progress and held by the owner.
+    fn complete(
+        &self,
+        completion: &Completion,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Lengthens the lease, if the record is in progress, held by the owner, and its lease is shorter than the new one.
+    fn renew(
+        &self,
+        renewal: &Renewal,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Notes something on the record, if it is in progress and held by the owner.
+    fn amend(
+        &self,
+        amendment: &Amendment,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Ends the lease and puts a tombstone in the owner's place, if the record is in progress and held by the owner.
+    fn release(
+        &self,
+        release: &Release,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// Reads a record, strongly consistent.
+    fn load(
+        &self,
+        id: &RecordId,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
+
+    /// [`create`](Self::create) for each claim. No id may occur twice.
+    fn create_all(
+        &self,
+        claims: &[NewClaim],
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(claims.len());
+            for claim in claims {
+                answers.push(self.create(claim, deadline).await);
+            }
+            answers
+        }
+    }
+
+    /// [`complete`](Self::complete) for each completion. No id may occur twice.
+    fn complete_all(
+        &self,
+        completions: &[Completion],
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(completions.len());
+            for completion in completions {
+                answers.push(self.complete(completion, deadline).await);
+            }
+            answers
+        }
+    }
+
+    /// [`release`](Self::release) for each release. No id may occur twice.
+    fn release_all(
+        &self,
+        releases: &[Release],
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(releases.len());
+            for release in releases {
+                answers.push(self.release(release, deadline).await);
+            }
+            answers
+        }
+    }
+
+    /// [`load`](Self::load) for each id.
+    fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Option<Found>, StoreError>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(ids.len());
+            for id in ids {
+                answers.push(self.load(id, deadline).await);
+            }
+            answers
+        }
+    }
+}

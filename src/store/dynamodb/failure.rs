@@ -1,0 +1,105 @@
+//! What the service's errors mean to a caller.
+
+use std::error::Error as StdError;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use super::layout::{Item, TableLayout};
+use crate::error::StoreError;
+
+/// A failure of a request, in which a condition that didn't hold can be told from the rest.
+pub(super) trait Refusal: Sized {
+    type Service: ProvideErrorMetadata + StdError + Send + Sync + 'static;
+
+    fn into_sdk(self) -> SdkError<Self::Service, HttpResponse>;
+
+    /// `Some` where a condition failed: with the item that it met, if there was one.
+    fn met(&self) -> Option<Option<Item>>;
+}
+
+macro_rules! refusal {
+    ($service:ty, $error:ident => $met:expr) => {
+        impl Refusal for SdkError<$service, HttpResponse> {
+            type Service = $service;
+
+            fn into_sdk(self) -> SdkError<Self::Service, HttpResponse> {
+                self
+            }
+
+            fn met(&self) -> Option<Option<Item>> {
+                let $error = self.as_service_error()?;
+                $met
+            }
+        }
+    };
+}
+
+refusal!(PutItemError, error => match error {
+    PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item.clone()),
+    _ => None,
+});
+refusal!(UpdateItemError, error => match error {
+    UpdateItemError::ConditionalCheckFailedException(failed) => Some(failed.item.clone()),
+    _ => None,
+});
+refusal!(GetItemError, _error => None);
+
+pub(super) fn classify<E: Refusal>(
+    table: &str,
+    layout: &TableLayout,
+    action: &'static str,
+    error: E,
+) -> StoreError {
+    let error = error.into_sdk();
+    let (code, message, status) = match &error {
+        SdkError::TimeoutError(_) => return StoreError::Timeout,
+        SdkError::ServiceError(context) => (
+            context.err().code().unwrap_or_default(),
+            context.err().message().unwrap_or_default(),
+            context.raw().status().as_u16(),
+        ),
+        SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
+            return StoreError::Unavailable(in_words(&error).into());
+        }
+        _ => return StoreError::Rejected(in_words(&error).into()),
+    };
+    let table = table.to_owned();
+    match code {
+        "ProvisionedThroughputExceededException"
+        | "ThrottlingException"
+        | "RequestLimitExceeded" => StoreError::Throttled,
+        "TransactionConflictException" | "ReplicatedWriteConflictException" => StoreError::Conflict,
+        "AccessDeniedException" => StoreError::AccessDenied { table, action },
+        "ResourceNotFoundException" => StoreError::TableNotFound { table },
+        "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge,
+        "ValidationException"
+            if message.contains("size has exceeded")
+                || message.contains("size to update has exceeded") =>
+        {
+            StoreError::TooLarge
+        }
+        "ValidationException" => StoreError::Schema {
+            table,
+            expected: layout.describe(),
+            message: message.to_owned(),
+        },
+        _ if status >= 500 => StoreError::Unavailable(in_words(&error).into()),
+        _ => StoreError::Rejected(in_words(&error).into()),
+    }
+}
+
+/// The error and its causes, in one line. Not their `Debug`, which may hold an item.
+fn in_words(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

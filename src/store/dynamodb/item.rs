@@ -1,0 +1,141 @@
+//! Records as DynamoDB items, and back: what can't be understood is said in words, never guessed.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::layout::{Attribute, Item, TableLayout};
+use crate::clock::{EpochMillis, EpochSeconds};
+use crate::fingerprint::Fingerprint;
+use crate::record::{
+    Found, LAYOUT, NewClaim, Omission, Owner, Record, Status, StoredOutcome, Version,
+};
+
+pub(super) fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(super) fn number(number: impl ToString) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+/// The item that a claim on a fresh key writes.
+pub(super) fn encode_claim(layout: &TableLayout, claim: &NewClaim) -> Item {
+    let mut item = layout.key_of(&claim.id);
+    let mut put = |attribute, value| {
+        item.insert(layout.name(attribute).to_owned(), value);
+    };
+    put(Attribute::Status, string(Status::InProgress.as_str()));
+    put(Attribute::Owner, string(claim.owner.as_str()));
+    put(Attribute::Attempt, number(claim.attempt));
+    put(Attribute::Lease, number(claim.lease.0));
+    put(Attribute::Expiration, number(claim.expiration.0));
+    put(Attribute::StartedAt, number(claim.started_at.0));
+    put(Attribute::Layout, number(LAYOUT));
+    if let Some(fingerprint) = &claim.fingerprint {
+        put(Attribute::Validation, string(fingerprint.as_str()));
+    }
+    item
+}
+
+/// What an item says. Never fails: an item that can't be understood is found, and unreadable.
+pub(super) fn decode(layout: &TableLayout, item: &Item) -> Found {
+    let reader = Reader { layout, item };
+    match reader.version() {
+        Ok(version) => match reader.record() {
+            Ok(record) => Found {
+                version,
+                content: Ok(record),
+            },
+            Err(reason) => Found::unreadable(version, reason),
+        },
+        // Without a version there is nothing to compare, so it can't be taken over, not even when it has expired.
+        Err(reason) => Found::unreadable(Version::default(), reason),
+    }
+}
+
+struct Reader<'a> {
+    layout: &'a TableLayout,
+    item: &'a Item,
+}
+
+impl Reader<'_> {
+    fn version(&self) -> Result<Version, String> {
+        Ok(Version {
+            owner: self.string(Attribute::Owner)?.map(str::to_owned),
+            status: self.string(Attribute::Status)?.map(str::to_owned),
+            lease: self.number(Attribute::Lease)?,
+            expiration: self.number(Attribute::Expiration)?,
+        })
+    }
+
+    fn record(&self) -> Result<Record, String> {
+        let layout = self.number(Attribute::Layout)?;
+        if let Some(other) = layout.filter(|layout| *layout != LAYOUT) {
+            return Err(format!(
+                "layout version {other}, where this release knows {LAYOUT}"
+            ));
+        }
+        let status = self.required(Attribute::Status, self.string(Attribute::Status)?)?;
+        let status = Status::parse(status).ok_or_else(|| format!("unknown status {status:?}"))?;
+        let expiration =
+            self.required(Attribute::Expiration, self.number(Attribute::Expiration)?)?;
+        let mut record = Record::new(status, EpochSeconds(expiration));
+        record.layout = layout;
+        record.owner = self.string(Attribute::Owner)?.map(Owner::from_stored);
+        record.lease = self.number(Attribute::Lease)?.map(EpochMillis);
+        record.fingerprint = self
+            .string(Attribute::Validation)?
+            .map(Fingerprint::from_stored);
+        record.last_error = self.string(Attribute::LastError)?.map(str::to_owned);
+        record.started_at = self.number(Attribute::StartedAt)?.map(EpochMillis);
+        record.completed_at = self.number(Attribute::CompletedAt)?.map(EpochMillis);
+        record.outcome = self.outcome()?;
+        if let Some(attempt) = self.number(Attribute::Attempt)? {
+            record.attempt =
+                u32::try_from(attempt).map_err(|_| format!("attempt {attempt} is no count"))?;
+        }
+        if layout.is_some() {
+            self.required(Attribute::Owner, record.owner.as_ref())?;
+            self.required(Attribute::Attempt, self.number(Attribute::Attempt)?)?;
+            if status == Status::InProgress {
+                self.required(Attribute::Lease, record.lease)?;
+            }
+        }
+        if status != Status::InProgress {
+            self.required(Attribute::Data, record.outcome.as_ref())?;
+        }
+        Ok(record)
+    }
+
+    fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
+        if let Some(reason) = self.string(Attribute::Omitted)? {
+            let reason = Omission::parse(reason)
+                .ok_or_else(|| format!("unknown reason {reason:?} in `omitted`"))?;
+            return Ok(Some(StoredOutcome::Omitted(reason)));
+        }
+        Ok(self
+            .string(Attribute::Data)?
+            .map(|text| StoredOutcome::Inline(text.to_owned())))
+    }
+
+    fn string(&self, attribute: Attribute) -> Result<Option<&str>, String> {
+        match self.item.get(self.layout.name(attribute)) {
+            None => Ok(None),
+            Some(AttributeValue::S(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("`{}` is not a string", self.layout.name(attribute))),
+        }
+    }
+
+    /// Whole numbers only: a compare-and-set on a rounded one would never hold.
+    fn number(&self, attribute: Attribute) -> Result<Option<i64>, String> {
+        let bad = || format!("`{}` is not a whole number", self.layout.name(attribute));
+        match self.item.get(self.layout.name(attribute)) {
+            None => Ok(None),
+            Some(AttributeValue::N(digits)) => digits.parse().map(Some).map_err(|_| bad()),
+            Some(_) => Err(bad()),
+        }
+    }
+
+    fn required<T>(&self, attribute: Attribute, value: Option<T>) -> Result<T, String> {
+        value.ok_or_else(|| format!("`{}` is missing", self.layout.name(attribute)))
+    }
+}
