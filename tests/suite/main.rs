@@ -1,0 +1,12 @@
+//! The integration tests, in one binary: each module reads as the documentation of one promise.
+#![allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has found something"
+)]
+
+mod support;
+mod wire;

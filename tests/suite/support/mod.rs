@@ -1,0 +1,34 @@
+//! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
+
+pub mod proxy;
+pub mod server;
+
+pub use proxy::{Fault, Proxy};
+pub use server::Server;
+
+/// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.
+///
+/// The second needs `DYNAMODB_LOCAL_ENDPOINT` and fails without it: a lane that skips itself proves nothing. `make test`
+/// starts the server and sets the variable; `make quick` leaves the lane out by name.
+#[macro_export]
+macro_rules! on_each_server {
+    ($(#[$doc:meta])* async fn $name:ident($server:ident: Server) $body:block) => {
+        $(#[$doc])*
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            async fn check($server: $crate::support::Server) $body
+
+            #[tokio::test]
+            async fn dynoxide() {
+                check($crate::support::Server::dynoxide().await).await;
+            }
+
+            #[tokio::test]
+            async fn dynamodb_local() {
+                check($crate::support::Server::dynamodb_local().await).await;
+            }
+        }
+    };
+}

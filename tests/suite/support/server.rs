@@ -1,0 +1,136 @@
+//! A DynamoDB API to talk to, through the real SDK.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    TimeToLiveSpecification,
+};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use tokio::net::TcpListener;
+
+/// A DynamoDB API on the loopback interface.
+#[derive(Clone, Debug)]
+pub struct Server {
+    endpoint: String,
+}
+
+impl Server {
+    /// An emulator in this process, empty, gone with the test.
+    pub async fn dynoxide() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let database = dynoxide::Database::memory().expect("an empty database");
+        tokio::spawn(dynoxide::server::serve_on(listener, database));
+        Self {
+            endpoint: format!("http://{address}"),
+        }
+    }
+
+    /// AWS's own DynamoDB Local, shared by all tests: tables have names of their own.
+    pub async fn dynamodb_local() -> Self {
+        let endpoint = std::env::var("DYNAMODB_LOCAL_ENDPOINT").expect(
+            "DYNAMODB_LOCAL_ENDPOINT is not set: run `make test`, which starts DynamoDB Local, or `make quick` to do without",
+        );
+        Self { endpoint }
+    }
+
+    /// The same server, reached through something in between.
+    pub fn behind(endpoint: String) -> Self {
+        Self { endpoint }
+    }
+
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// A client with short timeouts and the SDK's own retries.
+    pub fn client(&self) -> Client {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .endpoint_url(&self.endpoint)
+            .region(Region::from_static("eu-central-1"))
+            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .retry_config(
+                RetryConfig::standard()
+                    .with_max_attempts(3)
+                    .with_initial_backoff(Duration::from_millis(10)),
+            )
+            .timeout_config(
+                TimeoutConfig::builder()
+                    .operation_attempt_timeout(Duration::from_secs(10))
+                    .build(),
+            )
+            .build();
+        Client::from_conf(config)
+    }
+
+    /// A fresh idempotency table, as the README defines it; its name.
+    pub async fn idempotency_table(&self) -> String {
+        let table = self.table_with_key("idempotency", "id").await;
+        let ttl = TimeToLiveSpecification::builder()
+            .attribute_name("expiration")
+            .enabled(true)
+            .build()
+            .expect("complete");
+        self.client()
+            .update_time_to_live()
+            .table_name(&table)
+            .time_to_live_specification(ttl)
+            .send()
+            .await
+            .expect("TTL switched on");
+        table
+    }
+
+    /// A fresh table with one string partition key; its name.
+    pub async fn table_with_key(&self, prefix: &str, key: &str) -> String {
+        let table = unique(prefix);
+        self.create_table(&table, &[(key, KeyType::Hash)]).await;
+        table
+    }
+
+    pub async fn create_table(&self, table: &str, keys: &[(&str, KeyType)]) {
+        let mut request = self
+            .client()
+            .create_table()
+            .table_name(table)
+            .billing_mode(BillingMode::PayPerRequest);
+        for (name, kind) in keys {
+            request = request
+                .key_schema(
+                    KeySchemaElement::builder()
+                        .attribute_name(*name)
+                        .key_type(kind.clone())
+                        .build()
+                        .expect("complete"),
+                )
+                .attribute_definitions(
+                    AttributeDefinition::builder()
+                        .attribute_name(*name)
+                        .attribute_type(ScalarAttributeType::S)
+                        .build()
+                        .expect("complete"),
+                );
+        }
+        request.send().await.expect("a new table");
+    }
+
+    /// A store on a fresh table.
+    pub async fn store(&self) -> DynamoDbStore {
+        DynamoDbStore::new(self.client(), self.idempotency_table().await)
+    }
+}
+
+/// A name that no other test, and no earlier run against the same server, has used.
+pub fn unique(prefix: &str) -> String {
+    let mut bytes = [0_u8; 8];
+    getrandom::fill(&mut bytes).expect("entropy");
+    format!("{prefix}-{:016x}", u64::from_ne_bytes(bytes))
+}

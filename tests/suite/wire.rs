@@ -1,0 +1,92 @@
+//! What each path costs, counted at the wire: requests are what DynamoDB bills, and what a duplicate waits for.
+
+use std::convert::Infallible;
+use std::io::Error as HandlerError;
+
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
+
+use crate::on_each_server;
+use crate::support::{Fault, Proxy, Server};
+
+async fn engine(server: &Server) -> (Proxy, Idempotency<DynamoDbStore>) {
+    let proxy = Proxy::before(server).await;
+    let table = server.idempotency_table().await;
+    let store = DynamoDbStore::new(proxy.server().client(), table);
+    let once = Idempotency::builder(store)
+        .namespace("wire")
+        .build()
+        .unwrap();
+    (proxy, once)
+}
+
+fn payload(text: &str) -> Fingerprint {
+    Fingerprint::bytes(text.as_bytes())
+}
+
+on_each_server! {
+    async fn a_first_success_takes_two_requests_and_its_replay_one(server: Server) {
+        let (proxy, once) = engine(&server).await;
+        let run = || once.run(Key::new("charge", "1"), payload("a"), |_| async { Ok::<_, Infallible>(7) });
+
+        assert_eq!(run().await.unwrap(), Outcome::Executed(7));
+        assert_eq!(proxy.take_total(), 2);
+
+        let replayed = run().await.unwrap();
+        assert!(replayed.is_replayed());
+        assert_eq!(proxy.take_total(), 1);
+    }
+}
+
+on_each_server! {
+    async fn a_mismatch_and_a_request_in_flight_take_one_request_each(server: Server) {
+        let (proxy, once) = engine(&server).await;
+        let key = || Key::new("charge", "1");
+        let inner = once.clone();
+        let counting = proxy.clone();
+        let outcome = once.run(key(), payload("a"), |_| async move {
+            counting.take_total();
+            let second = inner.run(key(), payload("a"), |_| async { Ok::<_, Infallible>(0) }).await;
+            assert!(matches!(second, Err(Error::InFlight { .. })));
+            assert_eq!(counting.take_total(), 1);
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+
+        proxy.take_total();
+        let other = once.run(key(), payload("b"), |_| async { Ok::<_, Infallible>(2) }).await;
+        assert!(matches!(other, Err(Error::Mismatch)));
+        assert_eq!(proxy.take_total(), 1);
+    }
+}
+
+on_each_server! {
+    async fn a_failure_takes_two_requests_and_its_retry_three(server: Server) {
+        let (proxy, once) = engine(&server).await;
+        let key = || Key::new("charge", "1");
+
+        let failed = once.run(key(), payload("a"), |_| async { Err::<i32, _>(HandlerError::other("down")) }).await;
+        assert!(matches!(failed, Err(Error::Handler(_))));
+        assert_eq!(proxy.take_total(), 2);
+
+        let retried = once.run(key(), payload("a"), |claim| async move {
+            assert_eq!(claim.attempt(), 2);
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(retried.await.unwrap(), Outcome::Executed(1));
+        assert_eq!(proxy.take_total(), 3);
+    }
+}
+
+on_each_server! {
+    async fn a_lost_reply_to_a_claim_ends_as_if_it_had_come(server: Server) {
+        let (proxy, once) = engine(&server).await;
+        proxy.inject("PutItem", Fault::LoseReply);
+        let outcome = once.run(Key::new("charge", "1"), payload("a"), |claim| async move {
+            assert_eq!(claim.attempt(), 1);
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+        assert_eq!(proxy.take_counts()["PutItem"], 2);
+    }
+}
