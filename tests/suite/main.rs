@@ -8,5 +8,6 @@
     reason = "a test that panics has found something"
 )]
 
+mod end_to_end;
 mod support;
 mod wire;
