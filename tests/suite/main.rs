@@ -8,5 +8,8 @@
     reason = "a test that panics has found something"
 )]
 
+mod conformance;
+mod engine;
+mod faults;
 mod support;
 mod wire;
