@@ -11,5 +11,6 @@
 mod conformance;
 mod engine;
 mod faults;
+mod secrets;
 mod support;
 mod wire;
