@@ -213,9 +213,13 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    /// The record that a key stands for, as adapters need it to tell duplicates apart within one batch.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
+    /// The id of the record that stands for a key in this engine's namespace: to look it up, or to tell duplicates apart
+    /// within one batch.
+    ///
+    /// # Errors
+    ///
+    /// When the key can't be used.
+    pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
         key.resolve(&self.engine.namespace, self.engine.settings.max_token_chars)
     }
 
@@ -223,7 +227,7 @@ impl<S: Store> Idempotency<S> {
         let settings = &self.engine.settings;
         Ok(Request {
             operation: key.operation().to_owned(),
-            id: key.resolve(&self.engine.namespace, settings.max_token_chars)?,
+            id: self.record_id(key)?,
             fingerprint,
             deadline: self.deadline,
             retention: settings.retention.unwrap_or(self.default_retention),

@@ -24,6 +24,9 @@ pub mod protocol;
 pub mod record;
 mod settings;
 pub mod store;
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub mod testing;
 
 pub use claim::Claim;
 pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};

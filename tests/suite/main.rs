@@ -8,6 +8,10 @@
     reason = "a test that panics has found something"
 )]
 
+mod conformance;
 mod end_to_end;
+mod engine;
+mod faults;
+mod secrets;
 mod support;
 mod wire;
