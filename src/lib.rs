@@ -23,6 +23,8 @@ mod outcome;
 pub mod protocol;
 pub mod record;
 mod settings;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 pub mod store;
 
 pub use claim::Claim;
