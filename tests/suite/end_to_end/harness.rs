@@ -148,7 +148,7 @@ impl Function {
         loop {
             for record in self.records().await {
                 if text(&record, "status") == "INPROGRESS"
-                    && number(&record, "attempt") == attempt.into()
+                    && number(&record, "attempt") == i64::from(attempt)
                 {
                     return record;
                 }
@@ -223,7 +223,9 @@ impl Reply {
     pub fn answer(self) -> Value {
         match self {
             Self::Answered(answer) => answer,
-            other => panic!("no answer: {other:?}"),
+            Self::Failed(message) => panic!("the function failed: {message}"),
+            Self::TimedOut => panic!("no answer before the deadline"),
+            Self::Died => panic!("the process ended without an answer"),
         }
     }
 }
