@@ -365,15 +365,23 @@ fn program(name: &str) -> &'static Path {
 fn build() -> BTreeMap<String, PathBuf> {
     // The whole workspace with its tests, as `cargo test` has just built it: another selection would have other features, and
     // build the dependencies again.
-    let output = Command::new(env!("CARGO"))
+    let mut cargo = Command::new(env!("CARGO"));
+    // What `cargo test` tells a test about its package would reach build scripts, and some of them run again when it changes.
+    for (name, _) in std::env::vars_os() {
+        let shown = name.to_string_lossy();
+        if shown.starts_with("CARGO_PKG_") || shown.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    let output = cargo
         .args([
             "build",
             "--workspace",
             "--all-features",
             "--tests",
             "--bins",
+            "--message-format=json-render-diagnostics",
         ])
-        .arg("--message-format=json-render-diagnostics")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo");
