@@ -223,6 +223,12 @@ impl<S: Store> Idempotency<S> {
         key.resolve(&self.engine.namespace, self.engine.settings.max_token_chars)
     }
 
+    /// Whether the kill switch is thrown.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.engine.disabled
+    }
+
     fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
         let settings = &self.engine.settings;
         Ok(Request {

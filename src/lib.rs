@@ -82,6 +82,8 @@ mod outcome;
 pub mod protocol;
 pub mod record;
 mod settings;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]

@@ -1,0 +1,100 @@
+//! SQS: a handler of one message becomes a handler of batches.
+//!
+//! [`BatchLayer`] decodes each message, takes its key, and runs the handler for it once. The reply names the messages that
+//! have to come again, and only these: set `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source
+//! mapping, else Lambda ignores the reply and deletes the whole batch.
+//!
+//! ```
+//! use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+//! use lambda_runtime::{Context, LambdaEvent};
+//! use tower::{Service, ServiceBuilder};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Payment {
+//!     order_id: String,
+//!     amount: u64,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In a function: `DynamoDbStore::from_env().await?`.
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+//! let mut worker = ServiceBuilder::new()
+//!     .layer(sqs::BatchLayer::new(once).operation("charge").key(|payment: &Payment| payment.order_id.clone()))
+//!     .service_fn(|message: sqs::Message<Payment>| async move {
+//!         // The gateway gets the same key in every attempt.
+//!         let key = message.claim.derive_key("gateway");
+//!         println!("charging {} under {key}", message.body.amount);
+//!         Ok::<_, std::io::Error>(())
+//!     });
+//! // In a function: `lambda_runtime::run(worker).await`. Here, two messages by hand; the second has no order.
+//! let event: sqs::SqsEvent = serde_json::from_str(
+//!     r#"{"Records": [
+//!         {"messageId": "m-1", "body": "{\"order_id\": \"A-17\", \"amount\": 1250}"},
+//!         {"messageId": "m-2", "body": "{\"amount\": 1250}"}
+//!     ]}"#,
+//! )?;
+//! let reply = worker.call(LambdaEvent::new(event, Context::default())).await?;
+//! let again: Vec<_> = reply.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect();
+//! assert_eq!(again, ["m-2"]);
+//! # Ok(()) }
+//! ```
+//!
+//! # Which key
+//!
+//! The key is made by whoever decides that the work be done. A consumer can only find it.
+//!
+//! | the message comes from | key | because |
+//! |---|---|---|
+//! | a producer that you write | an identity of the work in the body: order number, payment id | it is the same however often the producer sends it |
+//! | SNS | the same, inside the envelope's `Message`; else the envelope's `MessageId` | a publisher that retries makes a new envelope |
+//! | EventBridge | an identity inside `detail`; else the event's `id` | the same |
+//! | S3 notifications | bucket, object key and `sequencer` | the notification has no id of its own |
+//! | a producer out of reach, bodies without identity | the message id (default) | it is the same in every receive of one message |
+//!
+//! The message id recognises what SQS and Lambda repeat: a visibility timeout, a failed invocation, a rare second delivery. It
+//! doesn't recognise a producer that sends again, nor a [redrive][redrive] from a dead-letter queue: there the message gets a
+//! new id. Where tenants choose their own tokens, put the tenant into the key.
+//!
+//! # What happens to each message
+//!
+//! | acknowledged | reported in `batchItemFailures` |
+//! |---|---|
+//! | the handler ran and succeeded | the handler failed or panicked |
+//! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed for good, crashed and needs a person, or used up its attempts |
+//! | the outcome could not be recorded, where the [policy](crate::Unrecorded) returns it | it is in flight elsewhere, or its lease was lost |
+//! | it ran unprotected, by a policy or the kill switch | its key was first used with another body, is missing, or not usable |
+//! | | no body, or one that doesn't decode |
+//! | | the store failed, or the record can't be read |
+//!
+//! A permanent failure is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. A message
+//! without an id fails the invocation before anything runs, since it can't be reported.
+//!
+//! The same key twice in one batch runs once: the second message waits for the first and shares its fate, or is reported as a
+//! mismatch where its body differs. The body's fingerprint is taken from the text as received.
+//!
+//! A claim lasts until the invocation's deadline. All work is done inside the invocation: nothing is spawned.
+//!
+//! FIFO queues: messages run side by side, whatever their group. With [`concurrency(1)`](BatchLayer::concurrency) they run in
+//! order, but those after a failed one still run.
+//!
+//! # What is logged
+//!
+//! One event for each message that is reported, with its id and the reason; never a body, a key or an outcome. A handler's
+//! error is named by its type alone, because its text may quote the message: log it in the handler, where a span named
+//! `sqs_message` says which message it is.
+//!
+//! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
+
+mod batch;
+mod key;
+mod layer;
+mod message;
+mod report;
+mod run;
+mod service;
+
+#[doc(no_inline)]
+pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+pub use layer::BatchLayer;
+pub use message::Message;
+pub use service::{BatchError, BatchService};

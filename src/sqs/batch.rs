@@ -1,0 +1,175 @@
+//! A batch as a whole, before anything runs and after everything has: pure, no store, no clock.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsMessage};
+use serde::de::DeserializeOwned;
+
+use crate::fingerprint::Fingerprint;
+use crate::key::{Key, KeyError, RecordId};
+use crate::sqs::key::KeySource;
+use crate::sqs::report::Reason;
+
+/// A message that is ready to run: all that identifies it was taken before any handler could touch it.
+#[derive(Debug)]
+pub(super) struct Ready<T> {
+    /// Its place in the batch.
+    pub(super) position: usize,
+    pub(super) body: T,
+    pub(super) metadata: SqsMessage,
+    pub(super) key: Option<Key>,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// What became of a message, or what it depends on.
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// Its work is done: SQS may delete it.
+    Done,
+    /// The same request as the message in this position: what becomes of that one becomes of it.
+    Follows(usize),
+    /// SQS is to deliver it again.
+    Reported(Reason),
+}
+
+/// The fate of each message so far, and those that are to run.
+#[derive(Debug)]
+pub(super) struct Plan<T> {
+    pub(super) fates: Vec<Fate>,
+    pub(super) ready: Vec<Ready<T>>,
+}
+
+/// How messages are told apart.
+pub(super) struct Planner<'a, T, F> {
+    pub(super) operation: Option<&'a str>,
+    pub(super) source: &'a KeySource<T>,
+    /// The record that a key stands for; `None` where messages are not to be compared.
+    pub(super) identify: F,
+}
+
+impl<T, F> Planner<'_, T, F>
+where
+    T: DeserializeOwned,
+    F: Fn(&Key) -> Option<Result<RecordId, KeyError>>,
+{
+    /// The first message of each request is to run, the others follow it: the same key twice in a batch runs once.
+    pub(super) fn plan(&self, messages: Vec<SqsMessage>) -> Plan<T> {
+        let mut leaders = HashMap::new();
+        let mut plan = Plan {
+            fates: Vec::with_capacity(messages.len()),
+            ready: Vec::with_capacity(messages.len()),
+        };
+        for (position, message) in messages.into_iter().enumerate() {
+            let planned = self
+                .prepare(position, message)
+                .and_then(|ready| self.place(&mut leaders, ready));
+            plan.fates.push(match planned {
+                Ok(Place::Leads(ready)) => {
+                    plan.ready.push(ready);
+                    Fate::Reported(Reason::NotRun)
+                }
+                Ok(Place::Follows(leader)) => Fate::Follows(leader),
+                Err(reason) => Fate::Reported(reason),
+            });
+        }
+        plan
+    }
+
+    fn place(&self, leaders: &mut Leaders, ready: Ready<T>) -> Result<Place<T>, Reason> {
+        let Some(record) = ready.key.as_ref().and_then(&self.identify) else {
+            return Ok(Place::Leads(ready));
+        };
+        match leaders.entry(record.map_err(Reason::Key)?) {
+            Entry::Vacant(place) => {
+                place.insert((ready.position, ready.fingerprint.clone()));
+                Ok(Place::Leads(ready))
+            }
+            Entry::Occupied(place) => match place.get() {
+                (leader, same) if *same == ready.fingerprint => Ok(Place::Follows(*leader)),
+                _ => Err(Reason::Mismatch),
+            },
+        }
+    }
+
+    fn prepare(&self, position: usize, message: SqsMessage) -> Result<Ready<T>, Reason> {
+        let id = message.message_id.as_deref().unwrap_or_default();
+        let text = message.body.as_deref().ok_or(Reason::NoBody)?;
+        // The caller's code runs here, too (decoding, the key): a panic in it is this message's alone.
+        let decode = || {
+            let body = serde_json::from_str(text).map_err(|error| Reason::undecodable(&error))?;
+            Ok((self.source.token(id, &body), body))
+        };
+        let (token, body) =
+            catch_unwind(AssertUnwindSafe(decode)).unwrap_or(Err(Reason::Panicked))?;
+        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
+        Ok(Ready {
+            position,
+            body,
+            key: token.map(|token| Key::new(operation, token)),
+            fingerprint: Fingerprint::json(text.as_bytes()),
+            metadata: message,
+        })
+    }
+}
+
+/// The position and the fingerprint of the first message of each record.
+type Leaders = HashMap<RecordId, (usize, Fingerprint)>;
+
+enum Place<T> {
+    Leads(Ready<T>),
+    Follows(usize),
+}
+
+/// The last part of `arn:aws:sqs:region:account:queue`.
+fn queue_name(message: &SqsMessage) -> &str {
+    message
+        .event_source_arn
+        .as_deref()
+        .and_then(|arn| arn.rsplit(':').next())
+        .filter(|name| !name.is_empty())
+        .unwrap_or("sqs")
+}
+
+/// The id of each message, or the position of the first that has none.
+pub(super) fn ids(messages: &[SqsMessage]) -> Result<Vec<String>, usize> {
+    let id = |(position, message): (usize, &SqsMessage)| match &message.message_id {
+        Some(id) if !id.is_empty() => Ok(id.clone()),
+        _ => Err(position),
+    };
+    messages.iter().enumerate().map(id).collect()
+}
+
+/// Which messages come again and why, in the order of the batch.
+pub(super) fn reported<'a>(
+    ids: &'a [String],
+    fates: &'a [Fate],
+) -> impl Iterator<Item = (&'a str, &'a Reason)> {
+    let reason = |fate| match fate {
+        &Fate::Done => None,
+        Fate::Reported(reason) => Some(reason),
+        Fate::Follows(leader) => match fates.get(*leader) {
+            Some(Fate::Done) => None,
+            _ => Some(&Reason::Leader),
+        },
+    };
+    ids.iter()
+        .zip(fates)
+        .filter_map(move |(id, fate)| Some((id.as_str(), reason(fate)?)))
+}
+
+/// The reply that asks for these messages again: in the order given, each once.
+pub(super) fn reply<'a>(ids: impl IntoIterator<Item = &'a str>) -> SqsBatchResponse {
+    let mut seen = HashSet::new();
+    let mut response = SqsBatchResponse::default();
+    for id in ids {
+        if seen.insert(id) {
+            response.add_failure(id);
+        }
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use serde_json::Value;
+
+use super::*;
+use crate::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
+
+fn message(id: &str, body: &str) -> SqsMessage {
+    let mut message = SqsMessage::default();
+    message.message_id = Some(id.to_owned());
+    message.body = Some(body.to_owned());
+    message
+}
+
+fn record_of(key: &Key) -> Option<Result<RecordId, KeyError>> {
+    Some(key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS))
+}
+
+/// Keys are the body's `key` member.
+fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
+    let source = KeySource::body(|body: &Value| body["key"].as_str().map(str::to_owned));
+    let planner = Planner {
+        operation: Some("charge"),
+        source: &source,
+        identify: record_of,
+    };
+    planner.plan(messages)
+}
+
+fn said(fate: &Fate) -> String {
+    match fate {
+        Fate::Done => "done".to_owned(),
+        Fate::Follows(leader) => format!("follows {leader}"),
+        Fate::Reported(reason) => reason.to_string(),
+    }
+}
+
+#[test]
+fn the_first_message_of_a_request_leads_and_the_others_follow() {
+    let plan = plan(vec![
+        message("m-1", r#"{"key": "a", "n": 1}"#),
+        message("m-2", r#"{"key": "b", "n": 1}"#),
+        message("m-3", r#"{"n": 1, "key": "a"}"#),
+        message("m-4", r#"{"key": "a", "n": 2}"#),
+    ]);
+    let running: Vec<_> = plan.ready.iter().map(|ready| ready.position).collect();
+    assert_eq!(running, [0, 1]);
+    assert!(matches!(plan.fates[2], Fate::Follows(0)));
+    assert!(matches!(plan.fates[3], Fate::Reported(Reason::Mismatch)));
+}
+
+#[test]
+fn messages_without_a_key_are_never_taken_for_one() {
+    let plan = plan(vec![message("m-1", "{}"), message("m-2", "{}")]);
+    assert_eq!(plan.ready.len(), 2);
+    assert!(plan.ready.iter().all(|ready| ready.key.is_none()));
+}
+
+#[test]
+fn messages_that_are_not_to_be_compared_all_run() {
+    let planner = Planner::<Value, _> {
+        operation: None,
+        source: &KeySource::MessageId,
+        identify: |_: &Key| None,
+    };
+    let plan = planner.plan(vec![message("m-1", "1"), message("m-1", "1")]);
+    assert_eq!(plan.ready.len(), 2);
+}
+
+#[test]
+fn a_key_that_panics_is_its_messages_own_trouble() {
+    let source = KeySource::body(|body: &Value| body.as_str().unwrap().to_owned());
+    let planner = Planner {
+        operation: None,
+        source: &source,
+        identify: record_of,
+    };
+    let plan = planner.plan(vec![message("m-1", "1"), message("m-2", r#""a""#)]);
+    assert!(matches!(plan.fates[0], Fate::Reported(Reason::Panicked)));
+    assert_eq!(plan.ready.len(), 1);
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let mut bare = message("m-1", "");
+    bare.body = None;
+    let long = format!(r#"{{"key": "{}"}}"#, "x".repeat(256));
+    let deep = "[".repeat(10_000);
+    let plan = plan(vec![
+        bare,
+        message("m-2", ""),
+        message("m-3", "bm90IGpzb24="),
+        message("m-4", &deep),
+        message("m-5", &long),
+    ]);
+    assert!(plan.ready.is_empty());
+    let said: Vec<_> = plan.fates.iter().map(said).collect();
+    assert_eq!(
+        said,
+        [
+            "the message has no body",
+            "the body doesn't decode: Eof error at line 1, column 0",
+            "the body doesn't decode: Syntax error at line 1, column 1",
+            "the body doesn't decode: Syntax error at line 1, column 128",
+            "the idempotency key has 256 characters, 255 are allowed: send a UUID or a hash",
+        ]
+    );
+}
+
+#[test]
+fn the_operation_is_the_queues_name_unless_it_is_set() {
+    for (arn, expected) in [
+        (
+            Some("arn:aws:sqs:eu-central-1:123456789012:payments"),
+            "payments",
+        ),
+        (Some("payments"), "payments"),
+        (Some(""), "sqs"),
+        (None, "sqs"),
+    ] {
+        let mut message = message("m-1", "1");
+        message.event_source_arn = arn.map(str::to_owned);
+        assert_eq!(queue_name(&message), expected);
+    }
+}
+
+#[test]
+fn what_is_not_known_to_be_done_is_reported() {
+    let plan = plan(vec![message("m-1", r#"{"key": "a"}"#)]);
+    let ids = ["m-1".to_owned()];
+    assert_eq!(reported(&ids, &plan.fates).count(), 1);
+}
+
+#[test]
+fn a_follower_shares_its_leaders_fate() {
+    let ids = ["m-1", "m-2", "m-3", "m-4"].map(str::to_owned);
+    let fates = [
+        Fate::Done,
+        Fate::Reported(Reason::Panicked),
+        Fate::Follows(0),
+        Fate::Follows(1),
+    ];
+    let again: Vec<_> = reported(&ids, &fates).map(|(id, _)| id).collect();
+    assert_eq!(again, ["m-2", "m-4"]);
+}
+
+#[test]
+fn an_id_is_reported_once_in_the_order_of_the_batch() {
+    let response = reply(["m-2", "m-1", "m-2"]);
+    let ids: Vec<_> = response
+        .batch_item_failures
+        .iter()
+        .map(|item| item.item_identifier.as_str())
+        .collect();
+    assert_eq!(ids, ["m-2", "m-1"]);
+}
+
+#[test]
+fn a_message_without_an_id_is_found() {
+    let mut nameless = message("", "1");
+    assert_eq!(
+        ids(&[message("m-1", "1"), nameless.clone()]).unwrap_err(),
+        1
+    );
+    nameless.message_id = None;
+    assert_eq!(ids(&[nameless]).unwrap_err(), 0);
+}

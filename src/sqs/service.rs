@@ -1,0 +1,173 @@
+//! The batch as a service: down once, up once.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
+use futures_util::{StreamExt, stream};
+use lambda_runtime::{Diagnostic, LambdaEvent};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower::Service;
+
+use crate::idempotency::Idempotency;
+use crate::key::Key;
+use crate::sqs::batch::{Plan, Planner, ids, reply, reported};
+use crate::sqs::key::KeySource;
+use crate::sqs::message::Message;
+use crate::sqs::run::{Permanent, Run};
+use crate::store::Store;
+
+/// What the layer was told.
+pub(super) struct Config<S, T, E> {
+    pub(super) once: Idempotency<S>,
+    pub(super) operation: Option<Arc<str>>,
+    pub(super) key: KeySource<T>,
+    pub(super) permanent: Option<Permanent<E>>,
+    pub(super) concurrency: usize,
+}
+
+impl<S, T, E> Clone for Config<S, T, E> {
+    fn clone(&self) -> Self {
+        Self {
+            once: self.once.clone(),
+            operation: self.operation.clone(),
+            key: self.key.clone(),
+            permanent: self.permanent.clone(),
+            concurrency: self.concurrency,
+        }
+    }
+}
+
+impl<S, T, E> fmt::Debug for Config<S, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("operation", &self.operation)
+            .field("key", &self.key)
+            .field("concurrency", &self.concurrency)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A service of `LambdaEvent<SqsEvent>`, made of a service of one [`Message`]. [`BatchLayer`](super::BatchLayer) makes it.
+///
+/// The reply names the messages that SQS is to deliver again, in the order of the batch and each once;
+/// [the module](super) says which these are.
+#[must_use = "a service does nothing until it is run"]
+pub struct BatchService<S, T, E, Svc> {
+    pub(super) config: Config<S, T, E>,
+    pub(super) handler: Svc,
+}
+
+impl<S, T, E, Svc: Clone> Clone for BatchService<S, T, E, Svc> {
+    fn clone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            handler: self.handler.clone(),
+        }
+    }
+}
+
+impl<S, T, E, Svc> fmt::Debug for BatchService<S, T, E, Svc> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BatchService").field(&self.config).finish()
+    }
+}
+
+/// Why a whole batch failed: Lambda then has every message of it delivered again. Nothing ran.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// A message has no id, so it could not be reported: left out of the reply, it would be deleted unprocessed.
+    #[error(
+        "message {position} of the batch has no messageId, so that it could not be reported: send events as SQS makes them"
+    )]
+    MessageWithoutId {
+        /// Its place in the batch, from 0.
+        position: usize,
+    },
+}
+
+impl From<BatchError> for Diagnostic {
+    fn from(error: BatchError) -> Self {
+        Self {
+            error_type: "BatchError".to_owned(),
+            error_message: error.to_string(),
+        }
+    }
+}
+
+impl<S, T, E, Svc> Service<LambdaEvent<SqsEvent>> for BatchService<S, T, E, Svc>
+where
+    S: Store,
+    T: DeserializeOwned + Send + 'static,
+    E: Display + Send + 'static,
+    Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
+    Svc::Future: Send,
+    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    type Response = SqsBatchResponse;
+    type Error = BatchError;
+    type Future = Pin<Box<dyn Future<Output = Result<SqsBatchResponse, BatchError>> + Send>>;
+
+    /// Always: each message waits for a clone of the handler of its own.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BatchError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, event: LambdaEvent<SqsEvent>) -> Self::Future {
+        Box::pin(self.clone().process(event))
+    }
+}
+
+impl<S, T, E, Svc> BatchService<S, T, E, Svc>
+where
+    S: Store,
+    T: DeserializeOwned + Send + 'static,
+    E: Display + Send + 'static,
+    Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
+    Svc::Future: Send,
+    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    async fn process(self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, BatchError> {
+        let Self { config, handler } = self;
+        let (SqsEvent { records, .. }, context) = event.into_parts();
+        let ids = ids(&records).map_err(|position| BatchError::MessageWithoutId { position })?;
+        let once = match context.deadline {
+            0 => config.once,
+            _ => config.once.deadline(context.deadline()),
+        };
+        let planner = Planner {
+            operation: config.operation.as_deref(),
+            source: &config.key,
+            // Switched off means as if nothing were there: no two messages are taken for one.
+            identify: |key: &Key| (!once.is_disabled()).then(|| once.record_id(key)),
+        };
+        let Plan { mut fates, ready } = planner.plan(records);
+
+        // Made one by one, as the stream asks for them: no more clones than messages that run.
+        let runs = ready.into_iter().map(move |message| {
+            Run {
+                once: once.clone(),
+                handler: handler.clone(),
+                permanent: config.permanent.clone(),
+                message,
+            }
+            .run()
+        });
+        let mut running = stream::iter(runs).buffer_unordered(config.concurrency);
+        while let Some((position, fate)) = running.next().await {
+            if let Some(slot) = fates.get_mut(position) {
+                *slot = fate;
+            }
+        }
+
+        for (id, reason) in reported(&ids, &fates) {
+            reason.log(id);
+        }
+        Ok(reply(reported(&ids, &fates).map(|(id, _)| id)))
+    }
+}
