@@ -102,3 +102,8 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+
+/// Compiles what the README shows.
+#[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
