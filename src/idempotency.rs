@@ -99,10 +99,10 @@ impl<S: Store> Idempotency<S> {
 
     /// The same engine, with another default for the retention; one that was set stays.
     #[cfg(feature = "http")]
-    pub(crate) fn default_retention(&self, retention: Duration) -> Self {
+    pub(crate) fn default_retention(self, retention: Duration) -> Self {
         Self {
             default_retention: retention,
-            ..self.clone()
+            ..self
         }
     }
 

@@ -75,6 +75,9 @@ mod engine;
 mod error;
 mod fingerprint;
 mod hash;
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub mod http;
 mod idempotency;
 mod key;
 mod observe;
