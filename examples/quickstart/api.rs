@@ -50,7 +50,7 @@ pub async fn scenes(
         }
         Ok(response.status())
     };
-    let mut count = |statuses: &[StatusCode]| {
+    let count = |statuses: &[StatusCode]| {
         let ran = runs.swap(0, Ordering::SeqCst);
         let created = statuses.iter().filter(|status| status.is_success()).count();
         Figures {
