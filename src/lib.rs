@@ -106,7 +106,8 @@ pub use settings::{
     Unrecorded,
 };
 
-/// Compiles what the README shows.
+/// Compiles what the README and the guide show.
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/operations.md")]
 struct Readme;
