@@ -20,6 +20,10 @@ pub use memory::MemoryStore;
 
 /// What a conditional write answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is matched where it arrives, never kept"
+)]
 pub enum Answer<T = ()> {
     /// The condition held, and the write applied.
     Applied(T),

@@ -117,6 +117,7 @@ where
 /// The position and the fingerprint of the first message of each record.
 type Leaders = HashMap<RecordId, (usize, Fingerprint)>;
 
+#[expect(clippy::large_enum_variant, reason = "it lives between two lines")]
 enum Place<T> {
     Leads(Ready<T>),
     Follows(usize),

@@ -18,6 +18,10 @@ pub(super) trait Refusal: Sized {
     fn into_sdk(self) -> SdkError<Self::Service, HttpResponse>;
 
     /// `Some` where a condition failed: with the item that it met, if there was one.
+    #[expect(
+        clippy::option_option,
+        reason = "no refusal, and a refusal by an absent item, are two answers"
+    )]
     fn met(&self) -> Option<Option<Item>>;
 }
 

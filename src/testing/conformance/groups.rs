@@ -13,10 +13,12 @@ async fn mixed<S: Store>(
     for position in 0..6 {
         let name = format!("{name}-{position}");
         let written = position % 2 == 0;
-        claims.push(match written {
-            true => (bench.claimed(&name).await?, true),
-            false => (bench.claim(&name)?, false),
-        });
+        let claim = if written {
+            bench.claimed(&name).await?
+        } else {
+            bench.claim(&name)?
+        };
+        claims.push((claim, written));
     }
     Ok(claims)
 }
