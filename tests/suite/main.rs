@@ -8,5 +8,6 @@
     reason = "a test that panics has found something"
 )]
 
+mod sqs;
 mod support;
 mod wire;
