@@ -99,10 +99,10 @@ impl<S: Store> Idempotency<S> {
 
     /// The same engine, with another default for the retention; one that was set stays.
     #[cfg(feature = "http")]
-    pub(crate) fn default_retention(&self, retention: Duration) -> Self {
+    pub(crate) fn default_retention(self, retention: Duration) -> Self {
         Self {
             default_retention: retention,
-            ..self.clone()
+            ..self
         }
     }
 
@@ -213,9 +213,13 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    /// The record that a key stands for, as adapters need it to tell duplicates apart within one batch.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
+    /// The id of the record that stands for a key in this engine's namespace: to look it up, or to tell duplicates apart
+    /// within one batch.
+    ///
+    /// # Errors
+    ///
+    /// When the key can't be used.
+    pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
         key.resolve(&self.engine.namespace, self.engine.settings.max_token_chars)
     }
 
@@ -229,7 +233,7 @@ impl<S: Store> Idempotency<S> {
         let settings = &self.engine.settings;
         Ok(Request {
             operation: key.operation().to_owned(),
-            id: key.resolve(&self.engine.namespace, settings.max_token_chars)?,
+            id: self.record_id(key)?,
             fingerprint,
             deadline: self.deadline,
             retention: settings.retention.unwrap_or(self.default_retention),
@@ -279,18 +283,12 @@ impl<S: Store> Idempotency<S> {
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
-                let finished = self
-                    .engine
-                    .complete(request, &hold, Status::Completed, &value)
-                    .await;
+                let finished = self.engine.complete(request, &hold, &value).await;
                 self.conclude(request, finished, value)
             }
             Err(error) => {
                 if verdict == Verdict::Fail {
-                    let failure = Failure::of(&error);
-                    self.engine
-                        .complete(request, &hold, Status::Failed, &failure)
-                        .await;
+                    self.engine.fail(request, &hold, &Failure::of(&error)).await;
                 } else {
                     self.engine
                         .release(request, &hold, Some(error_kind::<E>()))
@@ -369,6 +367,8 @@ fn replay<T: DeserializeOwned, E>(
     let completed_at = record.completed_at.map(Into::into);
     let text = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text,
+        // A failure that lost its words is a failure still: it must not pass for something done.
+        _ if record.status == Status::Failed => return Err(Error::Failed(Failure::unknown())),
         Some(StoredOutcome::Omitted(reason)) => {
             return Err(Error::OutcomeOmitted {
                 reason: *reason,

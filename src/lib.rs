@@ -1,4 +1,63 @@
-//! Idempotency for AWS Lambda handlers: a delivery that comes twice takes effect once.
+//! Idempotency for AWS Lambda handlers, backed by DynamoDB: a delivery that comes twice takes effect once.
+//!
+//! Queues deliver at least once, clients retry, and a function may die between its effect and its acknowledgement. This crate
+//! wraps a handler so that the first delivery runs, a concurrent one is told to wait, a later one gets the stored outcome,
+//! and an attempt that died is recovered when its lease is over, with stale handlers fenced out of the record.
+//!
+//! # Quick start
+//!
+//! ```
+//! use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In a function: `DynamoDbStore::from_env().await?`, on the table that IDEMPOTENCY_TABLE names.
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+//!
+//! let body = br#"{"order": "A-17", "amount": 1250, "currency": "EUR"}"#;
+//! let charge = || {
+//!     once.run(Key::new("charge", "A-17"), Fingerprint::json(body), |claim| async move {
+//!         // Charge the card here, and hand the provider `claim.derive_key("gateway")`: it is the same in every attempt.
+//!         Ok::<_, std::io::Error>(format!("receipt of attempt {}", claim.attempt()))
+//!     })
+//! };
+//!
+//! assert!(matches!(charge().await?, Outcome::Executed(_)));
+//! assert!(matches!(charge().await?, Outcome::Replayed(_, _)));
+//! # Ok(()) }
+//! ```
+//!
+//! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by `http::IdempotencyLayer`; anything else calls
+//! [`Idempotency::run`].
+//!
+//! # What it promises
+//!
+//! 1. **One at a time, then replay** ([`Idempotency::run`]): at most one live claim on a key, one stored outcome, stale owners
+//!    fenced out. A handler that outlives its lease may overlap its successor: the effect inside it can then happen twice,
+//!    its *outcome* can't be stored twice.
+//! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
+//!    keys catches what the first promise can't.
+//!
+//! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
+//!
+//! # Where things are
+//!
+//! | you want to | look at |
+//! |---|---|
+//! | wrap a handler | [`Idempotency`], `sqs`, `http` |
+//! | choose settings | [`Builder`] |
+//! | name a request | [`Key`], [`Fingerprint`] |
+//! | know what came back | [`Outcome`], [`Error`] |
+//! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
+//! | see how it decides | [`protocol`] |
+//!
+//! # Features
+//!
+//! | feature | default | gives |
+//! |---|---|---|
+//! | `dynamodb` | yes | `store::dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
+//! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue |
+//! | `http` | | `http::IdempotencyLayer`, for functions behind API Gateway or a load balancer |
+//! | `test-util` | | `testing`: a clock to set by hand, and the conformance suite for stores |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,
@@ -16,6 +75,9 @@ mod engine;
 mod error;
 mod fingerprint;
 mod hash;
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub mod http;
 mod idempotency;
 mod key;
 mod observe;
@@ -26,6 +88,9 @@ mod settings;
 #[cfg(feature = "sqs")]
 pub mod sqs;
 pub mod store;
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub mod testing;
 
 pub use claim::Claim;
 pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
@@ -40,3 +105,8 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+
+/// Compiles what the README shows.
+#[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -147,7 +147,8 @@ impl DynamoDbStore {
         if Instant::now() >= deadline {
             return Err(StoreError::Timeout);
         }
-        match timeout_at(deadline, request).await {
+        // Boxed: the SDK's futures are large, and every handler's future would carry one.
+        match timeout_at(deadline, Box::pin(request)).await {
             Err(_) => Err(StoreError::Timeout),
             Ok(Ok(reply)) => Ok(Ok(reply)),
             Ok(Err(error)) => match error.met() {
@@ -187,7 +188,7 @@ impl DynamoDbStore {
             .update_item()
             .table_name(&self.table)
             .set_key(Some(write.item))
-            .update_expression(write.update)
+            .set_update_expression(write.update)
             .condition_expression(write.condition)
             .set_expression_attribute_names(Some(write.names))
             .set_expression_attribute_values(write.values)
@@ -205,7 +206,8 @@ impl DynamoDbStore {
         })
     }
 
-    async fn fenced(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
+    /// An update whose new item nobody asks for.
+    async fn change(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
         Ok(
             match self.update(write, ReturnValue::None, deadline).await? {
                 Answer::Applied(_) => Answer::Applied(()),
@@ -217,6 +219,11 @@ impl DynamoDbStore {
 
 impl Store for DynamoDbStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
+        if self.layout.is_composite() {
+            return self
+                .change(write::create_exact(&self.layout, claim), deadline)
+                .await;
+        }
         self.put(write::create(&self.layout, claim), deadline).await
     }
 
@@ -252,22 +259,22 @@ impl Store for DynamoDbStore {
         completion: &Completion,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        self.fenced(write::complete(&self.layout, completion), deadline)
+        self.change(write::complete(&self.layout, completion), deadline)
             .await
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.fenced(write::renew(&self.layout, renewal), deadline)
+        self.change(write::renew(&self.layout, renewal), deadline)
             .await
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.fenced(write::amend(&self.layout, amendment), deadline)
+        self.change(write::amend(&self.layout, amendment), deadline)
             .await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.fenced(write::release(&self.layout, release), deadline)
+        self.change(write::release(&self.layout, release), deadline)
             .await
     }
 

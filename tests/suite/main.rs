@@ -8,6 +8,10 @@
     reason = "a test that panics has found something"
 )]
 
+mod conformance;
+mod engine;
+mod faults;
+mod secrets;
 mod sqs;
 mod support;
 mod wire;

@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::io::Error as HandlerError;
+use std::time::Duration;
 
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
 
 use crate::on_each_server;
@@ -74,6 +76,28 @@ on_each_server! {
             Ok::<_, Infallible>(1)
         });
         assert_eq!(retried.await.unwrap(), Outcome::Executed(1));
+        assert_eq!(proxy.take_total(), 3);
+    }
+}
+
+on_each_server! {
+    async fn a_takeover_of_a_crashed_attempt_takes_three_requests(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let clock = ManualClock::default();
+        let table = server.idempotency_table().await;
+        let once = Idempotency::builder(DynamoDbStore::new(proxy.server().client(), table))
+            .namespace("wire")
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        let key = || Key::new("charge", "1");
+        let crash = once.run(key(), payload("a"), |_| std::future::pending::<Result<u32, Infallible>>());
+        tokio::time::timeout(Duration::from_millis(500), crash).await.expect_err("cut off");
+        clock.advance(Duration::from_secs(3_600));
+
+        proxy.take_total();
+        let attempt = once.run(key(), payload("a"), |claim| async move { Ok::<_, Infallible>(claim.attempt()) });
+        assert_eq!(attempt.await.unwrap(), Outcome::Executed(2));
         assert_eq!(proxy.take_total(), 3);
     }
 }

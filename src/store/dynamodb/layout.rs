@@ -158,6 +158,11 @@ impl TableLayout {
         }
     }
 
+    /// Whether the table has two keys.
+    pub(super) fn is_composite(&self) -> bool {
+        matches!(self.key, KeySchema::Composite { .. })
+    }
+
     /// The key of a record.
     pub(super) fn key_of(&self, id: &RecordId) -> Item {
         let id = AttributeValue::S(id.as_str().to_owned());

@@ -16,7 +16,8 @@ use crate::record::{
 pub(super) struct Write {
     /// The whole item for a PutItem, its key for an UpdateItem.
     pub(super) item: Item,
-    pub(super) update: String,
+    /// DynamoDB refuses an empty expression.
+    pub(super) update: Option<String>,
     pub(super) condition: String,
     pub(super) names: HashMap<String, String>,
     /// DynamoDB refuses an empty map.
@@ -25,11 +26,18 @@ pub(super) struct Write {
 
 pub(super) fn create(layout: &TableLayout, claim: &NewClaim) -> Write {
     let mut expressions = Expressions::new(layout);
-    let partition = expressions.alias(layout.partition());
-    expressions
-        .conditions
-        .push(format!("attribute_not_exists({partition})"));
+    expressions.absent();
     expressions.finish(encode_claim(layout, claim))
+}
+
+/// The same as an UpdateItem, which DynamoDB refuses unless the key is exactly the table's.
+///
+/// A PutItem with both keys would be taken by a table that has the first key only, and every request would meet in one record.
+pub(super) fn create_exact(layout: &TableLayout, claim: &NewClaim) -> Write {
+    let mut expressions = Expressions::new(layout);
+    expressions.absent();
+    expressions.claim(claim);
+    expressions.finish(layout.key_of(&claim.id))
 }
 
 /// Over an expired record: nothing of it stays.
@@ -43,17 +51,7 @@ pub(super) fn replace(layout: &TableLayout, seen: &Version, claim: &NewClaim) ->
 pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> Write {
     let mut expressions = Expressions::new(layout);
     expressions.unchanged(seen);
-    expressions.set(Attribute::Status, string(Status::InProgress.as_str()));
-    expressions.set(Attribute::Owner, string(claim.owner.as_str()));
-    expressions.set(Attribute::Attempt, number(claim.attempt));
-    expressions.set(Attribute::Lease, number(claim.lease.0));
-    expressions.set(Attribute::Expiration, number(claim.expiration.0));
-    expressions.set(Attribute::StartedAt, number(claim.started_at.0));
-    expressions.set(Attribute::Layout, number(LAYOUT));
-    match &claim.fingerprint {
-        Some(fingerprint) => expressions.set(Attribute::Validation, string(fingerprint.as_str())),
-        None => expressions.remove(Attribute::Validation),
-    }
+    expressions.claim(claim);
     expressions.finish(layout.key_of(&claim.id))
 }
 
@@ -165,6 +163,28 @@ impl<'a> Expressions<'a> {
         self.conditions.push(format!("{name} = {value}"));
     }
 
+    /// No record stands under the key.
+    fn absent(&mut self) {
+        let partition = self.alias(self.layout.partition());
+        self.conditions
+            .push(format!("attribute_not_exists({partition})"));
+    }
+
+    /// The claim's attributes, one by one.
+    fn claim(&mut self, claim: &NewClaim) {
+        self.set(Attribute::Status, string(Status::InProgress.as_str()));
+        self.set(Attribute::Owner, string(claim.owner.as_str()));
+        self.set(Attribute::Attempt, number(claim.attempt));
+        self.set(Attribute::Lease, number(claim.lease.0));
+        self.set(Attribute::Expiration, number(claim.expiration.0));
+        self.set(Attribute::StartedAt, number(claim.started_at.0));
+        self.set(Attribute::Layout, number(LAYOUT));
+        match &claim.fingerprint {
+            Some(fingerprint) => self.set(Attribute::Validation, string(fingerprint.as_str())),
+            None => self.remove(Attribute::Validation),
+        }
+    }
+
     /// The fence.
     fn held_by(&mut self, owner: &Owner) {
         self.equals(Attribute::Owner, string(owner.as_str()));
@@ -200,7 +220,7 @@ impl<'a> Expressions<'a> {
         }
         Write {
             item,
-            update: update.join(" "),
+            update: (!update.is_empty()).then(|| update.join(" ")),
             condition: self.conditions.join(" AND "),
             names: self.names,
             values: (!self.values.is_empty()).then_some(self.values),

@@ -1,0 +1,101 @@
+//! HTTP: the `Idempotency-Key` header, for any tower service of [`http::Request`](::http::Request).
+//!
+//! A client puts a key of its own making on a request and the same key on each retry, as
+//! [draft-ietf-httpapi-idempotency-key-header] has it. [`IdempotencyLayer`] sees to it that the handler runs once for it, and
+//! that a retry gets the same answer: status, headers and body, byte for byte.
+//!
+//! ```
+//! use lambda_http::{Body, Request, Response};
+//! use lambda_idempotency::{Claim, Idempotency, http::IdempotencyLayer, store::MemoryStore};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! async fn charge(request: Request) -> Result<Response<Body>, lambda_http::Error> {
+//!     // What the engine holds for this request, under the layer: a key for the payment provider comes from it.
+//!     let claim = request.extensions().get::<Claim>().ok_or("charge needs the layer")?;
+//!     let provider_key = claim.derive_key("provider");
+//!     Ok(Response::builder().status(201).body(format!("charged as {provider_key}").into())?)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+//! let api = ServiceBuilder::new()
+//!     .layer(IdempotencyLayer::new(once).scope(|parts| {
+//!         // Who the client is, from something that it can't choose: here, what a proxy in front has verified.
+//!         Some(parts.headers.get("x-tenant-id")?.to_str().ok()?.to_owned())
+//!     }))
+//!     .service_fn(charge);
+//! // In a function: lambda_http::run(api).await
+//!
+//! let request = || {
+//!     ::http::Request::post("https://shop.example/charges")
+//!         .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+//!         .header("x-tenant-id", "tenant-7")
+//!         .body(Body::from(r#"{"amount": 1250}"#))
+//! };
+//! let first = api.clone().oneshot(request()?).await?;
+//! let retry = api.oneshot(request()?).await?;
+//! assert_eq!(retry.status(), 201);
+//! assert_eq!(retry.headers()["idempotent-replayed"], "true");
+//! # use http_body_util::BodyExt;
+//! assert_eq!(retry.into_body().collect().await?.to_bytes(), first.into_body().collect().await?.to_bytes());
+//! # Ok(()) }
+//! ```
+//!
+//! It wraps the *handler*: a service that `lambda_http::run` or `run_concurrent` is given, an axum router, a closure through
+//! [`service_fn`](tower::service_fn). It spawns nothing.
+//!
+//! # Which requests
+//!
+//! POST and PATCH need a key; other methods pass through untouched, without their answers being buffered
+//! ([`methods`](IdempotencyLayer::methods)). The key is 1 to 255 printable ASCII characters, bare or in the double quotes that the
+//! draft asks for: `order-17` and `"order-17"` are one key. A request without one is refused, or run unprotected
+//! where the engine's [`MissingKey`](crate::MissingKey) policy says so.
+//!
+//! # Whose key
+//!
+//! **Set a [`scope`](IdempotencyLayer::scope).** Clients choose their keys, and nothing stops two of them from choosing the
+//! same, by accident or by malice. Without a scope they meet in one record, and a client that sends another's request with
+//! another's key is given the other's answer.
+//!
+//! # The same request
+//!
+//! A key belongs to one request of one operation. The operation is method and route template where API Gateway
+//! tells it, else method and path. The fingerprint covers method, path (with the stage, where there is one), query and body; the
+//! order of query parameters doesn't count, nor does the layout of a body whose content type says JSON. Headers are not
+//! covered. The same key with anything else gets a [mismatch](#mismatch).
+//!
+//! # What is kept
+//!
+//! Final answers, for 24 hours unless [`retention`](crate::Builder::retention) says otherwise: 2xx, 3xx and those 4xx that a
+//! retry would get again. 400, 401, 403, 408, 409, 421, 425, 429 and 5xx end the claim, so that a retry runs; so do an error
+//! and a panic of the handler, which go on to the caller. A replay has `Idempotent-Replayed: true`, and
+//! `Idempotency-Processed-At` with the HTTP date on which the original was done. All headers are kept,
+//! `Set-Cookie` among them, trailers are not. An answer larger than [`inline_limit`](crate::Builder::inline_limit) is sent, but
+//! not kept: a retry learns that it was [done](#outcome-omitted).
+//!
+//! The handler finds the [`Claim`](crate::Claim) among the request's extensions. The claim lasts until the invocation's deadline, which
+//! `lambda_http` puts there too; elsewhere for the engine's [`lease`](crate::Builder::lease).
+//!
+//! [draft-ietf-httpapi-idempotency-key-header]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+//!
+#![doc = include_str!("http/problems.md")]
+
+mod body;
+mod fingerprint;
+mod header;
+mod layer;
+mod operation;
+mod problem;
+mod response;
+mod service;
+mod settings;
+mod verdict;
+
+pub use body::{ReadError, RequestBody};
+pub use layer::IdempotencyLayer;
+pub use service::{IdempotencyService, ResponseBody};
+
+/// How many bytes a request body may have unless
+/// [`IdempotencyLayer::body_limit`] says otherwise: 6 MiB, the limit that Lambda itself puts on a
+/// synchronous payload.
+pub const BODY_LIMIT: usize = 6 * 1_024 * 1_024;

@@ -1,0 +1,271 @@
+//! Refusals, as `application/problem+json` (RFC 9457). Nothing of the request, the record or the store gets into one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::key::KeyError;
+
+const CONTENT: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Where the sections of `problems.md` are found, each under its code.
+const TYPES: &str = "https://docs.rs/lambda-idempotency/latest/lambda_idempotency/http/index.html#";
+
+/// For a store that doesn't answer: long enough for a throttled table to recover, short enough for a client to wait.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why a request is not answered by the handler. `problems.md` is the prose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    KeyMissing,
+    KeyEmpty,
+    KeyTooLong,
+    KeyRepeated,
+    KeyParameters,
+    KeyMalformed,
+    KeyControlCharacter,
+    KeyNotAscii,
+    BodyTooLarge,
+    BodyUnreadable,
+    Mismatch,
+    InFlight { retry_after: Duration },
+    Interrupted,
+    Exhausted,
+    LeaseLost,
+    OutcomeOmitted,
+    TooLate,
+    StoreUnavailable,
+    Unrecorded,
+    Unreadable,
+    Failed,
+    ResponseBroken,
+    Misconfigured,
+}
+
+struct Words {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: &'static str,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+}
+
+impl Problem {
+    /// The answer to what the engine says; the handler's own error comes back out.
+    pub(super) fn of<E>(error: Error<E>) -> Result<Self, E> {
+        Ok(match error {
+            Error::Handler(error) => return Err(error),
+            Error::Key(KeyError::Missing) => Self::KeyMissing,
+            Error::Key(KeyError::EmptyToken) => Self::KeyEmpty,
+            Error::Key(KeyError::TokenTooLong { .. }) => Self::KeyTooLong,
+            Error::Key(KeyError::ControlCharacter) => Self::KeyControlCharacter,
+            Error::Mismatch => Self::Mismatch,
+            Error::InFlight { retry_after } => Self::InFlight { retry_after },
+            Error::Interrupted { .. } => Self::Interrupted,
+            Error::Exhausted { .. } => Self::Exhausted,
+            Error::LeaseLost => Self::LeaseLost,
+            Error::OutcomeOmitted { .. } => Self::OutcomeOmitted,
+            Error::TooLate => Self::TooLate,
+            Error::Store(_) | Error::Entropy(_) => Self::StoreUnavailable,
+            Error::Unrecorded(_) => Self::Unrecorded,
+            Error::Unreadable(_) => Self::Unreadable,
+            Error::Failed(_) => Self::Failed,
+            Error::Key(_) | Error::Fingerprint(_) => Self::Misconfigured,
+        })
+    }
+
+    pub(super) fn code(self) -> &'static str {
+        self.words().code
+    }
+
+    pub(super) fn into_response(self) -> Response<Bytes> {
+        let words = self.words();
+        let document = Document {
+            r#type: format!("{TYPES}{}", words.code),
+            title: words.title,
+            status: words.status.as_u16(),
+            detail: words.detail,
+            code: words.code,
+        };
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = words.status;
+        response.headers_mut().insert(CONTENT_TYPE, CONTENT);
+        if let Some(pause) = self.retry_after() {
+            response.headers_mut().insert(RETRY_AFTER, seconds(pause));
+        }
+        response
+    }
+
+    /// Present exactly where the same request with the same key may be answered later.
+    fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::InFlight { retry_after } => Some(retry_after),
+            Self::LeaseLost | Self::TooLate => Some(Duration::ZERO),
+            Self::StoreUnavailable | Self::Unrecorded => Some(STORE_PAUSE),
+            _ => None,
+        }
+    }
+
+    #[rustfmt::skip]
+    fn words(self) -> Words {
+        let (status, code, title, detail) = match self {
+            Self::KeyMissing => (400, "key-missing", "The idempotency key is missing",
+                "Send the request with an idempotency key that is its own, a UUID for example, and the same key on each retry."),
+            Self::KeyEmpty => (400, "key-empty", "The idempotency key is empty",
+                "Send a value that names this one request, a UUID for example."),
+            Self::KeyTooLong => (400, "key-too-long", "The idempotency key is too long",
+                "Send at most 255 characters, or fewer where this API says so: a UUID, or a hash."),
+            Self::KeyRepeated => (400, "key-repeated", "There is more than one idempotency key",
+                "Send the header once, with one value. A key that holds a comma must stand in double quotes."),
+            Self::KeyParameters => (400, "key-parameters", "The idempotency key has parameters",
+                "Send the key alone. A key that holds a semicolon must stand in double quotes."),
+            Self::KeyMalformed => (400, "key-malformed", "The idempotency key is malformed",
+                "A quoted key ends with a double quote and nothing after it; inside, a backslash stands only before a double quote or a backslash."),
+            Self::KeyControlCharacter => (400, "key-control-character", "The idempotency key holds a control character",
+                "Send printable ASCII characters only."),
+            Self::KeyNotAscii => (400, "key-not-ascii", "The idempotency key is not ASCII",
+                "Send printable ASCII characters only."),
+            Self::BodyTooLarge => (413, "body-too-large", "The request body is too large",
+                "Nothing was done. Send a smaller body."),
+            Self::BodyUnreadable => (400, "body-unreadable", "The request body broke off",
+                "Nothing was done. Send the request again."),
+            Self::Mismatch => (422, "mismatch", "The idempotency key belongs to another request",
+                "This key was first used with another method, path, query or body. Send a new request with a new key."),
+            Self::InFlight { .. } => (409, "in-flight", "The request is being processed",
+                "An earlier request with this key has not finished. Retry with the same key after the time in Retry-After."),
+            Self::Interrupted => (409, "interrupted", "An earlier attempt was interrupted",
+                "It may have taken effect, so it is not repeated until a person has looked. Ask the operator of this API."),
+            Self::Exhausted => (409, "exhausted", "Too many attempts were interrupted",
+                "The request is not tried again until a person has looked. Ask the operator of this API."),
+            Self::LeaseLost => (409, "lease-lost", "Another attempt took over",
+                "The request took too long, and a retry is processing it. Retry with the same key to get its answer."),
+            Self::OutcomeOmitted => (409, "outcome-omitted", "The request was processed, and its answer was not kept",
+                "It took effect once and is not repeated. Read the resource to see the result."),
+            Self::TooLate => (503, "too-late", "There was no time left",
+                "Nothing was done. Retry with the same key."),
+            Self::StoreUnavailable => (503, "store-unavailable", "The request can't be protected from duplicates now",
+                "Nothing was done. Retry with the same key."),
+            Self::Unrecorded => (503, "unrecorded", "The result could not be recorded",
+                "The request may have taken effect. Retry with the same key."),
+            Self::Unreadable => (500, "unreadable", "The record of an earlier attempt can't be read",
+                "It was left alone, and nothing was done now. Ask the operator of this API."),
+            Self::Failed => (500, "failed", "An earlier attempt failed for good",
+                "A retry with this key is answered in the same way. Send a new request with a new key."),
+            Self::ResponseBroken => (500, "response-broken", "The answer broke off",
+                "The request may have taken effect. Retry with the same key."),
+            Self::Misconfigured => (500, "misconfigured", "The idempotency layer is misconfigured",
+                "Nothing was done. Ask the operator of this API."),
+        };
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Words { status, code, title, detail }
+    }
+}
+
+/// Whole seconds (RFC 9110, 10.2.3), rounded up so that nobody comes too early, and at least one.
+fn seconds(pause: Duration) -> HeaderValue {
+    let partial = u64::from(pause.subsec_nanos() > 0);
+    HeaderValue::from(pause.as_secs().saturating_add(partial).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Problem; 23] = [
+        Problem::KeyMissing,
+        Problem::KeyEmpty,
+        Problem::KeyTooLong,
+        Problem::KeyRepeated,
+        Problem::KeyParameters,
+        Problem::KeyMalformed,
+        Problem::KeyControlCharacter,
+        Problem::KeyNotAscii,
+        Problem::BodyTooLarge,
+        Problem::BodyUnreadable,
+        Problem::Mismatch,
+        Problem::InFlight {
+            retry_after: Duration::from_millis(1_001),
+        },
+        Problem::Interrupted,
+        Problem::Exhausted,
+        Problem::LeaseLost,
+        Problem::OutcomeOmitted,
+        Problem::TooLate,
+        Problem::StoreUnavailable,
+        Problem::Unrecorded,
+        Problem::Unreadable,
+        Problem::Failed,
+        Problem::ResponseBroken,
+        Problem::Misconfigured,
+    ];
+
+    #[test]
+    fn each_problem_has_a_section_that_its_type_leads_to() {
+        let page = include_str!("problems.md");
+        for problem in ALL {
+            let words = problem.words();
+            let section = format!("### {}\n\n{}", words.code, words.status.as_u16());
+            assert_eq!(page.matches(&section).count(), 1, "{section}");
+        }
+        assert_eq!(page.matches("\n### ").count(), ALL.len());
+    }
+
+    #[test]
+    fn the_page_promises_retry_after_where_it_is_sent() {
+        let page = include_str!("problems.md");
+        for problem in ALL {
+            let sections: Vec<&str> = page.split("\n### ").collect();
+            let section = sections
+                .iter()
+                .find(|s| s.starts_with(&format!("{}\n", problem.code())));
+            let promised = section.unwrap().contains("with `Retry-After`");
+            let sent = problem.into_response().headers().contains_key(RETRY_AFTER);
+            assert_eq!(promised, sent, "{}", problem.code());
+        }
+    }
+
+    #[test]
+    fn a_problem_is_a_complete_document() {
+        let response = Problem::Mismatch.into_response();
+        assert_eq!(response.status(), 422);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(document["status"], 422);
+        assert_eq!(document["code"], "mismatch");
+        assert_eq!(document["type"], format!("{TYPES}mismatch"));
+        assert!(document["title"].is_string() && document["detail"].is_string());
+    }
+
+    #[test]
+    fn a_pause_is_rounded_up_to_whole_seconds_and_never_zero() {
+        for (millis, expected) in [
+            (0, "1"),
+            (1, "1"),
+            (1_000, "1"),
+            (1_001, "2"),
+            (29_500, "30"),
+        ] {
+            assert_eq!(seconds(Duration::from_millis(millis)), expected, "{millis}");
+        }
+        assert_eq!(seconds(Duration::MAX), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn the_handlers_error_comes_back_out() {
+        assert_eq!(Problem::of(Error::Handler("mine")), Err("mine"));
+        assert_eq!(Problem::of(Error::<&str>::Mismatch), Ok(Problem::Mismatch));
+    }
+}

@@ -1,0 +1,317 @@
+//! What becomes of a run when the wire or the table fails, seen through the real SDK.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::Error as HandlerError;
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::{
+    Builder, Error, Fingerprint, Idempotency, Key, Outcome, StoreDown, StoreError, Unrecorded,
+};
+
+use crate::on_each_server;
+use crate::support::{Fault, Proxy, Server};
+
+const ID: &str = "faults#1";
+
+/// An engine on a fresh table behind a failing wire.
+struct Bench {
+    proxy: Proxy,
+    direct: Server,
+    table: String,
+}
+
+impl Bench {
+    async fn on(server: &Server) -> Self {
+        Self {
+            proxy: Proxy::before(server).await,
+            direct: server.clone(),
+            table: server.idempotency_table().await,
+        }
+    }
+
+    fn builder(&self) -> Builder<DynamoDbStore> {
+        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
+        Idempotency::builder(store).namespace("faults")
+    }
+
+    fn once(&self) -> Idempotency<DynamoDbStore> {
+        self.builder().build().unwrap()
+    }
+
+    /// The item as it stands, read past the wire.
+    async fn item(&self) -> HashMap<String, AttributeValue> {
+        let reply = self
+            .direct
+            .client()
+            .get_item()
+            .table_name(&self.table)
+            .key("id", string(ID))
+            .consistent_read(true);
+        reply.send().await.unwrap().item.unwrap_or_default()
+    }
+
+    async fn put(&self, item: &[(&str, AttributeValue)]) {
+        let mut request = self
+            .direct
+            .client()
+            .put_item()
+            .table_name(&self.table)
+            .item("id", string(ID));
+        for (name, value) in item {
+            request = request.item(*name, value.clone());
+        }
+        request.send().await.unwrap();
+    }
+}
+
+fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.into())
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn in_an_hour() -> AttributeValue {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    number(i64::try_from(now.as_secs()).unwrap() + 3_600)
+}
+
+fn key() -> Key {
+    Key::raw("charge", ID)
+}
+
+fn payload() -> Fingerprint {
+    Fingerprint::bytes(b"payload")
+}
+
+async fn run(
+    once: &Idempotency<DynamoDbStore>,
+    value: i32,
+) -> Result<Outcome<i32>, Error<Infallible>> {
+    once.run(key(), payload(), |_| async move { Ok(value) })
+        .await
+}
+
+on_each_server! {
+    async fn a_completion_whose_reply_is_lost_is_recorded_once(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+        assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2);
+        assert_eq!(bench.item().await["data"], string("1"));
+        assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
+    }
+}
+
+on_each_server! {
+    async fn a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once(server: Server) {
+        let bench = Bench::on(&server).await;
+        for _ in 0..4 {
+            bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        }
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+        assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
+    }
+}
+
+on_each_server! {
+    async fn a_release_whose_reply_is_lost_has_released(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        let once = bench.once();
+        let failed = once.run(key(), payload(), |_| async { Err::<i32, _>(HandlerError::other("down")) }).await;
+        assert!(matches!(failed, Err(Error::Handler(_))));
+        assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+        assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
+    }
+}
+
+on_each_server! {
+    async fn a_takeover_whose_reply_is_lost_is_still_mine(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.once();
+        let failed = once.run(key(), payload(), |_| async { Err::<i32, _>(HandlerError::other("down")) }).await;
+        failed.unwrap_err();
+        bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        let attempt = once.run(key(), payload(), |claim| async move { Ok::<_, Infallible>(claim.attempt()) });
+        assert_eq!(attempt.await.unwrap(), Outcome::Executed(2));
+    }
+}
+
+on_each_server! {
+    async fn a_completion_is_tried_for_as_long_as_there_is_time(server: Server) {
+        let bench = Bench::on(&server).await;
+        for fault in [Fault::INTERNAL, Fault::THROTTLE, Fault::LoseRequest, Fault::INTERNAL, Fault::CONFLICT] {
+            bench.proxy.inject("UpdateItem", fault);
+        }
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+    }
+}
+
+on_each_server! {
+    async fn a_success_that_cannot_be_recorded_is_returned_and_never_released(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("UpdateItem", Fault::DENY);
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Unrecorded(1));
+        let item = bench.item().await;
+        assert_eq!(item["status"], string("INPROGRESS"));
+        assert_ne!(item["in_progress_expiration"], number(0));
+        assert!(matches!(run(&bench.once(), 2).await, Err(Error::InFlight { .. })));
+    }
+}
+
+on_each_server! {
+    async fn a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("UpdateItem", Fault::DENY);
+        let once = bench.builder().unrecorded(Unrecorded::Fail).build().unwrap();
+        let Err(Error::Unrecorded(error)) = run(&once, 1).await else { panic!("reported") };
+        assert!(error.to_string().contains("dynamodb:UpdateItem"), "{error}");
+    }
+}
+
+on_each_server! {
+    async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(server: Server) {
+        let bench = Bench::on(&server).await;
+        let short = Duration::from_millis(50);
+        let once = bench.builder().lease(short).skew_margin(Duration::ZERO).build().unwrap();
+        bench.proxy.inject("PutItem", Fault::Delay(Duration::from_millis(200)));
+        assert!(matches!(run(&once, 1).await, Err(Error::TooLate)));
+        assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+    }
+}
+
+on_each_server! {
+    async fn conflicts_and_throttles_on_a_claim_are_retried(server: Server) {
+        let bench = Bench::on(&server).await;
+        for fault in [Fault::CONFLICT, Fault::CONFLICT, Fault::THROTTLE, Fault::THROTTLE, Fault::THROTTLE] {
+            bench.proxy.inject("PutItem", fault);
+        }
+        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+    }
+}
+
+on_each_server! {
+    async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
+        let bench = Bench::on(&server).await;
+        for _ in 0..200 {
+            bench.proxy.inject("PutItem", Fault::THROTTLE);
+        }
+        let once = bench.builder().store_timeout(Duration::from_millis(600)).build().unwrap();
+        let error = run(&once, 1).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::Throttled | StoreError::Timeout)), "{error}");
+    }
+}
+
+on_each_server! {
+    async fn a_function_without_permission_is_told_which_action_it_lacks(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("PutItem", Fault::DENY);
+        let once = bench.builder().store_down(StoreDown::FailOpen).build().unwrap();
+        let error = run(&once, 1).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::AccessDenied { action: "dynamodb:PutItem", .. })));
+    }
+}
+
+on_each_server! {
+    async fn a_table_that_does_not_exist_is_named(server: Server) {
+        let once = Idempotency::builder(DynamoDbStore::new(server.client(), "no-such-table")).namespace("faults");
+        let error = run(&once.build().unwrap(), 1).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::TableNotFound { .. })));
+        assert!(error.to_string().contains("no-such-table"), "{error}");
+    }
+}
+
+on_each_server! {
+    async fn a_table_with_another_key_schema_is_explained(server: Server) {
+        let other = server.table_with_key("other-key", "pk").await;
+        let store = DynamoDbStore::new(server.client(), &other);
+        let error = run(&Idempotency::builder(store).namespace("faults").build().unwrap(), 1).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::Schema { .. })), "{error}");
+        assert!(error.to_string().contains("partition key `id`"), "{error}");
+
+        let simple = server.idempotency_table().await;
+        let layout = TableLayout::default().composite_key("id", "all", "sk");
+        let store = DynamoDbStore::new(server.client(), simple).layout(layout);
+        let error = run(&Idempotency::builder(store).namespace("faults").build().unwrap(), 1).await.unwrap_err();
+        assert!(error.to_string().contains("sort key `sk`"), "{error}");
+    }
+}
+
+on_each_server! {
+    async fn records_that_cannot_be_read_are_left_alone(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.once();
+        let ours = [("v", number(1)), ("owner", string("x")), ("attempt", number(1)), ("expiration", in_an_hour())];
+        let with = |more: &[(&'static str, AttributeValue)]| [&ours, more].concat();
+        let items = [
+            vec![],
+            vec![("status", string("COMPLETED")), ("data", string("1"))],
+            vec![("expiration", in_an_hour())],
+            vec![("status", number(1)), ("expiration", in_an_hour())],
+            vec![("status", string("COMPLETED")), ("expiration", string("soon"))],
+            vec![("status", string("COMPLETED")), ("expiration", in_an_hour())],
+            vec![("status", string("PAUSED")), ("expiration", in_an_hour())],
+            with(&[("status", string("COMPLETED")), ("data", AttributeValue::Bool(true))]),
+            with(&[("status", string("COMPLETED")), ("omitted", string("because"))]),
+            with(&[("status", string("INPROGRESS"))]),
+            with(&[("status", string("INPROGRESS")), ("in_progress_expiration", string("x"))]),
+            with(&[("status", string("COMPLETED")), ("data", string("1")), ("v", number(2))]),
+            with(&[("status", string("COMPLETED")), ("data", string("1")), ("attempt", number(-1))]),
+            with(&[("status", string("COMPLETED")), ("data", string("1")), ("owner", number(1))]),
+        ];
+        for item in items {
+            bench.put(&item).await;
+            let before = bench.item().await;
+            let error = run(&once, 1).await.expect_err(&format!("{item:?}"));
+            assert!(matches!(error, Error::Unreadable(_)), "{item:?}: {error}");
+            assert_eq!(bench.item().await, before);
+        }
+    }
+}
+
+on_each_server! {
+    async fn a_record_of_another_library_is_honoured(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.put(&[("status", string("COMPLETED")), ("expiration", in_an_hour()), ("data", string("41"))]).await;
+        let Outcome::Replayed(41, replay) = run(&bench.once(), 1).await.unwrap() else { panic!("a replay") };
+        assert_eq!(replay.processed_at, None);
+
+        bench.put(&[("status", string("INPROGRESS")), ("expiration", in_an_hour())]).await;
+        assert!(matches!(run(&bench.once(), 1).await, Err(Error::InFlight { .. })));
+
+        let over = [("status", string("INPROGRESS")), ("expiration", in_an_hour()), ("in_progress_expiration", number(1))];
+        bench.put(&over).await;
+        assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
+        let item = bench.item().await;
+        assert_eq!((item["v"].clone(), item["attempt"].clone()), (number(1), number(2)));
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
+    let nowhere = || DynamoDbStore::new(Server::behind("http://127.0.0.1:1".into()).client(), "t");
+    let closed = Idempotency::builder(nowhere())
+        .namespace("faults")
+        .build()
+        .unwrap();
+    let error = run(&closed, 1).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Store(StoreError::Unavailable(_))),
+        "{error}"
+    );
+
+    let open = Idempotency::builder(nowhere())
+        .namespace("faults")
+        .store_down(StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    assert_eq!(run(&open, 1).await.unwrap(), Outcome::Unprotected(1));
+}
