@@ -12,5 +12,6 @@ mod conformance;
 mod engine;
 mod faults;
 mod secrets;
+mod sqs;
 mod support;
 mod wire;
