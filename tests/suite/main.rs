@@ -9,6 +9,7 @@
 )]
 
 mod conformance;
+mod end_to_end;
 mod engine;
 mod faults;
 mod secrets;
