@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-type TokenOf<T> = Arc<dyn Fn(&T) -> Option<String> + Send + Sync>;
+/// Finds the token in a decoded body.
+type InBody<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
 
 /// Where the token is found. It is never made here: its producer made it.
 pub(super) enum KeySource<T> {
     /// The id that SQS gave the message.
     MessageId,
     /// Something in the decoded body.
-    Body(TokenOf<T>),
+    Body(Arc<InBody<T>>),
 }
 
 impl<T> KeySource<T> {

@@ -13,5 +13,6 @@ mod end_to_end;
 mod engine;
 mod faults;
 mod secrets;
+mod sqs;
 mod support;
 mod wire;
