@@ -3,7 +3,7 @@
 .PHONY: help test quick demo fmt lint doc e2e
 
 help: ## this list
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## everything, on DynamoDB Local too (needs Java 17 and npm)
 	@scripts/test full
