@@ -11,6 +11,7 @@
 mod conformance;
 mod engine;
 mod faults;
+mod http_layer;
 mod secrets;
 mod support;
 mod wire;
