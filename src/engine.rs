@@ -21,6 +21,9 @@ pub(crate) use finish::Finished;
 /// worth trying to write.
 const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
+/// What is kept back at the end of an invocation, so that the reply still gets out.
+const REPLY_TIME: Duration = Duration::from_millis(250);
+
 #[derive(Debug)]
 pub(crate) struct Engine<S> {
     pub(crate) store: S,
@@ -51,9 +54,19 @@ impl<S> Engine<S> {
             .max(now)
     }
 
-    /// Until when the store may take over one call.
+    /// How long a duplicate may wait for another attempt: not so long that its own invocation ends meanwhile.
+    fn patience(&self, request: &Request, limit: Duration) -> Duration {
+        let left = request
+            .deadline
+            .map(|deadline| deadline.saturating_since(self.clock.now()));
+        left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)))
+    }
+
+    /// Until when the store may take over one call, where the attempt must be done by `until`.
     fn store_deadline(&self, until: EpochMillis, limit: Duration) -> Instant {
-        let left = until.saturating_since(self.clock.now());
+        let left = until
+            .saturating_since(self.clock.now())
+            .saturating_sub(REPLY_TIME);
         Instant::now() + left.min(limit).max(LEAST_STORE_TIME)
     }
 }

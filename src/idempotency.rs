@@ -283,18 +283,12 @@ impl<S: Store> Idempotency<S> {
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
-                let finished = self
-                    .engine
-                    .complete(request, &hold, Status::Completed, &value)
-                    .await;
+                let finished = self.engine.complete(request, &hold, &value).await;
                 self.conclude(request, finished, value)
             }
             Err(error) => {
                 if verdict == Verdict::Fail {
-                    let failure = Failure::of(&error);
-                    self.engine
-                        .complete(request, &hold, Status::Failed, &failure)
-                        .await;
+                    self.engine.fail(request, &hold, &Failure::of(&error)).await;
                 } else {
                     self.engine
                         .release(request, &hold, Some(error_kind::<E>()))
@@ -373,6 +367,8 @@ fn replay<T: DeserializeOwned, E>(
     let completed_at = record.completed_at.map(Into::into);
     let text = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text,
+        // A failure that lost its words is a failure still: it must not pass for something done.
+        _ if record.status == Status::Failed => return Err(Error::Failed(Failure::unknown())),
         Some(StoredOutcome::Omitted(reason)) => {
             return Err(Error::OutcomeOmitted {
                 reason: *reason,

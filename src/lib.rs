@@ -105,3 +105,9 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+
+/// Compiles what the README and the guide show.
+#[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/operations.md")]
+struct Readme;

@@ -143,11 +143,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Of an error.
+    /// Of an error. A message of more than 1,000 characters is cut.
     pub fn of<E: fmt::Display>(error: &E) -> Self {
         Self {
             kind: error_kind::<E>().to_owned(),
-            message: error.to_string(),
+            message: error.to_string().chars().take(1_000).collect(),
+        }
+    }
+
+    /// Of an error that could not be kept.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            kind: "unknown".to_owned(),
+            message: "the failure was not kept".to_owned(),
         }
     }
 }

@@ -36,7 +36,7 @@ impl<S: Store> Engine<S> {
         let owner = Owner::random()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
-            InFlight::WaitUpTo(limit) => Some(Wait::up_to(limit)),
+            InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
         };
         let mut found: Option<Found> = None;
         let mut rounds = 0;

@@ -1,5 +1,7 @@
 //! How a claim ends: completed, failed for good, or released.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::claim::Hold;
@@ -8,7 +10,7 @@ use crate::engine::{Engine, Request};
 use crate::error::StoreError;
 use crate::observe;
 use crate::protocol::{Settled, settle};
-use crate::record::{Completion, Omission, Owner, Record, Release, Status, StoredOutcome};
+use crate::record::{Completion, Failure, Omission, Owner, Record, Release, Status, StoredOutcome};
 use crate::store::{Answer, Store};
 
 /// What became of a completion.
@@ -25,14 +27,37 @@ pub(crate) enum Finished {
 }
 
 impl<S: Store> Engine<S> {
-    /// Stores what the handler produced, under the fence. Tries for as long as the attempt's time allows, since giving
-    /// up leaves an effect that a duplicate would repeat.
+    /// Stores a success, under the fence.
     pub(crate) async fn complete<T: Serialize>(
         &self,
         request: &Request,
         hold: &Hold,
-        status: Status,
         value: &T,
+    ) -> Finished {
+        let outcome = match serde_json::to_string(value) {
+            Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
+            Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
+            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
+        };
+        self.finish(request, hold, Status::Completed, outcome).await
+    }
+
+    /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are kept whatever the limit.
+    pub(crate) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) -> Finished {
+        let outcome = match serde_json::to_string(failure) {
+            Ok(text) => StoredOutcome::Inline(text),
+            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
+        };
+        self.finish(request, hold, Status::Failed, outcome).await
+    }
+
+    /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
+    async fn finish(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        status: Status,
+        outcome: StoredOutcome,
     ) -> Finished {
         let completed_at = self.clock.now();
         let retention = match status {
@@ -43,7 +68,7 @@ impl<S: Store> Engine<S> {
             id: request.id.clone(),
             owner: hold.owner.clone(),
             status,
-            outcome: self.encode(value),
+            outcome,
             completed_at,
             expiration: (completed_at + retention).ceil_seconds(),
         };
@@ -69,19 +94,11 @@ impl<S: Store> Engine<S> {
 
     async fn send(&self, hold: &Hold, completion: &Completion) -> Result<Answer, StoreError> {
         let until = hold.lease - self.settings.rules.skew_margin;
-        let deadline = self.store_deadline(until, std::time::Duration::MAX);
+        let deadline = self.store_deadline(until, Duration::MAX);
         persist(deadline, StoreError::is_transient, || {
             self.store.complete(completion, deadline)
         })
         .await
-    }
-
-    fn encode<T: Serialize>(&self, value: &T) -> StoredOutcome {
-        match serde_json::to_string(value) {
-            Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
-            Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
-            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
-        }
     }
 
     /// Ends the lease, so that a retry runs at once. One try: if it fails, the lease runs out by itself.

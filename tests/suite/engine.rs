@@ -236,6 +236,37 @@ async fn a_permanent_failure_is_replayed_for_its_retention() {
 }
 
 #[tokio::test]
+async fn a_permanent_failure_with_much_to_say_is_still_a_failure() {
+    let bench = bench_with(|builder| builder.inline_limit(10));
+    for _ in 0..2 {
+        let declined = |_| async { Err::<i32, _>(HandlerError::other("x".repeat(100_000))) };
+        let run = bench
+            .once
+            .run_with(key(), payload(), declined, |_| Verdict::Fail)
+            .await;
+        assert!(
+            matches!(run, Err(Error::Handler(_) | Error::Failed(_))),
+            "{run:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
+    let bench =
+        bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(60))));
+    bench.crash().await;
+    let soon = bench.clock.now() + Duration::from_millis(300);
+    let before = Instant::now();
+    let waiting = bench.once.deadline(soon.into());
+    let refused = waiting
+        .run(key(), payload(), |_| async { Ok::<_, Infallible>(1) })
+        .await;
+    assert!(matches!(refused, Err(Error::InFlight { .. })));
+    assert!(before.elapsed() < Duration::from_millis(300));
+}
+
+#[tokio::test]
 async fn a_success_that_is_not_final_is_handed_out_and_released() {
     let bench = bench();
     let busy = bench.once.run_with(
