@@ -65,7 +65,7 @@ pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Write {
     match &completion.outcome {
         StoredOutcome::Inline(text) => expressions.set(Attribute::Data, string(text)),
         StoredOutcome::Omitted(reason) => {
-            expressions.set(Attribute::Omitted, string(reason.as_str()))
+            expressions.set(Attribute::Omitted, string(reason.as_str()));
         }
     }
     expressions.finish(layout.key_of(&completion.id))

@@ -257,12 +257,11 @@ impl Sandbox {
     /// Waits for the reply; kills the process at the deadline, as Lambda does.
     pub async fn finish(&mut self, invocation: Invocation) -> Reply {
         let deadline = invocation.deadline;
-        match self.reply(&invocation, deadline).await {
-            Some(reply) => reply,
-            None => {
-                self.kill();
-                Reply::TimedOut
-            }
+        if let Some(reply) = self.reply(&invocation, deadline).await {
+            reply
+        } else {
+            self.kill();
+            Reply::TimedOut
         }
     }
 
