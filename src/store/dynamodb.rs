@@ -41,7 +41,7 @@ mod write;
 
 pub use layout::TableLayout;
 
-use failure::{Refusal, classify};
+use failure::{Met, Refusal, classify};
 use write::Write;
 
 /// The environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
@@ -152,7 +152,7 @@ impl DynamoDbStore {
             Err(_) => Err(StoreError::Timeout),
             Ok(Ok(reply)) => Ok(Ok(reply)),
             Ok(Err(error)) => match error.met() {
-                Some(item) => Ok(Err(item.map(|item| item::decode(&self.layout, &item)))),
+                Some(Met(item)) => Ok(Err(item.map(|item| item::decode(&self.layout, &item)))),
                 None => Err(classify(&self.table, &self.layout, action, error)),
             },
         }

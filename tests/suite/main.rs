@@ -15,6 +15,7 @@ mod conformance;
 mod end_to_end;
 mod engine;
 mod faults;
+mod http_layer;
 mod secrets;
 mod sqs;
 mod support;

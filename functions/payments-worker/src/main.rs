@@ -26,7 +26,7 @@ use tracing_subscriber::filter::LevelFilter;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the message's")]
+#[allow(clippy::struct_field_names, reason = "the names on the wire")]
 struct Payment {
     payment_id: String,
     order_id: String,

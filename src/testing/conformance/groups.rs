@@ -13,12 +13,11 @@ async fn mixed<S: Store>(
     for position in 0..6 {
         let name = format!("{name}-{position}");
         let written = position % 2 == 0;
-        let claim = if written {
-            bench.claimed(&name).await?
+        claims.push(if written {
+            (bench.claimed(&name).await?, true)
         } else {
-            bench.claim(&name)?
-        };
-        claims.push((claim, written));
+            (bench.claim(&name)?, false)
+        });
     }
     Ok(claims)
 }

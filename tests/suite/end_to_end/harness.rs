@@ -258,10 +258,11 @@ impl Sandbox {
     pub async fn finish(&mut self, invocation: Invocation) -> Reply {
         let deadline = invocation.deadline;
         if let Some(reply) = self.reply(&invocation, deadline).await {
-            return reply;
+            reply
+        } else {
+            self.kill();
+            Reply::TimedOut
         }
-        self.kill();
-        Reply::TimedOut
     }
 
     /// Waits for the reply of a process that was stopped past its deadline, as a pause of the machine would.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::harness::{Function, Reply, lease_over, number, text};
 
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
-const FOREVER: Duration = Duration::from_secs(120);
+const FOREVER: Duration = Duration::from_mins(2);
 
 /// A Lambda timeout that a test can wait for. The claim lasts a second longer.
 const SHORT: Duration = Duration::from_secs(3);
