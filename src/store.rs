@@ -24,10 +24,6 @@ pub use memory::MemoryStore;
     reason = "it lives for a moment, between a reply and a decision"
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is matched where it arrives, never kept"
-)]
 pub enum Answer<T = ()> {
     /// The condition held, and the write applied.
     Applied(T),

@@ -3,12 +3,9 @@
     unreachable_pub,
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::items_after_statements,
     clippy::panic,
-    clippy::unchecked_time_subtraction,
-    clippy::unused_async,
     clippy::unwrap_used,
-    reason = "a test that panics has found something, and reads better with its helpers where they are used"
+    reason = "a test that panics has found something"
 )]
 
 mod conformance;
