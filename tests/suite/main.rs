@@ -9,9 +9,11 @@
 )]
 
 mod conformance;
+mod end_to_end;
 mod engine;
 mod faults;
 mod http_layer;
 mod secrets;
+mod sqs;
 mod support;
 mod wire;
