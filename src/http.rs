@@ -48,7 +48,7 @@
 //!
 //! POST and PATCH need a key; other methods pass through untouched, without their answers being buffered
 //! ([`methods`](IdempotencyLayer::methods)). The key is 1 to 255 printable ASCII characters, bare or in the double quotes that the
-//! draft asks for: `order-17` and `"order-17"` are one key. A request without one is refused, or run unprotected
+//! draft asks for: `order-17` and `"order-17"` are one key. [`strict`](IdempotencyLayer::strict) takes the quoted form only. A request without one is refused, or run unprotected
 //! where the engine's [`MissingKey`](crate::MissingKey) policy says so.
 //!
 //! # Whose key

@@ -8,6 +8,7 @@ use http::header::HeaderName;
 use http::request::Parts;
 use tower::Layer;
 
+use super::header::Form;
 use super::service::IdempotencyService;
 use super::settings::Settings;
 use crate::idempotency::Idempotency;
@@ -55,6 +56,14 @@ impl<S: crate::store::Store> IdempotencyLayer<S> {
     /// The header that carries the key. Default: `Idempotency-Key`.
     pub fn header(mut self, name: HeaderName) -> Self {
         self.settings.header = name;
+        self
+    }
+
+    /// Takes the key only as the draft defines it: a structured-field string
+    /// ([RFC 9651, 3.3.3](https://www.rfc-editor.org/rfc/rfc9651#section-3.3.3)), in double quotes. Default: the bare form too,
+    /// because it is what most clients send.
+    pub fn strict(mut self) -> Self {
+        self.settings.form = Form::Quoted;
         self
     }
 

@@ -6,7 +6,7 @@ use http::Method;
 use http::header::HeaderName;
 use http::request::Parts;
 
-use super::header::{self, IDEMPOTENCY_KEY};
+use super::header::{self, Form, IDEMPOTENCY_KEY};
 use super::operation;
 use super::problem::Problem;
 use crate::key::Key;
@@ -17,6 +17,7 @@ pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) header: HeaderName,
+    pub(super) form: Form,
     pub(super) methods: Vec<Method>,
     pub(super) scope: Option<Arc<Scope>>,
     pub(super) operation: Arc<Operation>,
@@ -27,6 +28,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             header: IDEMPOTENCY_KEY,
+            form: Form::default(),
             methods: vec![Method::POST, Method::PATCH],
             scope: None,
             operation: Arc::new(operation::operation),
@@ -43,7 +45,7 @@ impl Settings {
 
     /// The key that the request names; `None` where it names none.
     pub(super) fn key(&self, parts: &Parts) -> Result<Option<Key>, Problem> {
-        let Some(token) = header::token(&parts.headers, &self.header)? else {
+        let Some(token) = header::token(&parts.headers, &self.header, self.form)? else {
             return Ok(None);
         };
         let key = Key::new((self.operation)(parts), token);

@@ -1,12 +1,13 @@
 use super::*;
 
-const ALL: [Problem; 23] = [
+const ALL: [Problem; 24] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
     Problem::KeyRepeated,
     Problem::KeyParameters,
     Problem::KeyMalformed,
+    Problem::KeyNotQuoted,
     Problem::KeyControlCharacter,
     Problem::KeyNotAscii,
     Problem::BodyTooLarge,
