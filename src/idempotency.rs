@@ -49,6 +49,14 @@ pub struct Idempotency<S> {
     engine: Arc<Engine<S>>,
     deadline: Option<EpochMillis>,
     default_retention: Duration,
+    overrides: Overrides,
+}
+
+/// What an adapter knows better than the engine, about one request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Overrides {
+    retention: Option<Duration>,
+    missing_key: Option<MissingKey>,
 }
 
 impl<S> Clone for Idempotency<S> {
@@ -83,6 +91,7 @@ impl<S: Store> Idempotency<S> {
             }),
             deadline: None,
             default_retention: EVENT_RETENTION,
+            overrides: Overrides::default(),
         }
     }
 
@@ -104,6 +113,20 @@ impl<S: Store> Idempotency<S> {
             default_retention: retention,
             ..self
         }
+    }
+
+    /// The same engine, with this retention, whatever was set.
+    #[cfg(feature = "http")]
+    pub(crate) fn retention(mut self, retention: Duration) -> Self {
+        self.overrides.retention = Some(retention);
+        self
+    }
+
+    /// The same engine, with this answer to a missing key, whatever was set.
+    #[cfg(feature = "http")]
+    pub(crate) fn missing_key(mut self, policy: MissingKey) -> Self {
+        self.overrides.missing_key = Some(policy);
+        self
     }
 
     /// The store that the records live in.
@@ -227,7 +250,7 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Whether the kill switch is thrown.
-    #[cfg(feature = "sqs")]
+    #[cfg(any(feature = "http", feature = "sqs"))]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled
     }
@@ -239,7 +262,11 @@ impl<S: Store> Idempotency<S> {
             id: self.record_id(key)?,
             fingerprint,
             deadline: self.deadline,
-            retention: settings.retention.unwrap_or(self.default_retention),
+            retention: self
+                .overrides
+                .retention
+                .or(settings.retention)
+                .unwrap_or(self.default_retention),
         })
     }
 
@@ -327,9 +354,9 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let allowed =
-            self.engine.disabled || self.engine.settings.missing_key == MissingKey::RunUnprotected;
-        if !allowed {
+        let policy = self.overrides.missing_key;
+        let policy = policy.unwrap_or(self.engine.settings.missing_key);
+        if !self.engine.disabled && policy == MissingKey::Refuse {
             return Err(KeyError::Missing.into());
         }
         observe::unprotected("", &KeyError::Missing);

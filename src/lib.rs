@@ -57,6 +57,7 @@
 //! | `dynamodb` | yes | `store::dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue |
 //! | `http` | | `http::IdempotencyLayer`, for functions behind API Gateway or a load balancer |
+//! | `axum` | | the same layer, around an axum router in a function or in a server |
 //! | `test-util` | | `testing`: a clock to set by hand, and the conformance suite for stores |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

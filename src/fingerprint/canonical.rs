@@ -8,15 +8,23 @@ use std::borrow::Cow;
 
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
+use super::pointer::{JsonPointer, below, is_target};
+
 /// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
 /// The canonical form; `None` for what is not I-JSON, or is nested deeper than 128 levels.
 pub(super) fn canonicalize(text: &[u8]) -> Option<Vec<u8>> {
+    canonicalize_without(text, &[])
+}
+
+/// The canonical form of what is left when these fields are taken away.
+pub(super) fn canonicalize_without(text: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(text);
     let mut canonical = Vec::with_capacity(text.len());
     let first = reader.next()?;
-    read_value(&mut reader, first, &mut canonical, 0)?;
+    let left_out: Vec<&[String]> = left_out.iter().map(JsonPointer::tokens).collect();
+    read_value(&mut reader, first, &mut canonical, 0, &left_out)?;
     matches!(reader.next()?, JsonEvent::Eof).then_some(canonical)
 }
 
@@ -50,6 +58,7 @@ fn read_value(
     event: JsonEvent<'_>,
     out: &mut Vec<u8>,
     depth: usize,
+    left_out: &[&[String]],
 ) -> Option<()> {
     if depth > MAX_DEPTH {
         return None;
@@ -60,8 +69,8 @@ fn read_value(
         JsonEvent::Boolean(false) => out.extend_from_slice(b"false"),
         JsonEvent::String(text) => write_string(&text, out)?,
         JsonEvent::Number(digits) => out.extend_from_slice(canonical_number(&digits)?.as_bytes()),
-        JsonEvent::StartArray => read_array(reader, out, depth)?,
-        JsonEvent::StartObject => read_object(reader, out, depth)?,
+        JsonEvent::StartArray => read_array(reader, out, depth, left_out)?,
+        JsonEvent::StartObject => read_object(reader, out, depth, left_out)?,
         JsonEvent::EndArray | JsonEvent::EndObject | JsonEvent::ObjectKey(_) | JsonEvent::Eof => {
             return None;
         }
@@ -69,17 +78,27 @@ fn read_value(
     Some(())
 }
 
-fn read_array(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+fn read_array(
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+    depth: usize,
+    left_out: &[&[String]],
+) -> Option<()> {
     out.push(b'[');
     let mut first = true;
-    loop {
+    for index in 0_usize.. {
         match reader.next()? {
             JsonEvent::EndArray => break,
             event => {
+                let below = below(left_out, || index.to_string());
+                if is_target(&below) {
+                    read_value(reader, event, &mut Vec::new(), depth + 1, &[])?;
+                    continue;
+                }
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }
-                read_value(reader, event, out, depth + 1)?;
+                read_value(reader, event, out, depth + 1, &below)?;
             }
         }
     }
@@ -87,16 +106,23 @@ fn read_array(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Optio
     Some(())
 }
 
-fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Option<()> {
-    let mut members: Vec<(Cow<'_, str>, Vec<u8>)> = Vec::new();
+fn read_object(
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+    depth: usize,
+    left_out: &[&[String]],
+) -> Option<()> {
+    // A member that is left out counts when repeated names are looked for, and then goes.
+    let mut members: Vec<(Cow<'_, str>, Option<Vec<u8>>)> = Vec::new();
     loop {
         match reader.next()? {
             JsonEvent::EndObject => break,
             JsonEvent::ObjectKey(name) => {
                 let event = reader.next()?;
+                let below = below(left_out, || name.to_string());
                 let mut value = Vec::new();
-                read_value(reader, event, &mut value, depth + 1)?;
-                members.push((name, value));
+                read_value(reader, event, &mut value, depth + 1, &below)?;
+                members.push((name, (!is_target(&below)).then_some(value)));
             }
             _ => return None,
         }
@@ -111,7 +137,10 @@ fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Opti
         return None;
     }
     out.push(b'{');
-    for (position, (name, value)) in members.iter().enumerate() {
+    let kept = members
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for (position, (name, value)) in kept.enumerate() {
         if position > 0 {
             out.push(b',');
         }

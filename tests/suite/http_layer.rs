@@ -3,6 +3,13 @@
 mod answers;
 mod api;
 mod conflicts;
+mod fingerprints;
 mod keys;
+mod outcomes;
+mod refusals;
+mod replays;
 mod requests;
+mod routes;
+mod scopes;
 mod silence;
+mod streams;

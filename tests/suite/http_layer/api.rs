@@ -106,6 +106,17 @@ impl Call {
         self
     }
 
+    /// The stage of the API that was called.
+    pub fn stage(self, name: &str) -> Self {
+        self.request_context("stage", json!(name))
+    }
+
+    /// A member of what the door says about the request.
+    pub fn request_context(mut self, name: &str, value: Value) -> Self {
+        self.event["requestContext"][name] = value;
+        self
+    }
+
     pub fn query(mut self, pairs: &[(&str, &str)]) -> Self {
         if self.door == Door::Http {
             let pairs: Vec<String> = pairs.iter().map(|(n, v)| format!("{n}={v}")).collect();
@@ -259,7 +270,7 @@ impl Api {
             Ok(Answer {
                 status: parts.status,
                 headers: parts.headers,
-                body: BodyExt::collect(body).await?.to_bytes(),
+                body: BodyExt::collect(body).await.map_err(Into::into)?.to_bytes(),
             })
         });
         Self {
