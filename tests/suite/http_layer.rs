@@ -2,6 +2,7 @@
 
 mod answers;
 mod api;
+mod axum_router;
 mod conflicts;
 mod fingerprints;
 mod keys;
