@@ -42,7 +42,8 @@
 //! ```
 //!
 //! It wraps the *handler*: a service that `lambda_http::run` or `run_concurrent` is given, an axum router, a closure through
-//! [`service_fn`](tower::service_fn). It spawns nothing.
+//! [`service_fn`](tower::service_fn). It spawns nothing. Handlers of raw events, without `lambda_http`, are wrapped by
+//! [`events::EventLayer`].
 //!
 //! # Which requests
 //!
@@ -109,6 +110,7 @@ mod body;
 mod capture;
 mod config;
 mod details;
+pub mod events;
 mod fingerprint;
 mod header;
 mod kept;

@@ -32,11 +32,19 @@ use crate::settings::HTTP_RETENTION;
 ///     .body_limit(64 * 1_024);
 /// # Ok::<(), lambda_idempotency::KeyError>(())
 /// ```
-#[derive(Clone)]
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct IdempotencyLayer<S> {
     once: Idempotency<S>,
     settings: Settings,
+}
+
+impl<S> Clone for IdempotencyLayer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            once: self.once.clone(),
+            settings: self.settings.clone(),
+        }
+    }
 }
 
 impl<S> fmt::Debug for IdempotencyLayer<S> {

@@ -33,7 +33,7 @@ const PROCESSED_AT: HeaderName = HeaderName::from_static("idempotency-processed-
 
 /// On an answer that a duplicate may not get: `unprotected` where no record stands behind the run, `unrecorded` where its outcome
 /// could not be stored.
-const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// A service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
 pub struct IdempotencyService<S, Svc> {

@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod axum_router;
 mod conflicts;
+mod events;
 mod fingerprints;
 mod keys;
 mod outcomes;
