@@ -24,4 +24,4 @@ doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
 e2e: ## the end-to-end tests alone (needs Java 17 and npm)
-	scripts/dynamodb-local run cargo test --test suite end_to_end
+	scripts/dynamodb-local run scripts/schemathesis run cargo test --test suite end_to_end

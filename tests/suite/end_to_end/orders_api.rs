@@ -206,6 +206,18 @@ async fn two_tenants_may_choose_the_same_key() {
 }
 
 #[tokio::test]
+async fn a_tenant_that_cannot_be_read_is_refused_and_never_meets_the_others() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    for tenant in ["", "a,b", "ten\u{fc}nt"] {
+        let headers = [("Idempotency-Key", "cart-1"), ("x-tenant-id", tenant)];
+        let refused = sandbox.invoke(Gateway::Http.post(&headers, &order())).await;
+        Response::of(refused).assert_problem(403);
+    }
+    assert!(function.effects().await.is_empty());
+}
+
+#[tokio::test]
 async fn of_two_processes_with_one_key_one_places_the_order() {
     let (proxy, function) = Function::orders_api().await.behind_a_proxy().await;
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
