@@ -96,10 +96,16 @@ on_each_server! {
 
 on_each_server! {
     async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
-        let base = serve(router(server.store().await)).await;
+        let once = Idempotency::builder(server.store().await).namespace("shop").build().unwrap();
+        let orders = Router::new()
+            .route("/orders", post(|| async { StatusCode::CREATED }))
+            .layer(IdempotencyLayer::new(once));
+        let base = serve(Router::new().nest("/tenants/{tenant}", orders)).await;
         let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
         assert_eq!(status, 201);
-        // The nested router sees `/orders` in both; what counts is what the client asked for.
+        let (_, retry, _) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+        assert_eq!(retry["idempotent-replayed"], "true");
+        // Inside, the layer sees `/orders` in both; what counts is what the client asked for.
         let (status, _, problem) = send(&base, "/tenants/8/orders", Some("k-1"), "tea").await;
         assert_eq!(status, 422, "{problem}");
     }
