@@ -192,12 +192,15 @@ impl<S: Store> Idempotency<S> {
         let Some(key) = key.into() else {
             return self.run_without_key(handler).await;
         };
-        let request = self.request(&key, fingerprint.into())?;
         if self.engine.disabled {
-            return self
-                .run_unprotected(&request.operation, request.id, handler)
-                .await;
+            // Switched off means as if nothing were there: a key that can't be used stops nobody.
+            let id = match self.record_id(&key) {
+                Ok(id) => id,
+                Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
+            };
+            return self.run_unprotected(key.operation(), id, handler).await;
         }
+        let request = self.request(&key, fingerprint.into())?;
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
             Ok(Acquired::Replay(record)) => replay(&request, &record),

@@ -33,10 +33,10 @@ pub(crate) fn refused<E>(request: &Request, error: &Error<E>) {
     match error {
         Error::InFlight { .. } => tracing::info!(event, operation, %key, "idempotency"),
         Error::Store(reason) => {
-            tracing::error!(event, operation, %key, error = %reason, "idempotency")
+            tracing::error!(event, operation, %key, error = %reason, "idempotency");
         }
         Error::Unreadable(reason) => {
-            tracing::error!(event, operation, %key, error = reason, "idempotency")
+            tracing::error!(event, operation, %key, error = reason, "idempotency");
         }
         _ => tracing::warn!(event, operation, %key, "idempotency"),
     }

@@ -10,14 +10,14 @@ use crate::key::{DEFAULT_MAX_TOKEN_CHARS, KeyError, Namespace};
 use crate::protocol::{Crashed, Rules};
 use crate::store::Store;
 
-const DAY: Duration = Duration::from_secs(86_400);
+const DAY: Duration = Duration::from_hours(24);
 
 /// Retention for requests over HTTP: clients retry for minutes, and a day covers a night's outage.
 pub const HTTP_RETENTION: Duration = DAY;
 
 /// Retention for events: a queue keeps a message for up to 14 days but most teams redrive within one; longer than
 /// the default queue retention of 4 days. Raise it to two to three times *your* longest redelivery.
-pub const EVENT_RETENTION: Duration = Duration::from_secs(7 * 86_400);
+pub const EVENT_RETENTION: Duration = Duration::from_hours(168);
 
 /// The environment variable that switches protection off: `IDEMPOTENCY_DISABLED=true`.
 pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
@@ -88,8 +88,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             retention: None,
-            failure_retention: Duration::from_secs(3_600),
-            lease: Duration::from_secs(900),
+            failure_retention: Duration::from_hours(1),
+            lease: Duration::from_mins(15),
             rules: Rules {
                 crashed: Crashed::RunAgain,
                 max_attempts: None,

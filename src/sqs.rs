@@ -47,7 +47,7 @@
 //! |---|---|---|
 //! | a producer that you write | an identity of the work in the body: order number, payment id | it is the same however often the producer sends it |
 //! | SNS | the same, inside the envelope's `Message`; else the envelope's `MessageId` | a publisher that retries makes a new envelope |
-//! | EventBridge | an identity inside `detail`; else the event's `id` | the same |
+//! | an event bus | an identity inside `detail`; else the event's `id` | the same |
 //! | S3 notifications | bucket, object key and `sequencer` | the notification has no id of its own |
 //! | a producer out of reach, bodies without identity | the message id (default) | it is the same in every receive of one message |
 //!

@@ -121,7 +121,7 @@ impl<S: Store> Engine<S> {
         match persist(deadline, again, || self.store.release(&release, deadline)).await {
             // Refused: somebody else holds the key, or an earlier send of this release applied. Either way it is not ours.
             Ok(Answer::Applied(()) | Answer::Refused(_)) => {
-                observe::released(request, hold, last_error)
+                observe::released(request, hold, last_error);
             }
             Err(error) => observe::release_failed(request, hold, &error),
         }

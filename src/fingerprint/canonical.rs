@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
-/// Deeper documents are not canonicalised. serde_json refuses them too.
+/// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
 /// The canonical form; `None` for what is not I-JSON, or is nested deeper than 128 levels.

@@ -68,6 +68,10 @@ fn on_found(found: &Found, rules: &Rules) -> String {
 }
 
 /// A decision in few words, so that a test reads as a table.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the table is shorter without references"
+)]
 fn asked(
     found: Option<&Found>,
     owner: &str,

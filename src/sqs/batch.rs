@@ -62,32 +62,34 @@ where
             ready: Vec::with_capacity(messages.len()),
         };
         for (position, message) in messages.into_iter().enumerate() {
-            let planned = self
-                .prepare(position, message)
-                .and_then(|ready| self.place(&mut leaders, ready));
-            plan.fates.push(match planned {
-                Ok(Place::Leads(ready)) => {
+            let prepared = self.prepare(position, message).and_then(|ready| {
+                let leader = self.leader(&mut leaders, &ready)?;
+                Ok((leader, ready))
+            });
+            plan.fates.push(match prepared {
+                Ok((None, ready)) => {
                     plan.ready.push(ready);
                     Fate::Reported(Reason::NotRun)
                 }
-                Ok(Place::Follows(leader)) => Fate::Follows(leader),
+                Ok((Some(leader), _)) => Fate::Follows(leader),
                 Err(reason) => Fate::Reported(reason),
             });
         }
         plan
     }
 
-    fn place(&self, leaders: &mut Leaders, ready: Ready<T>) -> Result<Place<T>, Reason> {
+    /// The earlier message that is the same request; `None` for the first, which leads from now on.
+    fn leader(&self, leaders: &mut Leaders, ready: &Ready<T>) -> Result<Option<usize>, Reason> {
         let Some(record) = ready.key.as_ref().and_then(&self.identify) else {
-            return Ok(Place::Leads(ready));
+            return Ok(None);
         };
         match leaders.entry(record.map_err(Reason::Key)?) {
             Entry::Vacant(place) => {
                 place.insert((ready.position, ready.fingerprint.clone()));
-                Ok(Place::Leads(ready))
+                Ok(None)
             }
             Entry::Occupied(place) => match place.get() {
-                (leader, same) if *same == ready.fingerprint => Ok(Place::Follows(*leader)),
+                (leader, same) if *same == ready.fingerprint => Ok(Some(*leader)),
                 _ => Err(Reason::Mismatch),
             },
         }
@@ -116,11 +118,6 @@ where
 
 /// The position and the fingerprint of the first message of each record.
 type Leaders = HashMap<RecordId, (usize, Fingerprint)>;
-
-enum Place<T> {
-    Leads(Ready<T>),
-    Follows(usize),
-}
 
 /// The last part of `arn:aws:sqs:region:account:queue`.
 fn queue_name(message: &SqsMessage) -> &str {

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// Finds the token in a decoded body.
+type InBody<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
+
 /// Where the token is found. It is never made here: its producer made it.
 pub(super) enum KeySource<T> {
     /// The id that SQS gave the message.
     MessageId,
     /// Something in the decoded body.
-    Body(Arc<dyn Fn(&T) -> Option<String> + Send + Sync>),
+    Body(Arc<InBody<T>>),
 }
 
 impl<T> KeySource<T> {

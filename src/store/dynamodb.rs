@@ -46,7 +46,7 @@ pub use layout::TableLayout;
 
 use change::Change;
 use expression::Expressions;
-use failure::{Refusal, classify};
+use failure::{Met, Refusal, classify};
 use group::Denied;
 
 /// The environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
@@ -159,7 +159,7 @@ impl DynamoDbStore {
             Err(_) => Err(StoreError::Timeout),
             Ok(Ok(reply)) => Ok(Ok(reply)),
             Ok(Err(error)) => match error.met() {
-                Some(item) => Ok(Err(item.map(|item| item::decode(&self.layout, &item)))),
+                Some(Met(item)) => Ok(Err(item.map(|item| item::decode(&self.layout, &item)))),
                 None => Err(classify(&self.table, &self.layout, action, error)),
             },
         }
@@ -207,7 +207,9 @@ impl DynamoDbStore {
         let reply = self.call("dynamodb:UpdateItem", deadline, request).await?;
         Ok(match reply {
             Ok(output) => Answer::Applied(
-                output.attributes.map(|item| item::decode(&self.layout, &item)),
+                output
+                    .attributes
+                    .map(|item| item::decode(&self.layout, &item)),
             ),
             Err(found) => Answer::Refused(found),
         })
@@ -215,10 +217,12 @@ impl DynamoDbStore {
 
     /// An update whose new item nobody asks for.
     async fn change(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
-        Ok(match self.update(change, ReturnValue::None, deadline).await? {
-            Answer::Applied(_) => Answer::Applied(()),
-            Answer::Refused(found) => Answer::Refused(found),
-        })
+        Ok(
+            match self.update(change, ReturnValue::None, deadline).await? {
+                Answer::Applied(_) => Answer::Applied(()),
+                Answer::Refused(found) => Answer::Refused(found),
+            },
+        )
     }
 }
 
@@ -299,7 +303,11 @@ impl Store for DynamoDbStore {
         })
     }
 
-    async fn create_all(&self, claims: &[NewClaim], deadline: Instant) -> Vec<Result<Answer, StoreError>> {
+    async fn create_all(
+        &self,
+        claims: &[NewClaim],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
         group::create_all(self, claims, deadline).await
     }
 
@@ -311,7 +319,11 @@ impl Store for DynamoDbStore {
         group::complete_all(self, completions, deadline).await
     }
 
-    async fn release_all(&self, releases: &[Release], deadline: Instant) -> Vec<Result<Answer, StoreError>> {
+    async fn release_all(
+        &self,
+        releases: &[Release],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
         group::release_all(self, releases, deadline).await
     }
 

@@ -134,7 +134,7 @@ impl<'a, S: Store> Bench<'a, S> {
             owner: owner()?,
             fingerprint: Some(Fingerprint::bytes(name.as_bytes())),
             attempt: 1,
-            lease: self.now + Duration::from_secs(60),
+            lease: self.now + Duration::from_mins(1),
             expiration: self.in_a_day(),
             started_at: self.now,
         })
@@ -155,10 +155,11 @@ impl<'a, S: Store> Bench<'a, S> {
             status: Status::Completed,
             outcome: StoredOutcome::Inline(text.to_owned()),
             completed_at: self.now + Duration::from_millis(5),
-            expiration: (self.now + Duration::from_secs(2 * 86_400)).ceil_seconds(),
+            expiration: (self.now + Duration::from_hours(48)).ceil_seconds(),
         }
     }
 
+    #[allow(clippy::unused_self, reason = "all requests are made by the bench")]
     fn release(&self, claim: &NewClaim) -> Result<Release, String> {
         Ok(Release {
             id: claim.id.clone(),
@@ -174,12 +175,12 @@ impl<'a, S: Store> Bench<'a, S> {
             id: claim.id.clone(),
             owner: claim.owner.clone(),
             lease,
-            expiration: (self.now + Duration::from_secs(3 * 86_400)).ceil_seconds(),
+            expiration: (self.now + Duration::from_hours(72)).ceil_seconds(),
         }
     }
 
     fn in_a_day(&self) -> EpochSeconds {
-        (self.now + Duration::from_secs(86_400)).ceil_seconds()
+        (self.now + Duration::from_hours(24)).ceil_seconds()
     }
 
     async fn load(&self, id: &RecordId) -> Result<Option<Found>, String> {
@@ -230,6 +231,10 @@ fn ok<T>(result: Result<T, StoreError>) -> Result<T, String> {
     result.map_err(|error| format!("the store failed: {error}"))
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "most arguments are made for this call"
+)]
 fn same<T: Debug + PartialEq>(what: &str, found: T, expected: T) -> Check {
     if found == expected {
         return Ok(());

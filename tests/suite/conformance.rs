@@ -14,7 +14,6 @@ use lambda_idempotency::testing::conformance;
 use tokio::time::Instant;
 
 use crate::on_each_server;
-use crate::support::Server;
 use crate::support::server::unique;
 
 #[tokio::test]

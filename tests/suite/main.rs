@@ -3,14 +3,18 @@
     unreachable_pub,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::items_after_statements,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test that panics has found something"
+    reason = "a test that panics has found something, and reads best with its helpers beside their use"
 )]
 
 mod conformance;
+mod end_to_end;
 mod engine;
 mod faults;
+mod http_layer;
 mod secrets;
+mod sqs;
 mod support;
 mod wire;

@@ -5,11 +5,43 @@ use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Fingerprint, Idempotency, Key, Verdict};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects what is logged.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+/// As long as it lives, what this thread logs is collected.
+pub struct Capture {
+    _log: DefaultGuard,
+    _other: Dispatch,
+}
+
+impl Log {
+    /// What this crate logs on this thread, at every level.
+    ///
+    /// While there is only one dispatcher, `tracing` lets the thread that first meets an event decide for all threads
+    /// whether it is wanted, and another test's thread would say no. So there are two.
+    pub fn capture() -> (Self, Capture) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("lambda_idempotency=trace")
+            .with_writer(log.clone())
+            .finish();
+        let other = Dispatch::new(NoSubscriber::new());
+        let capture = Capture {
+            _log: tracing::subscriber::set_default(subscriber),
+            _other: other,
+        };
+        (log, capture)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -31,12 +63,7 @@ impl<'a> MakeWriter<'a> for Log {
 
 #[tokio::test]
 async fn secrets_reach_neither_logs_nor_debug() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(log.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _capture) = Log::capture();
 
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("secrets")
@@ -85,7 +112,7 @@ async fn secrets_reach_neither_logs_nor_debug() {
         .await
         .unwrap_err();
 
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     for event in [
         "claimed",
         "replayed",

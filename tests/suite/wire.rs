@@ -93,7 +93,7 @@ on_each_server! {
         let key = || Key::new("charge", "1");
         let crash = once.run(key(), payload("a"), |_| std::future::pending::<Result<u32, Infallible>>());
         tokio::time::timeout(Duration::from_millis(500), crash).await.expect_err("cut off");
-        clock.advance(Duration::from_secs(3_600));
+        clock.advance(Duration::from_hours(1));
 
         proxy.take_total();
         let attempt = once.run(key(), payload("a"), |claim| async move { Ok::<_, Infallible>(claim.attempt()) });

@@ -26,6 +26,7 @@ use tracing_subscriber::filter::LevelFilter;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names, reason = "the names on the wire")]
 struct Payment {
     payment_id: String,
     order_id: String,

@@ -10,8 +10,8 @@ fn message(id: &str, body: &str) -> SqsMessage {
     message
 }
 
-fn record_of(key: &Key) -> Option<Result<RecordId, KeyError>> {
-    Some(key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS))
+fn record_of(key: &Key) -> Result<RecordId, KeyError> {
+    key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
 }
 
 /// Keys are the body's `key` member.
@@ -20,7 +20,7 @@ fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
     let planner = Planner {
         operation: Some("charge"),
         source: &source,
-        identify: record_of,
+        identify: |key: &Key| Some(record_of(key)),
     };
     planner.plan(messages)
 }
@@ -71,7 +71,7 @@ fn a_key_that_panics_is_its_messages_own_trouble() {
     let planner = Planner {
         operation: None,
         source: &source,
-        identify: record_of,
+        identify: |key: &Key| Some(record_of(key)),
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-2", r#""a""#)]);
     assert!(matches!(plan.fates[0], Fate::Reported(Reason::Panicked)));

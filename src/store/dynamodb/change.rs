@@ -42,9 +42,11 @@ impl Change {
 
     /// The fence.
     fn held_by(mut self, owner: &Owner) -> Self {
-        self.tests.push(Test::Equals(Attribute::Owner, string(owner.as_str())));
+        self.tests
+            .push(Test::Equals(Attribute::Owner, string(owner.as_str())));
         let in_progress = string(Status::InProgress.as_str());
-        self.tests.push(Test::Equals(Attribute::Status, in_progress));
+        self.tests
+            .push(Test::Equals(Attribute::Status, in_progress));
         self
     }
 
@@ -83,7 +85,10 @@ impl Change {
     }
 
     fn claim(self, claim: &NewClaim) -> Self {
-        let fingerprint = claim.fingerprint.as_ref().map(|fingerprint| string(fingerprint.as_str()));
+        let fingerprint = claim
+            .fingerprint
+            .as_ref()
+            .map(|fingerprint| string(fingerprint.as_str()));
         self.set(Attribute::Status, string(Status::InProgress.as_str()))
             .set(Attribute::Owner, string(claim.owner.as_str()))
             .set(Attribute::Attempt, number(claim.attempt))
@@ -143,14 +148,19 @@ pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {
         .held_by(&renewal.owner)
         .set(Attribute::Lease, number(renewal.lease.0))
         .set(Attribute::Expiration, number(renewal.expiration.0));
-    change.tests.push(Test::Less(Attribute::Lease, number(renewal.lease.0)));
+    change
+        .tests
+        .push(Test::Less(Attribute::Lease, number(renewal.lease.0)));
     change
 }
 
 pub(super) fn amend(layout: &TableLayout, amendment: &Amendment) -> Change {
     Change::of(layout, &amendment.id)
         .held_by(&amendment.owner)
-        .set_some(Attribute::LastError, amendment.last_error.as_deref().map(string))
+        .set_some(
+            Attribute::LastError,
+            amendment.last_error.as_deref().map(string),
+        )
 }
 
 pub(super) fn release(layout: &TableLayout, release: &Release) -> Change {
@@ -158,7 +168,10 @@ pub(super) fn release(layout: &TableLayout, release: &Release) -> Change {
         .held_by(&release.owner)
         .set(Attribute::Owner, string(release.tombstone.as_str()))
         .set(Attribute::Lease, number(RELEASED.0))
-        .set_some(Attribute::LastError, release.last_error.as_deref().map(string));
+        .set_some(
+            Attribute::LastError,
+            release.last_error.as_deref().map(string),
+        );
     if release.forget_fingerprint {
         change.remove(Attribute::Validation)
     } else {

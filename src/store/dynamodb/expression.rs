@@ -83,9 +83,15 @@ impl<'a> Aliases<'a> {
                 let layout = self.layout;
                 format!("attribute_not_exists({})", self.name(layout.partition()))
             }
-            Test::Equals(attribute, value) => format!("{} = {}", self.attribute(*attribute), self.value(value)),
-            Test::Less(attribute, value) => format!("{} < {}", self.attribute(*attribute), self.value(value)),
-            Test::Absent(attribute) => format!("attribute_not_exists({})", self.attribute(*attribute)),
+            Test::Equals(attribute, value) => {
+                format!("{} = {}", self.attribute(*attribute), self.value(value))
+            }
+            Test::Less(attribute, value) => {
+                format!("{} < {}", self.attribute(*attribute), self.value(value))
+            }
+            Test::Absent(attribute) => {
+                format!("attribute_not_exists({})", self.attribute(*attribute))
+            }
         }
     }
 
@@ -93,9 +99,15 @@ impl<'a> Aliases<'a> {
         let sets: Vec<_> = change
             .sets
             .iter()
-            .map(|(attribute, value)| format!("{} = {}", self.attribute(*attribute), self.value(value)))
+            .map(|(attribute, value)| {
+                format!("{} = {}", self.attribute(*attribute), self.value(value))
+            })
             .collect();
-        let removes: Vec<_> = change.removes.iter().map(|attribute| self.attribute(*attribute)).collect();
+        let removes: Vec<_> = change
+            .removes
+            .iter()
+            .map(|attribute| self.attribute(*attribute))
+            .collect();
         let clauses = [("SET", sets), ("REMOVE", removes)]
             .into_iter()
             .filter(|(_, parts)| !parts.is_empty())

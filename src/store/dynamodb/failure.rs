@@ -11,14 +11,17 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use super::layout::{Item, TableLayout};
 use crate::error::StoreError;
 
+/// The item that a failing condition met, if there was one.
+pub(super) struct Met(pub(super) Option<Item>);
+
 /// A failure of a request, in which a condition that didn't hold can be told from the rest.
 pub(super) trait Refusal: Sized {
     type Service: ProvideErrorMetadata + StdError + Send + Sync + 'static;
 
     fn into_sdk(self) -> SdkError<Self::Service, HttpResponse>;
 
-    /// `Some` where a condition failed: with the item that it met, if there was one.
-    fn met(&self) -> Option<Option<Item>>;
+    /// Where a condition failed: what it met.
+    fn met(&self) -> Option<Met>;
 }
 
 macro_rules! refusal {
@@ -30,7 +33,7 @@ macro_rules! refusal {
                 self
             }
 
-            fn met(&self) -> Option<Option<Item>> {
+            fn met(&self) -> Option<Met> {
                 let $error = self.as_service_error()?;
                 $met
             }
@@ -39,11 +42,11 @@ macro_rules! refusal {
 }
 
 refusal!(PutItemError, error => match error {
-    PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item.clone()),
+    PutItemError::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
     _ => None,
 });
 refusal!(UpdateItemError, error => match error {
-    UpdateItemError::ConditionalCheckFailedException(failed) => Some(failed.item.clone()),
+    UpdateItemError::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
     _ => None,
 });
 refusal!(GetItemError, _error => None);

@@ -56,11 +56,14 @@ impl Action {
 
 impl Denied {
     fn has(&self, action: Action) -> bool {
-        self.flag(action).is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.flag(action)
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     fn note(&self, action: Action, table: &str) {
-        let first = self.flag(action).is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
+        let first = self
+            .flag(action)
+            .is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
         if first {
             tracing::warn!(
                 event = "groups_denied",
@@ -99,7 +102,9 @@ pub(super) async fn create_all(
         .collect();
     let mut met = load_all(store, &losers, deadline).await.into_iter();
     let answers = claims.iter().zip(replies).map(|(claim, reply)| {
-        let met = matches!(reply, Reply::Duplicate).then(|| met.next()).flatten();
+        let met = matches!(reply, Reply::Duplicate)
+            .then(|| met.next())
+            .flatten();
         async move {
             match (reply, met) {
                 (Reply::Duplicate, Some(found)) => found.map(Answer::Refused),
@@ -115,10 +120,15 @@ pub(super) async fn complete_all(
     completions: &[Completion],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let changes = completions.iter().map(|completion| change::complete(&store.layout, completion));
+    let changes = completions
+        .iter()
+        .map(|completion| change::complete(&store.layout, completion));
     let replies = update(store, changes, deadline).await;
     let answers = completions.iter().zip(replies);
-    join_all(answers.map(|(completion, reply)| settle(reply, || store.complete(completion, deadline)))).await
+    join_all(
+        answers.map(|(completion, reply)| settle(reply, || store.complete(completion, deadline))),
+    )
+    .await
 }
 
 pub(super) async fn release_all(
@@ -126,10 +136,13 @@ pub(super) async fn release_all(
     releases: &[Release],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let changes = releases.iter().map(|release| change::release(&store.layout, release));
+    let changes = releases
+        .iter()
+        .map(|release| change::release(&store.layout, release));
     let replies = update(store, changes, deadline).await;
     let answers = releases.iter().zip(replies);
-    join_all(answers.map(|(release, reply)| settle(reply, || store.release(release, deadline)))).await
+    join_all(answers.map(|(release, reply)| settle(reply, || store.release(release, deadline))))
+        .await
 }
 
 /// What a statement of a group answered.
@@ -189,21 +202,43 @@ async fn execute(
             }
         }
     }
-    let replies = join_all(groups.into_iter().map(|group| send(store, action, group, deadline))).await;
+    let replies = join_all(
+        groups
+            .into_iter()
+            .map(|group| send(store, action, group, deadline)),
+    )
+    .await;
     replies.into_iter().flatten().collect()
 }
 
-async fn send(store: &DynamoDbStore, action: Action, group: Vec<Statement>, deadline: Instant) -> Vec<Reply> {
+async fn send(
+    store: &DynamoDbStore,
+    action: Action,
+    group: Vec<Statement>,
+    deadline: Instant,
+) -> Vec<Reply> {
     let size = group.len();
-    let unsettled = || std::iter::repeat_with(|| Reply::Unsettled).take(size).collect();
+    let unsettled = || {
+        std::iter::repeat_with(|| Reply::Unsettled)
+            .take(size)
+            .collect()
+    };
     // A group of one has no advantage over a single request, which shows the record that it met.
     if size < 2 || store.denied.has(action) {
         return unsettled();
     }
-    let Ok(statements) = group.into_iter().map(Statement::into_request).collect::<Result<Vec<_>, _>>() else {
+    let Ok(statements) = group
+        .into_iter()
+        .map(Statement::into_request)
+        .collect::<Result<Vec<_>, _>>()
+    else {
         return unsettled();
     };
-    let request = store.client.batch_execute_statement().set_statements(Some(statements)).send();
+    let request = store
+        .client
+        .batch_execute_statement()
+        .set_statements(Some(statements))
+        .send();
     let output = match store.call(action.name(), deadline, request).await {
         Ok(Ok(output)) => output,
         Ok(Err(_)) => return unsettled(),
@@ -221,8 +256,11 @@ async fn send(store: &DynamoDbStore, action: Action, group: Vec<Statement>, dead
         }
         Err(_) => return unsettled(),
     };
-    let mut replies: Vec<_> =
-        output.responses().iter().map(|response| read(store, action, response)).collect();
+    let mut replies: Vec<_> = output
+        .responses()
+        .iter()
+        .map(|response| read(store, action, response))
+        .collect();
     replies.resize_with(size, || Reply::Unsettled);
     replies
 }
@@ -249,7 +287,9 @@ pub(super) async fn load_all(
     ids: &[RecordId],
     deadline: Instant,
 ) -> Vec<Result<Option<Found>, StoreError>> {
-    let groups = ids.chunks(MOST_KEYS).map(|group| load_group(store, group, deadline));
+    let groups = ids
+        .chunks(MOST_KEYS)
+        .map(|group| load_group(store, group, deadline));
     join_all(groups).await.into_iter().flatten().collect()
 }
 
@@ -278,8 +318,16 @@ async fn read_group(
     let mut records = HashMap::new();
     let mut pause = Duration::from_millis(10);
     loop {
-        let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build().ok()?;
-        let request = store.client.batch_get_item().request_items(&store.table, wanted).send();
+        let wanted = KeysAndAttributes::builder()
+            .set_keys(Some(keys))
+            .consistent_read(true)
+            .build()
+            .ok()?;
+        let request = store
+            .client
+            .batch_get_item()
+            .request_items(&store.table, wanted)
+            .send();
         let output = match store.call(Action::Get.name(), deadline, request).await {
             Ok(Ok(output)) => output,
             Err(StoreError::AccessDenied { .. }) => {
@@ -288,12 +336,20 @@ async fn read_group(
             }
             _ => return None,
         };
-        for item in output.responses.unwrap_or_default().remove(&store.table).unwrap_or_default() {
+        for item in output
+            .responses
+            .unwrap_or_default()
+            .remove(&store.table)
+            .unwrap_or_default()
+        {
             if let Some(AttributeValue::S(id)) = item.get(store.layout.id_attribute()) {
                 records.insert(id.clone(), item::decode(&store.layout, &item));
             }
         }
-        let rest = output.unprocessed_keys.unwrap_or_default().remove(&store.table);
+        let rest = output
+            .unprocessed_keys
+            .unwrap_or_default()
+            .remove(&store.table);
         match rest {
             Some(rest) if !rest.keys.is_empty() => keys = rest.keys,
             _ => return Some(records),

@@ -13,8 +13,8 @@ pub(super) fn string(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
 }
 
-pub(super) fn number(number: impl ToString) -> AttributeValue {
-    AttributeValue::N(number.to_string())
+pub(super) fn number(number: impl Into<i64>) -> AttributeValue {
+    AttributeValue::N(number.into().to_string())
 }
 
 /// The item that a claim on a fresh key writes.

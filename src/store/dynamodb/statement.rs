@@ -25,7 +25,11 @@ impl Statement {
             parameters.push(value);
         }
         Self {
-            text: format!("INSERT INTO {} VALUE {{{}}}", quoted(table, '"'), names.join(", ")),
+            text: format!(
+                "INSERT INTO {} VALUE {{{}}}",
+                quoted(table, '"'),
+                names.join(", ")
+            ),
             parameters,
         }
     }
@@ -57,7 +61,9 @@ impl Statement {
                     conditions.push(format!("{}<?", name(*attribute)));
                     parameters.push(value.clone());
                 }
-                Test::Absent(attribute) => conditions.push(format!("{} IS MISSING", name(*attribute))),
+                Test::Absent(attribute) => {
+                    conditions.push(format!("{} IS MISSING", name(*attribute)))
+                }
                 // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
                 Test::NoRecord => {}
             }

@@ -129,7 +129,7 @@ pub(super) async fn a_completed_record_is_final<S: Store>(bench: &Bench<'_, S>) 
             store.release(&release, soon()),
         )
         .await?;
-    let renewal = bench.renewal(&claim, claim.lease + Duration::from_secs(60));
+    let renewal = bench.renewal(&claim, claim.lease + Duration::from_mins(1));
     bench
         .refused(
             "a renewal after completion",
@@ -197,7 +197,7 @@ pub(super) async fn a_released_record_ignores_its_old_owner<S: Store>(
             store.complete(&completion, soon()),
         )
         .await?;
-    let renewal = bench.renewal(&claim, claim.lease + Duration::from_secs(60));
+    let renewal = bench.renewal(&claim, claim.lease + Duration::from_mins(1));
     bench
         .refused("a renewal after release", id, store.renew(&renewal, soon()))
         .await?;

@@ -13,9 +13,10 @@ async fn mixed<S: Store>(
     for position in 0..6 {
         let name = format!("{name}-{position}");
         let written = position % 2 == 0;
-        claims.push(match written {
-            true => (bench.claimed(&name).await?, true),
-            false => (bench.claim(&name)?, false),
+        claims.push(if written {
+            (bench.claimed(&name).await?, true)
+        } else {
+            (bench.claim(&name)?, false)
         });
     }
     Ok(claims)

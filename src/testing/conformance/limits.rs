@@ -6,7 +6,7 @@ use super::{Bench, Check, ok, same, soon};
 use crate::error::StoreError;
 use crate::store::{Answer, Store};
 
-fn timed_out<T>(result: Result<T, StoreError>) -> bool {
+fn timed_out<T>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Timeout))
 }
 
@@ -16,7 +16,7 @@ pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_,
     let claim = bench.claim("too-late")?;
     same(
         "a claim after its deadline times out",
-        timed_out(store.create(&claim, passed).await),
+        timed_out(&store.create(&claim, passed).await),
         true,
     )?;
     same("the record", bench.load(&claim.id).await?, None)?;
@@ -26,18 +26,18 @@ pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_,
     let completion = bench.completion(&held, "1");
     same(
         "a completion times out",
-        timed_out(store.complete(&completion, passed).await),
+        timed_out(&store.complete(&completion, passed).await),
         true,
     )?;
     let release = bench.release(&held)?;
     same(
         "a release times out",
-        timed_out(store.release(&release, passed).await),
+        timed_out(&store.release(&release, passed).await),
         true,
     )?;
     same(
         "a read times out",
-        timed_out(store.load(&held.id, passed).await),
+        timed_out(&store.load(&held.id, passed).await),
         true,
     )?;
     same("the record", bench.load(&held.id).await?, before)

@@ -166,7 +166,7 @@ pub(super) async fn the_predecessor_is_fenced_out<S: Store>(bench: &Bench<'_, S>
             store.release(&bench.release(&first)?, soon()),
         )
         .await?;
-    let renewal = bench.renewal(&first, claim.lease + Duration::from_secs(60));
+    let renewal = bench.renewal(&first, claim.lease + Duration::from_mins(1));
     bench
         .refused("a stale renewal", id, store.renew(&renewal, soon()))
         .await

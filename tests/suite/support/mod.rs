@@ -1,5 +1,6 @@
 //! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
 
+pub mod events;
 pub mod proxy;
 pub mod server;
 

@@ -34,6 +34,7 @@ impl Server {
     }
 
     /// AWS's own DynamoDB Local, shared by all tests: tables have names of their own.
+    #[expect(clippy::unused_async, reason = "it is called as the other one is")]
     pub async fn dynamodb_local() -> Self {
         let endpoint = std::env::var("DYNAMODB_LOCAL_ENDPOINT").expect(
             "DYNAMODB_LOCAL_ENDPOINT is not set: run `make test`, which starts DynamoDB Local, or `make quick` to do without",

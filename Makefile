@@ -1,0 +1,27 @@
+# The steps themselves are in scripts/test.
+.DEFAULT_GOAL := help
+.PHONY: help test quick demo fmt lint doc e2e
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## everything, on DynamoDB Local too (needs Java 17 and npm)
+	@scripts/test full
+
+quick: ## the same without DynamoDB Local and the end-to-end tests (needs neither Java nor npm)
+	@scripts/test quick
+
+demo: ## a real duplicate through the real layers, with nothing to install
+	cargo run --example quickstart
+
+fmt: ## format
+	cargo fmt --all
+
+lint: ## clippy, as strict as in `make test`
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+doc: ## the documentation, in target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+e2e: ## the end-to-end tests alone (needs Java 17 and npm)
+	scripts/dynamodb-local run cargo test --test suite end_to_end

@@ -1,0 +1,86 @@
+use super::*;
+
+const ALL: [Problem; 23] = [
+    Problem::KeyMissing,
+    Problem::KeyEmpty,
+    Problem::KeyTooLong,
+    Problem::KeyRepeated,
+    Problem::KeyParameters,
+    Problem::KeyMalformed,
+    Problem::KeyControlCharacter,
+    Problem::KeyNotAscii,
+    Problem::BodyTooLarge,
+    Problem::BodyUnreadable,
+    Problem::Mismatch,
+    Problem::InFlight {
+        retry_after: Duration::from_millis(1_001),
+    },
+    Problem::Interrupted,
+    Problem::Exhausted,
+    Problem::LeaseLost,
+    Problem::OutcomeOmitted,
+    Problem::TooLate,
+    Problem::StoreUnavailable,
+    Problem::Unrecorded,
+    Problem::Unreadable,
+    Problem::Failed,
+    Problem::ResponseBroken,
+    Problem::Misconfigured,
+];
+
+#[test]
+fn each_problem_has_a_section_that_its_type_leads_to() {
+    let page = include_str!("../problems.md");
+    for problem in ALL {
+        let words = problem.words();
+        let section = format!("### {}\n\n{}", words.code, words.status.as_u16());
+        assert_eq!(page.matches(&section).count(), 1, "{section}");
+    }
+    assert_eq!(page.matches("\n### ").count(), ALL.len());
+}
+
+#[test]
+fn the_page_promises_retry_after_where_it_is_sent() {
+    let page = include_str!("../problems.md");
+    for problem in ALL {
+        let sections: Vec<&str> = page.split("\n### ").collect();
+        let section = sections
+            .iter()
+            .find(|s| s.starts_with(&format!("{}\n", problem.code())));
+        let promised = section.unwrap().contains("with `Retry-After`");
+        let sent = problem.into_response().headers().contains_key(RETRY_AFTER);
+        assert_eq!(promised, sent, "{}", problem.code());
+    }
+}
+
+#[test]
+fn a_problem_is_a_complete_document() {
+    let response = Problem::Mismatch.into_response();
+    assert_eq!(response.status(), 422);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+    assert_eq!(document["status"], 422);
+    assert_eq!(document["code"], "mismatch");
+    assert_eq!(document["type"], format!("{TYPES}mismatch"));
+    assert!(document["title"].is_string() && document["detail"].is_string());
+}
+
+#[test]
+fn a_pause_is_rounded_up_to_whole_seconds_and_never_zero() {
+    for (millis, expected) in [
+        (0, "1"),
+        (1, "1"),
+        (1_000, "1"),
+        (1_001, "2"),
+        (29_500, "30"),
+    ] {
+        assert_eq!(seconds(Duration::from_millis(millis)), expected, "{millis}");
+    }
+    assert_eq!(seconds(Duration::MAX), u64::MAX.to_string());
+}
+
+#[test]
+fn the_handlers_error_comes_back_out() {
+    assert_eq!(Problem::of(Error::Handler("mine")), Err("mine"));
+    assert_eq!(Problem::of(Error::<&str>::Mismatch), Ok(Problem::Mismatch));
+}

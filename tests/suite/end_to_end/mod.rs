@@ -1,0 +1,27 @@
+//! The two functions as Lambda runs them: processes of their own, with deadlines, killed and stopped at the worst moments.
+//!
+//! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
+
+mod harness;
+mod orders_api;
+mod payments_worker;
+
+use harness::Function;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+
+#[tokio::test]
+async fn a_test_that_fails_leaves_no_process_behind() {
+    let function = Function::payments_worker().await;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let failing = tokio::spawn(async move {
+        let sandbox = function.start().await;
+        tell.send(sandbox.pid()).unwrap();
+        sandbox.stop();
+        panic!("on purpose");
+    });
+    let pid = told.await.unwrap();
+    assert!(failing.await.unwrap_err().is_panic());
+
+    assert_eq!(kill(pid, None), Err(Errno::ESRCH));
+}

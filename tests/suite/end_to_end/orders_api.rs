@@ -1,0 +1,202 @@
+//! `orders-api` behind API Gateway: a client that sends its order again doesn't order again.
+
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use super::harness::{Function, Reply, text};
+use crate::support::Fault;
+
+/// Which of API Gateway's event formats.
+#[derive(Clone, Copy)]
+enum Gateway {
+    /// 1.0, from a REST API.
+    Rest,
+    /// 2.0, from an HTTP API.
+    Http,
+}
+
+impl Gateway {
+    fn post(self, headers: &[(&str, &str)], body: &Value) -> Value {
+        let (fixture, is_multi_value) = match self {
+            Self::Rest => (include_str!("../../fixtures/e2e-apigw-v1.json"), true),
+            Self::Http => (include_str!("../../fixtures/e2e-apigw-v2.json"), false),
+        };
+        let mut event: Value = serde_json::from_str(fixture).unwrap();
+        for (name, value) in headers {
+            event["headers"][name] = json!(value);
+            if is_multi_value {
+                event["multiValueHeaders"][name] = json!([value]);
+            }
+        }
+        event["body"] = json!(body.to_string());
+        event
+    }
+}
+
+struct Response {
+    status: u64,
+    answer: Value,
+}
+
+impl Response {
+    fn of(reply: Reply) -> Self {
+        let answer = reply.answer();
+        Self {
+            status: answer["statusCode"].as_u64().expect("a status"),
+            answer,
+        }
+    }
+
+    fn header(&self, wanted: &str) -> Option<String> {
+        let find = |field: &str| {
+            let headers = self.answer[field].as_object()?;
+            let (_, value) = headers
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+            let value = value.get(0).unwrap_or(value);
+            value.as_str().map(str::to_owned)
+        };
+        find("headers").or_else(|| find("multiValueHeaders"))
+    }
+
+    fn body(&self) -> Value {
+        let body = self.answer["body"].as_str().expect("a body");
+        if self.answer["isBase64Encoded"] == true {
+            serde_json::from_slice(&BASE64.decode(body.as_bytes()).expect("base64"))
+        } else {
+            serde_json::from_str(body)
+        }
+        .expect("JSON")
+    }
+
+    fn is_replayed(&self) -> bool {
+        self.header("idempotent-replayed").as_deref() == Some("true")
+    }
+
+    fn assert_problem(&self, status: u64) {
+        assert_eq!(self.status, status, "{}", self.answer);
+        let kind = self.header("content-type").unwrap_or_default();
+        assert!(kind.starts_with("application/problem+json"), "{kind}");
+    }
+}
+
+fn order() -> Value {
+    json!({ "sku": "KETTLE-01", "quantity": 2, "amount": 5_980, "currency": "EUR" })
+}
+
+async fn an_order_posted_twice_is_placed_once(gateway: Gateway) {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    let event = gateway.post(&[("Idempotency-Key", "cart-1734")], &order());
+
+    let first = Response::of(sandbox.invoke(event.clone()).await);
+    assert_eq!(first.status, 201, "{}", first.answer);
+    assert!(!first.is_replayed());
+    assert_eq!(first.body()["status"], "created");
+
+    let second = Response::of(sandbox.invoke(event).await);
+    assert_eq!(second.status, 201);
+    assert!(second.is_replayed());
+    assert_eq!(second.body(), first.body());
+
+    let orders = function.effects().await;
+    assert_eq!(orders.len(), 1);
+    assert_eq!(first.body()["order_id"], text(&orders[0], "order_id"));
+}
+
+#[tokio::test]
+async fn an_order_posted_twice_over_a_rest_api_is_placed_once() {
+    an_order_posted_twice_is_placed_once(Gateway::Rest).await;
+}
+
+#[tokio::test]
+async fn an_order_posted_twice_over_an_http_api_is_placed_once() {
+    an_order_posted_twice_is_placed_once(Gateway::Http).await;
+}
+
+#[tokio::test]
+async fn a_replay_survives_the_environment_that_placed_the_order() {
+    let function = Function::orders_api().await;
+    let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
+    let first = Response::of(function.start().await.invoke(event.clone()).await);
+    let second = Response::of(function.start().await.invoke(event).await);
+
+    assert!(second.is_replayed());
+    assert_eq!(second.body(), first.body());
+    assert_eq!(function.effects().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_used_again_with_another_order_is_refused() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    for (gateway, key) in [(Gateway::Rest, "cart-1"), (Gateway::Http, "cart-2")] {
+        let headers = [("Idempotency-Key", key)];
+        let placed = sandbox.invoke(gateway.post(&headers, &order())).await;
+        assert_eq!(Response::of(placed).status, 201);
+
+        let mut other = order();
+        other["quantity"] = json!(3);
+        let refused = sandbox.invoke(gateway.post(&headers, &other)).await;
+        Response::of(refused).assert_problem(422);
+    }
+    assert_eq!(function.effects().await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_order_without_a_key_is_refused() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    for gateway in [Gateway::Rest, Gateway::Http] {
+        let refused = sandbox.invoke(gateway.post(&[], &order())).await;
+        Response::of(refused).assert_problem(400);
+    }
+    assert!(function.effects().await.is_empty());
+    assert!(function.records().await.is_empty());
+}
+
+#[tokio::test]
+async fn two_tenants_may_choose_the_same_key() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    let mut order_ids = Vec::new();
+    for tenant in ["tenant-a", "tenant-b"] {
+        let headers = [("Idempotency-Key", "cart-1"), ("x-tenant-id", tenant)];
+        let placed = sandbox.invoke(Gateway::Http.post(&headers, &order())).await;
+        let placed = Response::of(placed);
+        assert_eq!(placed.status, 201, "{}", placed.answer);
+        assert!(!placed.is_replayed());
+        order_ids.push(placed.body()["order_id"].clone());
+    }
+    assert_ne!(order_ids[0], order_ids[1]);
+    assert_eq!(function.effects().await.len(), 2);
+}
+
+#[tokio::test]
+async fn of_two_processes_with_one_key_one_places_the_order() {
+    let (proxy, function) = Function::orders_api().await.behind_a_proxy().await;
+    let (mut one, mut other) = tokio::join!(function.start(), function.start());
+    let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
+    // The winner's completion, the only update there is, takes its time: the loser finds the claim held.
+    proxy.inject("UpdateItem", Fault::Delay(Duration::from_secs(1)));
+
+    let (first, second) = tokio::join!(one.invoke(event.clone()), other.invoke(event.clone()));
+    let (first, second) = (Response::of(first), Response::of(second));
+    let (won, lost, mut loser) = if first.status == 201 {
+        (first, second, other)
+    } else {
+        (second, first, one)
+    };
+    assert_eq!(won.status, 201, "{}", won.answer);
+    assert!(!won.is_replayed());
+    lost.assert_problem(409);
+    let wait = lost.header("retry-after").expect("Retry-After");
+    assert!(wait.parse::<u64>().is_ok(), "{wait}");
+
+    let retried = Response::of(loser.invoke(event).await);
+    assert!(retried.is_replayed());
+    assert_eq!(retried.body(), won.body());
+    assert_eq!(function.effects().await.len(), 1);
+}

@@ -1,0 +1,211 @@
+//! `payments-worker` behind SQS: a payment that is delivered again isn't made again, whatever happens to the process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::harness::{Function, Reply, lease_over, number, text};
+
+/// Longer than any test: a payment that sleeps so long before its effect never gets there.
+const FOREVER: Duration = Duration::from_mins(2);
+
+/// A Lambda timeout that a test can wait for. The claim lasts a second longer.
+const SHORT: Duration = Duration::from_secs(3);
+
+fn payment(id: &str) -> String {
+    json!({ "payment_id": id, "order_id": "order-1", "amount": 5_980, "currency": "EUR" })
+        .to_string()
+}
+
+/// A batch of these bodies; the messages are called `message-0`, `message-1`, …
+fn batch(bodies: &[String]) -> Value {
+    let fixture = include_str!("../../fixtures/e2e-sqs.json");
+    let mut event: Value = serde_json::from_str(fixture).unwrap();
+    let template = event["Records"][0].clone();
+    let record = |(position, body): (usize, &String)| {
+        let mut record = template.clone();
+        record["messageId"] = json!(format!("message-{position}"));
+        record["body"] = json!(body);
+        record
+    };
+    event["Records"] = bodies.iter().enumerate().map(record).collect();
+    event
+}
+
+fn one_payment() -> Value {
+    batch(&[payment("pay-1")])
+}
+
+/// The messages that SQS will deliver again.
+fn failed(reply: Reply) -> Vec<String> {
+    let answer = reply.answer();
+    let failures = answer["batchItemFailures"].as_array().expect("a list");
+    failures
+        .iter()
+        .map(|failure| {
+            failure["itemIdentifier"]
+                .as_str()
+                .expect("an id")
+                .to_owned()
+        })
+        .collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[tokio::test]
+async fn each_payment_in_a_batch_is_made_once_and_a_redelivery_makes_none() {
+    let function = Function::payments_worker().await;
+    let mut sandbox = function.start().await;
+    let event = batch(&[
+        payment("pay-1"),
+        payment("pay-2"),
+        payment("pay-1"),
+        payment("pay-3"),
+        payment("pay-2"),
+    ]);
+
+    assert_eq!(failed(sandbox.invoke(event.clone()).await), NONE);
+    let entries = function.effects().await;
+    let mut made: Vec<_> = entries
+        .iter()
+        .map(|entry| text(entry, "payment_id"))
+        .collect();
+    made.sort_unstable();
+    assert_eq!(made, ["pay-1", "pay-2", "pay-3"]);
+
+    assert_eq!(failed(sandbox.invoke(event.clone()).await), NONE);
+    assert_eq!(failed(function.start().await.invoke(event).await), NONE);
+    assert_eq!(function.effects().await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_decoded_fails_alone() {
+    let function = Function::payments_worker().await;
+    let mut sandbox = function.start().await;
+    let event = batch(&[
+        payment("pay-1"),
+        "{\"payment_id\": ".to_owned(),
+        payment("pay-2"),
+    ]);
+
+    assert_eq!(failed(sandbox.invoke(event).await), ["message-1"]);
+    assert_eq!(function.effects().await.len(), 2);
+}
+
+#[tokio::test]
+async fn of_two_processes_with_one_payment_one_makes_it() {
+    let function = Function::payments_worker()
+        .await
+        .slow(Duration::from_millis(800));
+    let (mut one, mut other) = tokio::join!(function.start(), function.start());
+
+    let (first, second) = tokio::join!(one.invoke(one_payment()), other.invoke(one_payment()));
+    let (first, second) = (failed(first), failed(second));
+    let mut loser = if first.is_empty() { other } else { one };
+    let mut failures = [first, second];
+    failures.sort_unstable();
+    assert_eq!(failures, [vec![], vec!["message-0".to_owned()]]);
+    assert_eq!(function.effects().await.len(), 1);
+
+    assert_eq!(failed(loser.invoke(one_payment()).await), NONE);
+    assert_eq!(function.effects().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_process_killed_between_claim_and_effect_is_succeeded_after_its_lease() {
+    let function = Function::payments_worker().await;
+    let mut doomed = function.slow(FOREVER).timeout(SHORT).start().await;
+    let mut successor = function.start().await;
+
+    doomed.begin(one_payment()).await;
+    let left = function.claimed_by_attempt(1).await;
+    doomed.kill();
+
+    assert_eq!(failed(successor.invoke(one_payment()).await), ["message-0"]);
+    assert!(function.effects().await.is_empty());
+    assert_eq!(
+        function.record().await,
+        left,
+        "a refused duplicate changes nothing"
+    );
+
+    lease_over(&left).await;
+    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
+    assert_eq!(function.effects().await.len(), 1);
+    let record = function.record().await;
+    assert_eq!(text(&record, "status"), "COMPLETED");
+    assert_eq!(number(&record, "attempt"), 2);
+}
+
+#[tokio::test]
+async fn a_process_killed_at_its_deadline_is_succeeded_after_its_lease() {
+    let function = Function::payments_worker().await;
+    let mut slow = function.slow(FOREVER).timeout(SHORT).start().await;
+    let mut successor = function.start().await;
+
+    assert!(matches!(slow.invoke(one_payment()).await, Reply::TimedOut));
+    let left = function.record().await;
+    assert_eq!(text(&left, "status"), "INPROGRESS");
+    assert!(function.effects().await.is_empty());
+
+    lease_over(&left).await;
+    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
+    assert_eq!(function.effects().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_wakes_past_its_lease_replays_what_its_successor_did() {
+    let function = Function::payments_worker().await;
+    let pause = Duration::from_secs(2);
+    let mut stale = function.slow(pause).timeout(SHORT).start().await;
+    let mut successor = function.start().await;
+
+    let invocation = stale.begin(one_payment()).await;
+    let left = function.claimed_by_attempt(1).await;
+    stale.stop();
+    lease_over(&left).await;
+    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
+    let completed = function.record().await;
+    assert_eq!(text(&completed, "status"), "COMPLETED");
+    assert_ne!(text(&completed, "owner"), text(&left, "owner"));
+
+    stale.go_on();
+    // The fence was lost, and the successor's outcome stands: that is what the late one reports.
+    assert_eq!(failed(stale.finish_late(invocation).await), NONE);
+    assert_eq!(
+        function.record().await,
+        completed,
+        "nothing was written over"
+    );
+    // The effect itself has no fence, and this function's ledger takes every entry: the first promise ends here.
+    assert_eq!(function.effects().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_process_that_wakes_while_its_successor_runs_reports_a_failure() {
+    let function = Function::payments_worker().await;
+    let pause = Duration::from_secs(2);
+    let mut stale = function.slow(pause).timeout(SHORT).start().await;
+    let mut successor = function.slow(Duration::from_secs(4)).start().await;
+
+    let invocation = stale.begin(one_payment()).await;
+    let left = function.claimed_by_attempt(1).await;
+    stale.stop();
+    lease_over(&left).await;
+    let running = successor.begin(one_payment()).await;
+    let taken_over = function.claimed_by_attempt(2).await;
+
+    stale.go_on();
+    assert_eq!(failed(stale.finish_late(invocation).await), ["message-0"]);
+    assert_eq!(
+        function.record().await,
+        taken_over,
+        "the claim is the successor's"
+    );
+
+    assert_eq!(failed(successor.finish(running).await), NONE);
+    let record = function.record().await;
+    assert_eq!(text(&record, "status"), "COMPLETED");
+    assert_eq!(text(&record, "owner"), text(&taken_over, "owner"));
+}

@@ -1,0 +1,300 @@
+//! An API under test: requests as each of Lambda's doors delivers them, a handler that counts its runs, answers read whole.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use lambda_http::{Body, Request, RequestExt};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::{Builder, Idempotency};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::Server;
+
+/// Where a request comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// API Gateway, REST API: events of version 1.0.
+    Rest,
+    /// API Gateway, HTTP API: events of version 2.0.
+    Http,
+    /// An Application Load Balancer, with multi-value headers switched on.
+    Alb,
+}
+
+impl Door {
+    pub const ALL: [Self; 3] = [Self::Rest, Self::Http, Self::Alb];
+
+    /// `POST /shops/7/orders` with this key, if any.
+    pub fn post(self, key: impl Into<Option<&'static str>>) -> Call {
+        let event = match self {
+            Self::Rest => include_str!("../../fixtures/apigw-v1.json"),
+            Self::Http => include_str!("../../fixtures/apigw-v2.json"),
+            Self::Alb => include_str!("../../fixtures/alb.json"),
+        };
+        let call = Call {
+            door: self,
+            event: serde_json::from_str(event).unwrap(),
+            context: None,
+        };
+        match key.into() {
+            Some(key) => call.header("Idempotency-Key", key),
+            None => call,
+        }
+    }
+}
+
+/// A request to be sent, any number of times.
+#[derive(Clone)]
+pub struct Call {
+    door: Door,
+    event: Value,
+    context: Option<lambda_http::Context>,
+}
+
+impl Call {
+    pub fn header(self, name: &str, value: &str) -> Self {
+        self.headers(name, &[value])
+    }
+
+    /// The same header, several times.
+    pub fn headers(mut self, name: &str, values: &[&str]) -> Self {
+        match self.door {
+            Door::Rest => {
+                self.event["headers"][name] = json!(values.last());
+                self.event["multiValueHeaders"][name] = json!(values);
+            }
+            Door::Http => self.event["headers"][name.to_lowercase()] = json!(values.join(",")),
+            Door::Alb => self.event["multiValueHeaders"][name.to_lowercase()] = json!(values),
+        }
+        self
+    }
+
+    pub fn method(mut self, method: &str) -> Self {
+        match self.door {
+            Door::Rest | Door::Alb => self.event["httpMethod"] = json!(method),
+            Door::Http => self.event["requestContext"]["http"]["method"] = json!(method),
+        }
+        self
+    }
+
+    /// The route's template stays what it is.
+    pub fn path(mut self, path: &str) -> Self {
+        let name = match self.door {
+            Door::Rest | Door::Alb => "path",
+            Door::Http => "rawPath",
+        };
+        self.event[name] = json!(path);
+        self
+    }
+
+    /// A route that takes everything.
+    pub fn catch_all(mut self) -> Self {
+        match self.door {
+            Door::Rest => self.event["requestContext"]["resourcePath"] = json!("/{proxy+}"),
+            Door::Http => self.event["requestContext"]["routeKey"] = json!("$default"),
+            Door::Alb => {}
+        }
+        self
+    }
+
+    pub fn query(mut self, pairs: &[(&str, &str)]) -> Self {
+        if self.door == Door::Http {
+            let pairs: Vec<String> = pairs.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            self.event["rawQueryString"] = json!(pairs.join("&"));
+            return self;
+        }
+        let mut values = json!({});
+        for (name, value) in pairs {
+            match values[name].as_array_mut() {
+                Some(more) => more.push(json!(value)),
+                None => values[name] = json!([value]),
+            }
+        }
+        self.event["multiValueQueryStringParameters"] = values;
+        self
+    }
+
+    pub fn json(self, body: &str) -> Self {
+        self.header("Content-Type", "application/json").text(body)
+    }
+
+    pub fn text(mut self, body: &str) -> Self {
+        self.event["body"] = json!(body);
+        self.event["isBase64Encoded"] = json!(false);
+        self
+    }
+
+    pub fn binary(mut self, body: &[u8]) -> Self {
+        self.event["body"] = json!(BASE64.encode(body));
+        self.event["isBase64Encoded"] = json!(true);
+        self
+    }
+
+    /// What the runtime says of the invocation.
+    pub fn context(mut self, context: lambda_http::Context) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// As `lambda_http` makes it of the event.
+    pub fn request(&self) -> Request {
+        let request = lambda_http::request::from_str(&self.event.to_string()).unwrap();
+        match &self.context {
+            Some(context) => request.with_lambda_context(context.clone()),
+            None => request,
+        }
+    }
+}
+
+/// An answer, read whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn is_replayed(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// In whole seconds.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.header("retry-after")
+            .map(|value| value.parse().unwrap())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn assert_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        let problem: Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem["code"], code);
+        assert_eq!(problem["status"], status);
+        let kind = problem["type"].as_str().unwrap();
+        assert!(kind.ends_with(&format!("http/index.html#{code}")), "{kind}");
+        assert!(!problem["title"].as_str().unwrap().is_empty());
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+    }
+}
+
+/// What a handler's own failure looks like to the caller.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A handler under the layer.
+#[derive(Clone)]
+pub struct Api {
+    service: BoxCloneSyncService<Request, Answer, Failure>,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Api {
+    /// With the engine's and the layer's defaults.
+    pub async fn new<H, Fut, B>(server: &Server, handler: H) -> Self
+    where
+        H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    {
+        Self::configured(server, |once| once, |layer| layer, handler).await
+    }
+
+    pub async fn configured<H, Fut, B>(
+        server: &Server,
+        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+        layer: impl FnOnce(IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    {
+        let store = server.store().await;
+        Self::on(store, engine, layer, handler)
+    }
+
+    /// On a store that is there already. The handler is told which of its runs this is, from 1.
+    pub fn on<H, Fut, B>(
+        store: DynamoDbStore,
+        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+        layer: impl FnOnce(IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    {
+        let once = engine(Idempotency::builder(store).namespace("shop"));
+        let layer = layer(IdempotencyLayer::new(once.build().unwrap()));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&runs);
+        let service = layer.layer(service_fn(move |request: Request| {
+            handler(counter.fetch_add(1, Ordering::SeqCst) + 1, request)
+        }));
+        let whole = service.and_then(|response: Response<_>| async {
+            let (parts, body) = response.into_parts();
+            Ok(Answer {
+                status: parts.status,
+                headers: parts.headers,
+                body: BodyExt::collect(body).await?.to_bytes(),
+            })
+        });
+        Self {
+            service: BoxCloneSyncService::new(whole),
+            runs,
+        }
+    }
+
+    pub async fn send(&self, call: &Call) -> Answer {
+        self.try_send(call).await.unwrap()
+    }
+
+    pub async fn try_send(&self, call: &Call) -> Result<Answer, Failure> {
+        self.service.clone().oneshot(call.request()).await
+    }
+
+    /// Beside whatever else is going on.
+    pub fn spawn(&self, call: &Call) -> JoinHandle<Answer> {
+        let (api, call) = (self.clone(), call.clone());
+        tokio::spawn(async move { api.send(&call).await })
+    }
+
+    /// How often the handler ran.
+    pub fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+/// A handler that says which of its runs made the answer: `201`, `order 1`.
+pub async fn place_order(run: usize, _: Request) -> Result<Response<Body>, Failure> {
+    Ok(answer(201, format!("order {run}")))
+}
+
+pub fn answer(status: u16, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
+}

@@ -1,0 +1,239 @@
+//! What the engine refuses, or can't promise, is reported: never acknowledged.
+
+use std::num::NonZeroU32;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::{Crashed, Fingerprint, Key, Outcome, StoreDown, Unrecorded};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::support::Fault;
+
+use super::*;
+
+/// The claim that a delivery of `payment("…", "p-1", 5)` would make, made by somebody else.
+async fn elsewhere(
+    once: &Idempotency<DynamoDbStore>,
+    meanwhile: impl Future<Output = ()>,
+) -> Outcome<()> {
+    let fingerprint = Fingerprint::json(body("p-1", 5).as_bytes());
+    once.run(Key::new("charge", "p-1"), fingerprint, |_| async {
+        meanwhile.await;
+        Ok::<_, PaymentError>(())
+    })
+    .await
+    .unwrap()
+}
+
+/// As if the process had died in the midst of it: the lease is over, and nobody ended it.
+async fn crash(once: &Idempotency<DynamoDbStore>) {
+    let forever = Box::pin(elsewhere(once, std::future::pending()));
+    tokio::time::timeout(Duration::from_millis(500), forever)
+        .await
+        .expect_err("it never ends");
+}
+
+/// Leases of 100 ms, bare.
+fn short_leases(store: DynamoDbStore) -> Builder<DynamoDbStore> {
+    let lease = Duration::from_millis(100);
+    builder(store).lease(lease).skew_margin(Duration::ZERO)
+}
+
+on_each_server! {
+    async fn a_message_in_flight_elsewhere_is_reported_and_acknowledged_once_it_is_done(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let mut worker = charging(&once, &effects);
+        let messages = || [payment("m-1", "p-1", 5), payment("m-2", "p-2", 5)];
+
+        let other = elsewhere(&once, async {
+            assert_eq!(deliver(&mut worker.clone(), messages()).await, ["m-1"]);
+            assert_eq!(effects.take(), ["m-2"]);
+        });
+        Box::pin(other).await;
+
+        assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
+        assert_eq!(effects.take(), NOTHING);
+    }
+}
+
+on_each_server! {
+    async fn a_key_that_comes_again_with_another_body_is_reported(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let mut worker = charging(&once, &effects);
+        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, NOTHING);
+        assert_eq!(deliver(&mut worker, [payment("m-2", "p-1", 6)]).await, ["m-2"]);
+        assert_eq!(deliver(&mut worker, [payment("m-3", "p-1", 5)]).await, NOTHING);
+        assert_eq!(effects.take(), ["m-1"]);
+    }
+}
+
+on_each_server! {
+    async fn a_crashed_attempt_runs_again_or_is_reported_by_policy(server: Server) {
+        let store = server.store().await;
+        let effects = Effects::default();
+        let first = short_leases(store.clone()).build().unwrap();
+        crash(&first).await;
+
+        let interrupted = short_leases(store.clone()).crashed(Crashed::Interrupt);
+        let exhausted = short_leases(store).max_attempts(NonZeroU32::MIN);
+        for policy in [interrupted, exhausted] {
+            let mut worker = charging(&policy.build().unwrap(), &effects);
+            assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+            assert_eq!(effects.take(), NOTHING);
+        }
+
+        let mut worker = charging(&first, &effects);
+        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, NOTHING);
+        assert_eq!(effects.take(), ["m-1"]);
+    }
+}
+
+on_each_server! {
+    async fn a_handler_that_outlives_its_lease_is_reported(server: Server) {
+        let once = short_leases(server.store().await).build().unwrap();
+        let (taken_over, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let successor_started = Arc::clone(&taken_over);
+        let mut worker = charge(&once).handler(move |_| {
+            let successor_started = Arc::clone(&successor_started);
+            async move {
+                successor_started.notified().await;
+                Ok(())
+            }
+        });
+        let slow = async {
+            assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+            ended.notify_one();
+        };
+        let successor = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let patient = builder(once.store().clone()).build().unwrap();
+            let run = elsewhere(&patient, async {
+                taken_over.notify_one();
+                ended.notified().await;
+            });
+            Box::pin(run).await
+        };
+        let ((), outcome) = tokio::join!(slow, successor);
+        assert_eq!(outcome, Outcome::Executed(()), "the successor's outcome stands");
+    }
+}
+
+on_each_server! {
+    async fn a_claim_that_comes_too_late_does_not_run(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let once = short_leases(proxy.server().store().await).build().unwrap();
+        let effects = Effects::default();
+        let mut worker = charging(&once, &effects);
+        proxy.inject("PutItem", Fault::Delay(Duration::from_millis(250)));
+        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+        assert_eq!(effects.take(), NOTHING);
+        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, NOTHING);
+        assert_eq!(effects.take(), ["m-1"]);
+    }
+}
+
+on_each_server! {
+    async fn a_record_that_cannot_be_read_is_reported_and_left_alone(server: Server) {
+        let (client, table) = (server.client(), server.idempotency_table().await);
+        let once = builder(DynamoDbStore::new(client.clone(), &table)).build().unwrap();
+        let effects = Effects::default();
+        let mut worker = charging(&once, &effects);
+        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await;
+        effects.take();
+
+        let scan = || client.scan().table_name(&table).send();
+        let mut item = scan().await.unwrap().items.unwrap().remove(0);
+        item.insert("status".to_owned(), AttributeValue::S("PAUSED".to_owned()));
+        let put = client.put_item().table_name(&table).set_item(Some(item.clone()));
+        put.send().await.unwrap();
+
+        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+        assert_eq!(effects.take(), NOTHING);
+        assert_eq!(scan().await.unwrap().items.unwrap(), [item]);
+    }
+}
+
+/// A server whose port is closed.
+async fn nowhere() -> Server {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    Server::behind(format!("http://{}", listener.local_addr().unwrap()))
+}
+
+#[tokio::test]
+async fn with_the_store_down_every_message_is_reported_and_none_runs() {
+    let store = DynamoDbStore::new(nowhere().await.client(), "idempotency");
+    let (once, effects) = (builder(store).build().unwrap(), Effects::default());
+    let mut worker = charging(&once, &effects);
+    let messages = (1..=10).map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n));
+    assert_eq!(deliver(&mut worker, messages).await.len(), 10);
+    assert_eq!(effects.take(), NOTHING);
+}
+
+#[tokio::test]
+async fn with_the_store_down_and_a_policy_that_fails_open_every_message_runs() {
+    let store = DynamoDbStore::new(nowhere().await.client(), "idempotency");
+    let once = builder(store)
+        .store_down(StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    let effects = Effects::default();
+    let mut worker = charging(&once, &effects);
+    let messages = [payment("m-1", "p-1", 1), payment("m-2", "p-2", 2)];
+    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
+    assert_eq!(effects.take().len(), 2);
+}
+
+on_each_server! {
+    async fn a_store_that_stumbles_is_waited_for_while_there_is_time(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let (once, effects) = (engine(proxy.server()).await, Effects::default());
+        let mut worker = charging(&once, &effects);
+        for (fault, times) in [
+            // More often than the SDK tries.
+            (Fault::THROTTLE, 5),
+            (Fault::CONFLICT, 2),
+            (Fault::INTERNAL, 2),
+            (Fault::LoseRequest, 2),
+            (Fault::LoseReply, 2),
+        ] {
+            for _ in 0..times {
+                proxy.inject("PutItem", fault.clone());
+            }
+            let id = format!("{fault:?}");
+            assert_eq!(deliver(&mut worker, [payment(&id, &id, 5)]).await, NOTHING);
+            assert_eq!(effects.take(), [id]);
+        }
+    }
+}
+
+on_each_server! {
+    async fn a_message_is_reported_when_its_claim_stays_throttled_or_is_refused(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let store = proxy.server().store().await;
+        let once = builder(store).store_timeout(Duration::from_millis(300)).build().unwrap();
+        let effects = Effects::default();
+        let mut worker = charging(&once, &effects);
+        for fault in [Fault::THROTTLE, Fault::DENY] {
+            for _ in 0..200 {
+                proxy.inject("PutItem", fault.clone());
+            }
+            assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+            assert_eq!(effects.take(), NOTHING);
+        }
+    }
+}
+
+on_each_server! {
+    async fn a_success_that_could_not_be_recorded_is_acknowledged_unless_the_policy_says_otherwise(server: Server) {
+        for (policy, reported) in [(Unrecorded::Return, vec![]), (Unrecorded::Fail, vec!["m-1"])] {
+            let proxy = Proxy::before(&server).await;
+            let store = proxy.server().store().await;
+            let once = builder(store).unrecorded(policy).build().unwrap();
+            let effects = Effects::default();
+            let mut worker = charging(&once, &effects);
+            proxy.inject("UpdateItem", Fault::DENY);
+            assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, reported);
+            assert_eq!(effects.take(), ["m-1"]);
+        }
+    }
+}
