@@ -89,12 +89,14 @@ mod batch;
 mod key;
 mod layer;
 mod message;
+mod pace;
 mod report;
 mod run;
 mod service;
 
 #[doc(no_inline)]
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+pub use batch::Order;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use service::{BatchError, BatchService};
