@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::outcome::Verdict;
 use crate::sqs::batch::{Fate, Ready};
-use crate::sqs::message::Message;
-use crate::sqs::pace::Pace;
+use crate::sqs::message::{Message, receive_count};
+use crate::sqs::pace::{Entry, Pace};
 use crate::sqs::report::Reason;
 use crate::store::Store;
 
@@ -54,7 +54,7 @@ where
         (position, fate)
     }
 
-    async fn claim_and_run(self, pace: &Pace, entry: &mut crate::sqs::pace::Entry<'_>) -> Fate {
+    async fn claim_and_run(self, pace: &Pace, entry: &mut Entry<'_>) -> Fate {
         let Ready {
             body,
             metadata,
@@ -66,9 +66,7 @@ where
         let id = metadata.message_id.as_deref().unwrap_or_default();
         let span = tracing::info_span!("sqs_message", message_id = id);
         // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
-        let once = self
-            .once
-            .read_first(crate::sqs::message::receive_count(&metadata) > Some(1));
+        let once = self.once.read_first(receive_count(&metadata) > Some(1));
         let service = self.handler;
         let handler = async move |claim| {
             let _permit = match pace.start(&after).await {

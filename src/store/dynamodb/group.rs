@@ -4,7 +4,7 @@
 //! throttled, say, is sent again as a single request, which says in words what is wrong. Where the function lacks a
 //! permission that only groups need, single requests do the work, with one warning.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -241,7 +241,6 @@ async fn send(
         .send();
     let output = match store.call(action.name(), deadline, request).await {
         Ok(Ok(output)) => output,
-        Ok(Err(_)) => return unsettled(),
         Err(StoreError::AccessDenied { .. }) => {
             store.denied.note(action, &store.table);
             return unsettled();
@@ -254,7 +253,7 @@ async fn send(
             replies.extend(std::iter::repeat_with(|| Reply::Failed(again())).take(size - 1));
             return replies;
         }
-        Err(_) => return unsettled(),
+        Ok(Err(_)) | Err(_) => return unsettled(),
     };
     let mut replies: Vec<_> = output
         .responses()
@@ -310,7 +309,7 @@ async fn read_group(
     ids: &[RecordId],
     deadline: Instant,
 ) -> Option<HashMap<String, Found>> {
-    let distinct = ids.iter().collect::<std::collections::HashSet<_>>().len() == ids.len();
+    let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
         return None;
     }

@@ -37,16 +37,16 @@ impl Statement {
     /// A write under the fence.
     pub(super) fn update(table: &str, layout: &TableLayout, change: &Change) -> Self {
         let name = |attribute| quoted(layout.name(attribute), '"');
-        let mut text = format!("UPDATE {}", quoted(table, '"'));
+        let mut clauses = vec![format!("UPDATE {}", quoted(table, '"'))];
+        let mut conditions = Vec::new();
         let mut parameters = Vec::new();
         for (attribute, value) in &change.sets {
-            text.push_str(&format!(" SET {}=?", name(*attribute)));
+            clauses.push(format!("SET {}=?", name(*attribute)));
             parameters.push(value.clone());
         }
         for attribute in &change.removes {
-            text.push_str(&format!(" REMOVE {}", name(*attribute)));
+            clauses.push(format!("REMOVE {}", name(*attribute)));
         }
-        let mut conditions = Vec::new();
         for (key, value) in &change.key {
             conditions.push(format!("{}=?", quoted(key, '"')));
             parameters.push(value.clone());
@@ -62,14 +62,16 @@ impl Statement {
                     parameters.push(value.clone());
                 }
                 Test::Absent(attribute) => {
-                    conditions.push(format!("{} IS MISSING", name(*attribute)))
+                    conditions.push(format!("{} IS MISSING", name(*attribute)));
                 }
                 // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
                 Test::NoRecord => {}
             }
         }
-        text.push_str(&format!(" WHERE {}", conditions.join(" AND ")));
-        Self { text, parameters }
+        Self {
+            text: format!("{} WHERE {}", clauses.join(" "), conditions.join(" AND ")),
+            parameters,
+        }
     }
 
     /// About how many bytes it adds to a request.
