@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde::ser::{Serialize, Serializer};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
@@ -38,7 +38,7 @@ where
     S: Store,
     E: Display,
     Svc: Service<Message<T>, Error = E>,
-    Svc::Response: Serialize + DeserializeOwned,
+    Svc::Response: Serialize,
 {
     /// The message's place in its batch, and what became of it. The span lets the handler's own events tell which message
     /// they are about.
@@ -90,7 +90,7 @@ where
         let run = once.run_with(key, fingerprint, handler, verdict);
         match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
             Ok(Ok(outcome)) => match outcome.into_inner() {
-                Ran::Value(_) => Fate::Done,
+                Ran::Value(_) | Ran::DoneBefore => Fate::Done,
                 Ran::NotStarted(reason) => Fate::Reported(reason),
             },
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
@@ -102,10 +102,12 @@ where
     }
 }
 
-/// What the handler gave, or why it wasn't asked. Only a value is ever stored, as it is.
+/// What the handler gave, or why it wasn't asked. Only a value is ever stored, as it is. It is never read again: a queue wants
+/// to know that the work is done, not what came of it, so a change of its type hurts nobody.
 #[derive(Debug)]
 enum Ran<R> {
     Value(R),
+    DoneBefore,
     NotStarted(Reason),
 }
 
@@ -113,13 +115,13 @@ impl<R: Serialize> Serialize for Ran<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Value(value) => value.serialize(serializer),
-            Self::NotStarted(_) => serializer.serialize_unit(),
+            Self::DoneBefore | Self::NotStarted(_) => serializer.serialize_unit(),
         }
     }
 }
 
-impl<'de, R: Deserialize<'de>> Deserialize<'de> for Ran<R> {
+impl<'de, R> Deserialize<'de> for Ran<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        R::deserialize(deserializer).map(Self::Value)
+        IgnoredAny::deserialize(deserializer).map(|_| Self::DoneBefore)
     }
 }

@@ -118,7 +118,7 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     type Response = SqsBatchResponse;
     type Error = BatchError;
@@ -141,7 +141,7 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     async fn process(self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, BatchError> {
         let Self { config, handler } = self;
@@ -212,7 +212,7 @@ async fn run_all<S, G, T, E, Svc>(
     G: Store,
     E: Display,
     Svc: Service<Message<T>, Error = E> + Clone,
-    Svc::Response: Serialize + DeserializeOwned,
+    Svc::Response: Serialize,
 {
     // One group runs while the next waits for its claims.
     let window = config.concurrency.max(pace.group()) + pace.group();
