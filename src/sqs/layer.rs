@@ -4,12 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use aws_lambda_events::event::sqs::SqsMessage;
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::idempotency::Idempotency;
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
+use crate::sqs::selector::Selector;
 use crate::sqs::service::{BatchService, Config};
 
 /// How many messages run side by side unless [`BatchLayer::concurrency`] says otherwise: the default size of a batch.
@@ -31,7 +33,7 @@ impl<S, T, E> BatchLayer<S, T, E> {
             config: Config {
                 once,
                 operation: None,
-                key: KeySource::MessageId,
+                key: KeySource::message_id(),
                 permanent: None,
                 concurrency: DEFAULT_CONCURRENCY,
             },
@@ -56,7 +58,47 @@ impl<S, T, E> BatchLayer<S, T, E> {
     where
         V: Into<Option<String>>,
     {
-        self.config.key = KeySource::body(token);
+        self.config.key = self.config.key.body(token);
+        self
+    }
+
+    /// Takes the key from the message as it was received: from a message attribute, or from a place in the body that a JSON
+    /// pointer or a JMESPath expression names. In place of [`key`](Self::key); the last one said counts.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
+    ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok(()) }
+    /// ```
+    pub fn key_from(mut self, selector: Selector) -> Self {
+        self.config.key = self.config.key.selected(selector);
+        self
+    }
+
+    /// Tells whose key it is, from the decoded body or from the message around it: a `String`, or an `Option<String>`. Two
+    /// tenants that choose the same token then have two records. Default: none, which is right where the tokens are your own.
+    ///
+    /// Where it gives `None` the key is nobody's in particular, and all such messages share one room for their tokens.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key(|payment: &Payment| payment.order_id.clone())
+    ///     .scope(|_, message| message.message_attributes.get("tenant")?.string_value.clone())
+    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::KeyError>(())
+    /// ```
+    pub fn scope<V>(mut self, tenant: impl Fn(&T, &SqsMessage) -> V + Send + Sync + 'static) -> Self
+    where
+        V: Into<Option<String>>,
+    {
+        self.config.key = self.config.key.scope(tenant);
         self
     }
 

@@ -18,6 +18,7 @@ use crate::support::{Proxy, Server};
 mod bad_input;
 mod duplicates;
 mod handlers;
+mod keys;
 mod refusals;
 
 #[derive(Clone, Debug, Deserialize)]

@@ -16,7 +16,8 @@ fn record_of(key: &Key) -> Result<RecordId, KeyError> {
 
 /// Keys are the body's `key` member.
 fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
-    let source = KeySource::body(|body: &Value| body["key"].as_str().map(str::to_owned));
+    let source =
+        KeySource::message_id().body(|body: &Value| body["key"].as_str().map(str::to_owned));
     let planner = Planner {
         operation: Some("charge"),
         source: &source,
@@ -58,7 +59,7 @@ fn messages_without_a_key_are_never_taken_for_one() {
 fn messages_that_are_not_to_be_compared_all_run() {
     let planner = Planner::<Value, _> {
         operation: None,
-        source: &KeySource::MessageId,
+        source: &KeySource::message_id(),
         identify: |_: &Key| None,
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-1", "1")]);
@@ -67,7 +68,7 @@ fn messages_that_are_not_to_be_compared_all_run() {
 
 #[test]
 fn a_key_that_panics_is_its_messages_own_trouble() {
-    let source = KeySource::body(|body: &Value| body.as_str().unwrap().to_owned());
+    let source = KeySource::message_id().body(|body: &Value| body.as_str().unwrap().to_owned());
     let planner = Planner {
         operation: None,
         source: &source,
