@@ -78,8 +78,11 @@
 //! | | no body, or one that doesn't decode |
 //! | | the store failed, or the record can't be read |
 //!
-//! A permanent failure is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. A message
-//! without an id fails the invocation before anything runs, since it can't be reported.
+//! What no retry will mend (a [`Rejection`]: a body that doesn't decode, a key that can't be used, a mismatch, a permanent
+//! failure) is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. Without such a policy it
+//! comes back until the queue's retention is over: set one, or take such messages yourself with
+//! [`on_rejected`](BatchLayer::on_rejected). A message without an id fails the invocation before anything runs, since it can't
+//! be reported.
 //!
 //! The same key twice in one batch runs once: the second message waits for the first and shares its fate, or is reported as a
 //! mismatch where its body differs. The body's fingerprint is taken from the text as received.
@@ -91,16 +94,18 @@
 //!
 //! # What is logged
 //!
-//! One event for each message that is reported, with its id and the reason; never a body, a key or an outcome. A handler's
-//! error is named by its type alone, because its text may quote the message: log it in the handler, where a span named
+//! One event for each message that is reported (`reported`) or taken by the hook (`rejected`), with its id and the reason, and
+//! one with the counts for their batch (`batch`); never a body, a key or an outcome. A handler's error, or the hook's, is named by its type alone, because its text may quote the message: log it in the handler, where a span named
 //! `sqs_message` says which message it is.
 //!
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 
+mod aftermath;
 mod batch;
 mod key;
 mod layer;
 mod message;
+mod rejection;
 mod report;
 mod run;
 mod selector;
@@ -110,5 +115,6 @@ mod service;
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 pub use layer::BatchLayer;
 pub use message::Message;
+pub use rejection::Rejection;
 pub use selector::{Selector, SelectorError};
 pub use service::{BatchError, BatchService};

@@ -90,7 +90,7 @@ where
             }
             Entry::Occupied(place) => match place.get() {
                 (leader, same) if *same == ready.fingerprint => Ok(Some(*leader)),
-                _ => Err(Reason::Mismatch),
+                (leader, _) => Err(Reason::Mismatch { leader: *leader }),
             },
         }
     }

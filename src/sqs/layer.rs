@@ -9,8 +9,10 @@ use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::idempotency::Idempotency;
+use crate::sqs::aftermath::Aftermath;
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
+use crate::sqs::rejection::{Hook, Rejection};
 use crate::sqs::selector::Selector;
 use crate::sqs::service::{BatchService, Config};
 
@@ -36,6 +38,7 @@ impl<S, T, E> BatchLayer<S, T, E> {
                 key: KeySource::message_id(),
                 permanent: None,
                 concurrency: DEFAULT_CONCURRENCY,
+                aftermath: Aftermath::default(),
             },
         }
     }
@@ -105,9 +108,39 @@ impl<S, T, E> BatchLayer<S, T, E> {
     /// Tells which of the handler's errors no retry will mend. Default: none.
     ///
     /// Such a failure is stored, and a delivery that comes again is reported without a run, until the queue moves it to its
-    /// dead-letter queue or the [failure's retention](crate::Builder::failure_retention) is over.
+    /// dead-letter queue or the [failure's retention](crate::Builder::failure_retention) is over. With
+    /// [`on_rejected`](Self::on_rejected) it may leave the queue at once.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
+        self
+    }
+
+    /// Takes rejected messages off the queue: those that no retry will mend, which [`Rejection`] lists. Default: they are
+    /// reported, and the queue's redrive policy moves them to its dead-letter queue.
+    ///
+    /// The function gets the message as SQS delivered it, after all messages have run, and keeps it somewhere: once it has
+    /// answered `Ok`, the message is acknowledged, and SQS deletes it. An error, a panic, or no answer 250 ms before the
+    /// invocation ends, and the message is reported after all. It may get a message twice: its acknowledgement can be lost.
+    ///
+    /// A message that differs from an earlier one of its batch is rejected once that one is done, and reported until then. One
+    /// that shares the request of a rejected message shares its fate; the function sees the first of them.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// # async fn park(why: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .on_rejected(|message, why| async move { park(why.as_str(), message.body).await })
+    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::KeyError>(())
+    /// ```
+    pub fn on_rejected<F, Fut, HookError>(mut self, hook: F) -> Self
+    where
+        F: Fn(SqsMessage, Rejection) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), HookError>> + Send + 'static,
+        HookError: fmt::Display,
+    {
+        self.config.aftermath.on_rejected = Some(Hook::new(hook));
         self
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use serde::Serialize;
@@ -49,22 +50,32 @@ where
         let id = metadata.message_id.as_deref().unwrap_or_default();
         let span = tracing::info_span!("sqs_message", message_id = id);
 
-        let handler = |claim| {
-            self.handler.oneshot(Message {
+        // Asked once, whether a claim stands behind the run or not.
+        let failed = AtomicBool::new(false);
+        let handler = async |claim| {
+            let message = Message {
                 body,
                 claim,
                 metadata,
-            })
+            };
+            let result = self.handler.oneshot(message).await;
+            if let (Err(error), Some(permanent)) = (&result, &self.permanent) {
+                failed.store(permanent(error), Ordering::Relaxed);
+            }
+            result
         };
-        let verdict = |result: &Result<_, E>| match (result, &self.permanent) {
-            (Err(error), Some(permanent)) if permanent(error) => Verdict::Fail,
-            _ => Verdict::of(result),
+        let verdict = |result: &Result<_, E>| {
+            if failed.load(Ordering::Relaxed) {
+                Verdict::Fail
+            } else {
+                Verdict::of(result)
+            }
         };
         let run = self.once.run_with(key, fingerprint, handler, verdict);
         let fate = match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
             Ok(Ok(_) | Err(Error::OutcomeOmitted { .. })) => Fate::Done,
-            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error)),
+            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error, failed.into_inner())),
             // The engine has released the claim. The others go on.
             Err(_) => Fate::Reported(Reason::Panicked),
         };

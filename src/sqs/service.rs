@@ -15,9 +15,11 @@ use tower::Service;
 
 use crate::idempotency::Idempotency;
 use crate::key::Key;
+use crate::sqs::aftermath::Aftermath;
 use crate::sqs::batch::{Plan, Planner, ids, reply, reported};
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
+use crate::sqs::report::log_batch;
 use crate::sqs::run::{Permanent, Run};
 use crate::store::Store;
 
@@ -28,6 +30,7 @@ pub(super) struct Config<S, T, E> {
     pub(super) key: KeySource<T>,
     pub(super) permanent: Option<Permanent<E>>,
     pub(super) concurrency: usize,
+    pub(super) aftermath: Aftermath,
 }
 
 impl<S, T, E> Clone for Config<S, T, E> {
@@ -38,6 +41,7 @@ impl<S, T, E> Clone for Config<S, T, E> {
             key: self.key.clone(),
             permanent: self.permanent.clone(),
             concurrency: self.concurrency,
+            aftermath: self.aftermath.clone(),
         }
     }
 }
@@ -136,6 +140,7 @@ where
         let Self { config, handler } = self;
         let (SqsEvent { records, .. }, context) = event.into_parts();
         let ids = ids(&records).map_err(|position| BatchError::MessageWithoutId { position })?;
+        let kept = config.aftermath.keep(&records, &context);
         let once = match context.deadline {
             0 => config.once,
             _ => config.once.deadline(context.deadline()),
@@ -165,9 +170,15 @@ where
             }
         }
 
+        let rejected = config
+            .aftermath
+            .settle(kept, &mut fates, config.concurrency)
+            .await;
         for (id, reason) in reported(&ids, &fates) {
             reason.log(id);
         }
-        Ok(reply(reported(&ids, &fates).map(|(id, _)| id)))
+        let reply = reply(reported(&ids, &fates).map(|(id, _)| id));
+        log_batch(ids.len(), rejected, reply.batch_item_failures.len());
+        Ok(reply)
     }
 }

@@ -20,6 +20,7 @@ mod duplicates;
 mod handlers;
 mod keys;
 mod refusals;
+mod rejections;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Payment {

@@ -45,7 +45,10 @@ fn the_first_message_of_a_request_leads_and_the_others_follow() {
     let running: Vec<_> = plan.ready.iter().map(|ready| ready.position).collect();
     assert_eq!(running, [0, 1]);
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
-    assert!(matches!(plan.fates[3], Fate::Reported(Reason::Mismatch)));
+    assert!(matches!(
+        plan.fates[3],
+        Fate::Reported(Reason::Mismatch { leader: 0 })
+    ));
 }
 
 #[test]
