@@ -84,6 +84,9 @@
 //! [`on_rejected`](BatchLayer::on_rejected). A message without an id fails the invocation before anything runs, since it can't
 //! be reported.
 //!
+//! A message that is in flight elsewhere comes back when the queue's visibility timeout is over, and each receive counts towards
+//! `maxReceiveCount`. `BatchLayer::visibility` (feature `visibility`) keeps it hidden until the other attempt's lease is over.
+//!
 //! The same key twice in one batch runs once: the second message waits for the first and shares its fate, or is reported as a
 //! mismatch where its body differs. The body's fingerprint is taken from the text as received.
 //!
@@ -110,6 +113,8 @@ mod report;
 mod run;
 mod selector;
 mod service;
+#[cfg(feature = "visibility")]
+mod visibility;
 
 #[doc(no_inline)]
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
@@ -118,3 +123,6 @@ pub use message::Message;
 pub use rejection::Rejection;
 pub use selector::{Selector, SelectorError};
 pub use service::{BatchError, BatchService};
+#[cfg(feature = "visibility")]
+#[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
+pub use visibility::Visibility;

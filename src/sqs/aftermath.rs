@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use crate::sqs::batch::Fate;
 use crate::sqs::rejection::{Hook, Rejection};
 use crate::sqs::report::Reason;
+#[cfg(feature = "visibility")]
+use crate::sqs::visibility::{Receipt, Visibility};
 
 /// Kept back at the end of an invocation, so that the reply still gets out.
 const REPLY_TIME: Duration = Duration::from_millis(250);
@@ -18,12 +20,16 @@ const REPLY_TIME: Duration = Duration::from_millis(250);
 #[derive(Clone, Default)]
 pub(super) struct Aftermath {
     pub(super) on_rejected: Option<Hook>,
+    #[cfg(feature = "visibility")]
+    pub(super) visibility: Option<Visibility>,
 }
 
 /// What the aftermath needs of a batch, taken before the handlers get its messages.
 pub(super) struct Kept {
     /// Empty where nobody asked for them: bodies may be large.
     messages: Vec<SqsMessage>,
+    #[cfg(feature = "visibility")]
+    receipts: Vec<Receipt>,
     until: Option<Instant>,
 }
 
@@ -34,6 +40,14 @@ impl Aftermath {
                 Some(_) => messages.to_vec(),
                 None => Vec::new(),
             },
+            #[cfg(feature = "visibility")]
+            receipts: match &self.visibility {
+                Some(visibility) => messages
+                    .iter()
+                    .map(|message| visibility.receipt(message))
+                    .collect(),
+                None => Vec::new(),
+            },
             until: (context.deadline > 0).then(|| {
                 let left = context.deadline().duration_since(SystemTime::now());
                 Instant::now() + left.unwrap_or_default().saturating_sub(REPLY_TIME)
@@ -41,13 +55,41 @@ impl Aftermath {
         }
     }
 
-    /// Offers rejected messages to the hook, `side_by_side` at a time; those that it took are done. Answers how many.
+    /// Hides messages that are in flight elsewhere, and offers rejected ones to the hook, `side_by_side` at a time. Those that
+    /// it took are done; answers how many.
     pub(super) async fn settle(
         &self,
         kept: Kept,
         fates: &mut [Fate],
         side_by_side: usize,
     ) -> usize {
+        #[cfg(feature = "visibility")]
+        self.hide(&kept, fates, side_by_side).await;
+        self.reject(kept, fates, side_by_side).await
+    }
+
+    #[cfg(feature = "visibility")]
+    async fn hide(&self, kept: &Kept, fates: &[Fate], side_by_side: usize) {
+        let Some(visibility) = &self.visibility else {
+            return;
+        };
+        let until = kept.until;
+        let requests = kept
+            .receipts
+            .iter()
+            .zip(fates)
+            .filter_map(|(receipt, fate)| {
+                let free_at = free_at(fates, fate)?;
+                Some(visibility.hide(receipt, free_at, until))
+            });
+        let requests: Vec<_> = requests.collect();
+        stream::iter(requests)
+            .buffer_unordered(side_by_side)
+            .collect::<()>()
+            .await;
+    }
+
+    async fn reject(&self, kept: Kept, fates: &mut [Fate], side_by_side: usize) -> usize {
         let Some(hook) = &self.on_rejected else {
             return 0;
         };
@@ -85,6 +127,19 @@ fn rejection(fates: &[Fate], position: usize) -> Option<Rejection> {
         }
         Fate::Reported(reason) => reason.rejection(),
         Fate::Done | Fate::Follows(_) => None,
+    }
+}
+
+/// When a message that is in flight elsewhere can be worked on; so can those that follow it.
+#[cfg(feature = "visibility")]
+fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
+    match fate {
+        Fate::Reported(reason) => reason.free_at(),
+        Fate::Follows(leader) => match fates.get(*leader)? {
+            Fate::Reported(reason) => reason.free_at(),
+            Fate::Done | Fate::Follows(_) => None,
+        },
+        Fate::Done => None,
     }
 }
 

@@ -15,6 +15,8 @@ use crate::sqs::message::Message;
 use crate::sqs::rejection::{Hook, Rejection};
 use crate::sqs::selector::Selector;
 use crate::sqs::service::{BatchService, Config};
+#[cfg(feature = "visibility")]
+use crate::sqs::visibility::Visibility;
 
 /// How many messages run side by side unless [`BatchLayer::concurrency`] says otherwise: the default size of a batch.
 const DEFAULT_CONCURRENCY: usize = 10;
@@ -141,6 +143,15 @@ impl<S, T, E> BatchLayer<S, T, E> {
         HookError: fmt::Display,
     {
         self.config.aftermath.on_rejected = Some(Hook::new(hook));
+        self
+    }
+
+    /// Keeps messages that are in flight elsewhere hidden until they can be worked on; [`Visibility`] says how. Default: they
+    /// come back when the queue's visibility timeout is over.
+    #[cfg(feature = "visibility")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
+    pub fn visibility(mut self, visibility: Visibility) -> Self {
+        self.config.aftermath.visibility = Some(visibility);
         self
     }
 

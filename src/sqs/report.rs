@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde_json::error::Category;
+#[cfg(feature = "visibility")]
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::key::KeyError;
@@ -33,6 +35,9 @@ pub(super) enum Reason {
         code: &'static str,
         detail: String,
         rejection: Option<Rejection>,
+        /// When the lease of the attempt that is in flight ends.
+        #[cfg(feature = "visibility")]
+        free_at: Option<Instant>,
     },
 }
 
@@ -65,6 +70,21 @@ impl Reason {
             code: error.code(),
             detail,
             rejection,
+            #[cfg(feature = "visibility")]
+            free_at: match error {
+                // A lease may be stored that is longer than the clock's range.
+                Error::InFlight { retry_after } => Instant::now().checked_add(*retry_after),
+                _ => None,
+            },
+        }
+    }
+
+    /// When somebody may work on it again, where another attempt does so now.
+    #[cfg(feature = "visibility")]
+    pub(super) fn free_at(&self) -> Option<Instant> {
+        match self {
+            Self::Run { free_at, .. } => *free_at,
+            _ => None,
         }
     }
 

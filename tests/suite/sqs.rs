@@ -21,6 +21,7 @@ mod handlers;
 mod keys;
 mod refusals;
 mod rejections;
+mod visibility;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Payment {
