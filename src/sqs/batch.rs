@@ -168,4 +168,6 @@ pub(super) fn reply<'a>(ids: impl IntoIterator<Item = &'a str>) -> SqsBatchRespo
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

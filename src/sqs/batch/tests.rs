@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::*;
 use crate::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
 
-fn message(id: &str, body: &str) -> SqsMessage {
+pub(super) fn message(id: &str, body: &str) -> SqsMessage {
     let mut message = SqsMessage::default();
     message.message_id = Some(id.to_owned());
     message.body = Some(body.to_owned());
@@ -15,7 +15,7 @@ fn record_of(key: &Key) -> Result<RecordId, KeyError> {
 }
 
 /// Keys are the body's `key` member.
-fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
+pub(super) fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
     let source =
         KeySource::message_id().body(|body: &Value| body["key"].as_str().map(str::to_owned));
     let planner = Planner {
