@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny};
@@ -67,7 +68,10 @@ where
         let span = tracing::info_span!("sqs_message", message_id = id);
         // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
         let once = self.once.read_first(receive_count(&metadata) > Some(1));
-        let service = self.handler;
+        let (service, permanent) = (self.handler, self.permanent);
+        // Asked once, whether a claim stands behind the run or not.
+        let failed = AtomicBool::new(false);
+        let noted = &failed;
         let handler = async move |claim| {
             let _permit = match pace.start(&after).await {
                 Ok(permit) => permit,
@@ -80,11 +84,15 @@ where
                 metadata,
                 stop_at: pace.stops_at(),
             };
-            service.oneshot(message).await.map(Ran::Value)
+            let result = service.oneshot(message).await;
+            if let (Err(error), Some(permanent)) = (&result, &permanent) {
+                noted.store(permanent(error), Ordering::Relaxed);
+            }
+            result.map(Ran::Value)
         };
-        let verdict = |result: &Result<_, E>| match (result, &self.permanent) {
-            (Ok(Ran::NotStarted(_)), _) => Verdict::Release,
-            (Err(error), Some(permanent)) if permanent(error) => Verdict::Fail,
+        let verdict = |result: &Result<_, E>| match result {
+            Ok(Ran::NotStarted(_)) => Verdict::Release,
+            Err(_) if failed.load(Ordering::Relaxed) => Verdict::Fail,
             _ => Verdict::of(result),
         };
         let run = once.run_with(key, fingerprint, handler, verdict);
@@ -95,7 +103,7 @@ where
             },
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
             Ok(Err(Error::OutcomeOmitted { .. })) => Fate::Done,
-            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error)),
+            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error, failed.into_inner())),
             // The engine has released the claim. The others go on.
             Err(_) => Fate::Reported(Reason::Panicked),
         }
