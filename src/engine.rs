@@ -26,7 +26,7 @@ const REPLY_TIME: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Engine<S> {
-    pub(crate) store: S,
+    pub(crate) store: Arc<S>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) namespace: Namespace,
     pub(crate) settings: Settings,
@@ -39,6 +39,8 @@ pub(crate) struct Request {
     pub(crate) operation: String,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Option<Fingerprint>,
+    /// Whether a record is expected, so that reading first is the cheaper way.
+    pub(crate) read_first: bool,
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,

@@ -21,6 +21,8 @@ use crate::outcome::{Outcome, Replay, Verdict};
 use crate::protocol::Crashed;
 use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
+#[cfg(feature = "sqs")]
+use crate::store::Grouped;
 use crate::store::Store;
 
 /// Runs handlers so that a request which comes twice takes effect once.
@@ -49,6 +51,7 @@ pub struct Idempotency<S> {
     engine: Arc<Engine<S>>,
     deadline: Option<EpochMillis>,
     default_retention: Duration,
+    read_first: bool,
 }
 
 impl<S> Clone for Idempotency<S> {
@@ -75,7 +78,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Self {
         Self {
             engine: Arc::new(Engine {
-                store,
+                store: Arc::new(store),
                 clock,
                 namespace,
                 settings,
@@ -83,6 +86,7 @@ impl<S: Store> Idempotency<S> {
             }),
             deadline: None,
             default_retention: EVENT_RETENTION,
+            read_first: false,
         }
     }
 
@@ -104,6 +108,36 @@ impl<S: Store> Idempotency<S> {
             default_retention: retention,
             ..self
         }
+    }
+
+    /// The same engine; where a record is expected it is read before a claim is tried.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn read_first(self, read_first: bool) -> Self {
+        Self { read_first, ..self }
+    }
+
+    /// The same engine on a store whose calls leave in groups. Somebody must drive it.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn grouped(&self) -> Idempotency<Grouped<S>> {
+        let engine = &self.engine;
+        Idempotency {
+            engine: Arc::new(Engine {
+                store: Arc::new(Grouped::new(Arc::clone(&engine.store))),
+                clock: Arc::clone(&engine.clock),
+                namespace: engine.namespace.clone(),
+                settings: engine.settings.clone(),
+                disabled: engine.disabled,
+            }),
+            deadline: self.deadline,
+            default_retention: self.default_retention,
+            read_first: self.read_first,
+        }
+    }
+
+    /// How much time the invocation has left, where its deadline is known.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        Some(self.deadline?.saturating_since(self.engine.clock.now()))
     }
 
     /// The store that the records live in.
@@ -238,6 +272,7 @@ impl<S: Store> Idempotency<S> {
             operation: key.operation().to_owned(),
             id: self.record_id(key)?,
             fingerprint,
+            read_first: self.read_first,
             deadline: self.deadline,
             retention: settings.retention.unwrap_or(self.default_retention),
         })

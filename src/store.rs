@@ -14,8 +14,12 @@ use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Ta
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
+#[cfg(feature = "sqs")]
+mod grouped;
 mod memory;
 
+#[cfg(feature = "sqs")]
+pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.

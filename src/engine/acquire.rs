@@ -38,7 +38,10 @@ impl<S: Store> Engine<S> {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
         };
-        let mut found: Option<Found> = None;
+        let mut found = None;
+        if request.read_first {
+            found = self.look(request).await?;
+        }
         let mut rounds = 0;
         loop {
             let now = self.clock.now();

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::idempotency::Idempotency;
+use crate::sqs::batch::Order;
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
 use crate::sqs::service::{BatchService, Config};
@@ -34,6 +36,9 @@ impl<S, T, E> BatchLayer<S, T, E> {
                 key: KeySource::MessageId,
                 permanent: None,
                 concurrency: DEFAULT_CONCURRENCY,
+                order: Order::ByQueue,
+                reserve: None,
+                single_writes: false,
             },
         }
     }
@@ -72,6 +77,30 @@ impl<S, T, E> BatchLayer<S, T, E> {
     /// How many messages run side by side; at least 1. Default: 10.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.config.concurrency = messages.max(1);
+        self
+    }
+
+    /// In which order messages run. Default: by message group where the queue is FIFO, else side by side.
+    pub fn order(mut self, order: Order) -> Self {
+        self.config.order = order;
+        self
+    }
+
+    /// How much of the invocation's time is kept back: no message starts in it, those that didn't start are reported and their
+    /// claims released, and a running handler can [see it come](Message::cancelled). Default: a tenth of the time that the
+    /// invocation has, at most 1 second.
+    pub fn reserve(mut self, reserve: Duration) -> Self {
+        self.config.reserve = Some(reserve);
+        self
+    }
+
+    /// Sends each claim and each completion as a request of its own.
+    ///
+    /// By default those of up to 25 messages leave in one request, which costs the same capacity, and a fraction of the time. It
+    /// needs `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem` besides; where the function lacks
+    /// one, requests go out one by one, with a warning.
+    pub fn single_writes(mut self) -> Self {
+        self.config.single_writes = true;
         self
     }
 

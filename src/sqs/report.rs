@@ -13,6 +13,10 @@ use crate::record::error_kind;
 pub(super) enum Reason {
     /// Where every message stands before it has run: what isn't known to be done comes again.
     NotRun,
+    /// The invocation's time was nearly over.
+    OutOfTime,
+    /// An earlier message of its FIFO group was reported.
+    GroupStopped,
     NoBody,
     Undecodable {
         category: Category,
@@ -59,6 +63,8 @@ impl Reason {
     fn code(&self) -> &'static str {
         match self {
             Self::NotRun => "not_run",
+            Self::OutOfTime => "out_of_time",
+            Self::GroupStopped => "group_stopped",
             Self::NoBody => "no_body",
             Self::Undecodable { .. } => "undecodable_body",
             Self::Panicked => "panicked",
@@ -85,6 +91,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRun => f.write_str("the message did not run"),
+            Self::OutOfTime => f.write_str("the invocation's time was nearly over"),
+            Self::GroupStopped => f.write_str("an earlier message of its FIFO group was reported"),
             Self::NoBody => f.write_str("the message has no body"),
             Self::Undecodable {
                 category,

@@ -34,15 +34,20 @@ use crate::key::RecordId;
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
 
+mod change;
+mod expression;
 mod failure;
+mod group;
 mod item;
 mod layout;
-mod write;
+mod statement;
 
 pub use layout::TableLayout;
 
+use change::Change;
+use expression::Expressions;
 use failure::{Met, Refusal, classify};
-use write::Write;
+use group::Denied;
 
 /// The environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
@@ -64,6 +69,7 @@ pub struct DynamoDbStore {
     client: Client,
     table: String,
     layout: TableLayout,
+    denied: Denied,
 }
 
 impl fmt::Debug for DynamoDbStore {
@@ -87,6 +93,7 @@ impl DynamoDbStore {
             client,
             table: table.into(),
             layout: TableLayout::default(),
+            denied: Denied::default(),
         }
     }
 
@@ -158,15 +165,16 @@ impl DynamoDbStore {
         }
     }
 
-    async fn put(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn put(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
+        let expressions = Expressions::of_put(&self.layout, &change);
         let request = self
             .client
             .put_item()
             .table_name(&self.table)
-            .set_item(Some(write.item))
-            .condition_expression(write.condition)
-            .set_expression_attribute_names(Some(write.names))
-            .set_expression_attribute_values(write.values)
+            .set_item(Some(change.item(&self.layout)))
+            .condition_expression(expressions.condition)
+            .set_expression_attribute_names(Some(expressions.names))
+            .set_expression_attribute_values(expressions.values)
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .send();
         let reply = self.call("dynamodb:PutItem", deadline, request).await?;
@@ -179,19 +187,20 @@ impl DynamoDbStore {
     /// Answers with the whole new item where `returning` asks for it.
     async fn update(
         &self,
-        write: Write,
+        change: Change,
         returning: ReturnValue,
         deadline: Instant,
     ) -> Result<Answer<Option<Found>>, StoreError> {
+        let expressions = Expressions::of_update(&self.layout, &change);
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
-            .set_key(Some(write.item))
-            .set_update_expression(write.update)
-            .condition_expression(write.condition)
-            .set_expression_attribute_names(Some(write.names))
-            .set_expression_attribute_values(write.values)
+            .set_key(Some(change.key))
+            .set_update_expression(expressions.update)
+            .condition_expression(expressions.condition)
+            .set_expression_attribute_names(Some(expressions.names))
+            .set_expression_attribute_values(expressions.values)
             .return_values(returning)
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .send();
@@ -207,9 +216,9 @@ impl DynamoDbStore {
     }
 
     /// An update whose new item nobody asks for.
-    async fn change(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn change(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
         Ok(
-            match self.update(write, ReturnValue::None, deadline).await? {
+            match self.update(change, ReturnValue::None, deadline).await? {
                 Answer::Applied(_) => Answer::Applied(()),
                 Answer::Refused(found) => Answer::Refused(found),
             },
@@ -219,12 +228,13 @@ impl DynamoDbStore {
 
 impl Store for DynamoDbStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
+        let change = change::create(&self.layout, claim);
         if self.layout.is_composite() {
-            return self
-                .change(write::create_exact(&self.layout, claim), deadline)
-                .await;
+            // The same as an UpdateItem, which DynamoDB refuses unless the key is exactly the table's. A PutItem with both keys
+            // would be taken by a table that has the first key only, and every request would meet in one record.
+            return self.change(change, deadline).await;
         }
-        self.put(write::create(&self.layout, claim), deadline).await
+        self.put(change, deadline).await
     }
 
     async fn take_over(
@@ -237,14 +247,14 @@ impl Store for DynamoDbStore {
         let claimed = || Found::readable(crate::record::Record::claimed(claim));
         let answer = match mode {
             Takeover::Fresh => match self
-                .put(write::replace(&self.layout, seen, claim), deadline)
+                .put(change::replace(&self.layout, seen, claim), deadline)
                 .await?
             {
                 Answer::Applied(()) => Answer::Applied(None),
                 Answer::Refused(found) => Answer::Refused(found),
             },
             Takeover::Resume => {
-                let write = write::resume(&self.layout, seen, claim);
+                let write = change::resume(&self.layout, seen, claim);
                 self.update(write, ReturnValue::AllNew, deadline).await?
             }
         };
@@ -259,22 +269,22 @@ impl Store for DynamoDbStore {
         completion: &Completion,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        self.change(write::complete(&self.layout, completion), deadline)
+        self.change(change::complete(&self.layout, completion), deadline)
             .await
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::renew(&self.layout, renewal), deadline)
+        self.change(change::renew(&self.layout, renewal), deadline)
             .await
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::amend(&self.layout, amendment), deadline)
+        self.change(change::amend(&self.layout, amendment), deadline)
             .await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::release(&self.layout, release), deadline)
+        self.change(change::release(&self.layout, release), deadline)
             .await
     }
 
@@ -291,5 +301,37 @@ impl Store for DynamoDbStore {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),
             Err(found) => found,
         })
+    }
+
+    async fn create_all(
+        &self,
+        claims: &[NewClaim],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::create_all(self, claims, deadline).await
+    }
+
+    async fn complete_all(
+        &self,
+        completions: &[Completion],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::complete_all(self, completions, deadline).await
+    }
+
+    async fn release_all(
+        &self,
+        releases: &[Release],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::release_all(self, releases, deadline).await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        group::load_all(self, ids, deadline).await
     }
 }

@@ -20,6 +20,7 @@ fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
     let planner = Planner {
         operation: Some("charge"),
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     planner.plan(messages)
@@ -59,6 +60,7 @@ fn messages_that_are_not_to_be_compared_all_run() {
     let planner = Planner::<Value, _> {
         operation: None,
         source: &KeySource::MessageId,
+        order: Order::Unordered,
         identify: |_: &Key| None,
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-1", "1")]);
@@ -71,6 +73,7 @@ fn a_key_that_panics_is_its_messages_own_trouble() {
     let planner = Planner {
         operation: None,
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-2", r#""a""#)]);
