@@ -21,6 +21,9 @@ pub(crate) use finish::Finished;
 /// worth trying to write.
 const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
+/// Longer than any invocation lasts, and far from the end of what a clock can say.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// What is kept back at the end of an invocation, so that the reply still gets out.
 const REPLY_TIME: Duration = Duration::from_millis(250);
 
@@ -69,6 +72,6 @@ impl<S> Engine<S> {
         let left = until
             .saturating_since(self.clock.now())
             .saturating_sub(REPLY_TIME);
-        Instant::now() + left.min(limit).max(LEAST_STORE_TIME)
+        Instant::now() + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME)
     }
 }

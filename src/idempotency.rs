@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -237,8 +237,10 @@ impl<S: Store> Idempotency<S> {
         let request = self.request(&key, fingerprint.into())?;
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
-            Ok(Acquired::Replay(record)) => replay(&request, &record),
-            Err(Error::Store(error)) if error.is_transient() && self.fails_open() => {
+            Ok(Acquired::Replay(record)) => {
+                replay(&request, &record).inspect_err(|error| observe::refused(&request, error))
+            }
+            Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
                 self.run_unprotected(&request.operation, request.id, handler)
                     .await
@@ -285,7 +287,7 @@ impl<S: Store> Idempotency<S> {
     async fn run_held<T, E, F, Fut>(
         &self,
         request: &Request,
-        hold: Hold,
+        mut hold: Hold,
         handler: F,
         verdict: impl FnOnce(&Result<T, E>) -> Verdict,
     ) -> Result<Outcome<T>, Error<E>>
@@ -303,9 +305,12 @@ impl<S: Store> Idempotency<S> {
             Some(until),
             Arc::clone(&self.engine.clock),
         );
+        let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
-        let running = AssertUnwindSafe(async move { handler(claim).await }).catch_unwind();
-        let result = match running.await {
+        let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
+        let ended = running.await;
+        hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        let result = match ended {
             Ok(result) => result,
             Err(panic) => {
                 if self.engine.settings.rules.crashed == Crashed::RunAgain {
@@ -314,7 +319,9 @@ impl<S: Store> Idempotency<S> {
                 resume_unwind(panic);
             }
         };
-        let verdict = verdict(&result);
+        // The caller's judgement may panic, after a handler that succeeded: then the default stands in for it.
+        let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
+            .unwrap_or_else(|_| Verdict::of(&result));
         match result {
             Ok(value) if verdict == Verdict::Release => {
                 self.engine.release(request, &hold, None).await;
@@ -348,7 +355,11 @@ impl<S: Store> Idempotency<S> {
     {
         match finished {
             Finished::Recorded => Ok(Outcome::Executed(value)),
-            Finished::Superseded(record) => replay(request, &record),
+            // This handler has run: a successor's outcome that can't be given back doesn't change that.
+            Finished::Superseded(record) => replay(request, &record).map_err(|error| match error {
+                Error::OutcomeOmitted { .. } => error,
+                _ => Error::LeaseLost,
+            }),
             Finished::Lost => Err(Error::LeaseLost),
             Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
                 Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
@@ -401,7 +412,6 @@ fn replay<T: DeserializeOwned, E>(
     request: &Request,
     record: &Record,
 ) -> Result<Outcome<T>, Error<E>> {
-    observe::replayed(request, record);
     let completed_at = record.completed_at.map(Into::into);
     let text = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text,
@@ -426,7 +436,9 @@ fn replay<T: DeserializeOwned, E>(
         processed_at: completed_at,
         attempt: record.attempt,
     };
-    Ok(Outcome::Replayed(decode(text)?, replay))
+    let value = decode(text)?;
+    observe::replayed(request, record);
+    Ok(Outcome::Replayed(value, replay))
 }
 
 /// The parser's own message may quote the outcome; where it failed is enough to find out why.

@@ -116,26 +116,25 @@ where
             }
             Entry::Occupied(place) => match place.get() {
                 (leader, same) if *same == ready.fingerprint => Ok(Some(*leader)),
-                _ => Err(Reason::Mismatch),
+                (leader, _) => Err(Reason::Mismatch { leader: *leader }),
             },
         }
     }
 
     fn prepare(&self, position: usize, message: SqsMessage) -> Result<Ready<T>, Reason> {
-        let id = message.message_id.as_deref().unwrap_or_default();
+        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
         let text = message.body.as_deref().ok_or(Reason::NoBody)?;
         // The caller's code runs here, too (decoding, the key): a panic in it is this message's alone.
         let decode = || {
             let body = serde_json::from_str(text).map_err(|error| Reason::undecodable(&error))?;
-            Ok((self.source.token(id, &body), body))
+            Ok((self.source.key(operation, &message, text, &body), body))
         };
-        let (token, body) =
+        let (key, body) =
             catch_unwind(AssertUnwindSafe(decode)).unwrap_or(Err(Reason::Panicked))?;
-        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
         Ok(Ready {
             position,
             body,
-            key: token.map(|token| Key::new(operation, token)),
+            key,
             fingerprint: Fingerprint::json(text.as_bytes()),
             metadata: message,
             after: Vec::new(),
@@ -277,5 +276,7 @@ pub(super) fn reply<'a>(ids: impl IntoIterator<Item = &'a str>) -> SqsBatchRespo
     response
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

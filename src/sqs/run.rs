@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde::ser::{Serialize, Serializer};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
@@ -38,7 +39,7 @@ where
     S: Store,
     E: Display,
     Svc: Service<Message<T>, Error = E>,
-    Svc::Response: Serialize + DeserializeOwned,
+    Svc::Response: Serialize,
 {
     /// The message's place in its batch, and what became of it. The span lets the handler's own events tell which message
     /// they are about.
@@ -67,7 +68,10 @@ where
         let span = tracing::info_span!("sqs_message", message_id = id);
         // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
         let once = self.once.read_first(receive_count(&metadata) > Some(1));
-        let service = self.handler;
+        let (service, permanent) = (self.handler, self.permanent);
+        // Asked once, whether a claim stands behind the run or not.
+        let failed = AtomicBool::new(false);
+        let noted = &failed;
         let handler = async move |claim| {
             let _permit = match pace.start(&after).await {
                 Ok(permit) => permit,
@@ -80,32 +84,38 @@ where
                 metadata,
                 stop_at: pace.stops_at(),
             };
-            service.oneshot(message).await.map(Ran::Value)
+            let result = service.oneshot(message).await;
+            if let (Err(error), Some(permanent)) = (&result, &permanent) {
+                noted.store(permanent(error), Ordering::Relaxed);
+            }
+            result.map(Ran::Value)
         };
-        let verdict = |result: &Result<_, E>| match (result, &self.permanent) {
-            (Ok(Ran::NotStarted(_)), _) => Verdict::Release,
-            (Err(error), Some(permanent)) if permanent(error) => Verdict::Fail,
+        let verdict = |result: &Result<_, E>| match result {
+            Ok(Ran::NotStarted(_)) => Verdict::Release,
+            Err(_) if failed.load(Ordering::Relaxed) => Verdict::Fail,
             _ => Verdict::of(result),
         };
         let run = once.run_with(key, fingerprint, handler, verdict);
         match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
             Ok(Ok(outcome)) => match outcome.into_inner() {
-                Ran::Value(_) => Fate::Done,
+                Ran::Value(_) | Ran::DoneBefore => Fate::Done,
                 Ran::NotStarted(reason) => Fate::Reported(reason),
             },
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
             Ok(Err(Error::OutcomeOmitted { .. })) => Fate::Done,
-            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error)),
+            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error, failed.into_inner())),
             // The engine has released the claim. The others go on.
             Err(_) => Fate::Reported(Reason::Panicked),
         }
     }
 }
 
-/// What the handler gave, or why it wasn't asked. Only a value is ever stored, as it is.
+/// What the handler gave, or why it wasn't asked. Only a value is ever stored, as it is. It is never read again: a queue wants
+/// to know that the work is done, not what came of it, so a change of its type hurts nobody.
 #[derive(Debug)]
 enum Ran<R> {
     Value(R),
+    DoneBefore,
     NotStarted(Reason),
 }
 
@@ -113,13 +123,13 @@ impl<R: Serialize> Serialize for Ran<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Value(value) => value.serialize(serializer),
-            Self::NotStarted(_) => serializer.serialize_unit(),
+            Self::DoneBefore | Self::NotStarted(_) => serializer.serialize_unit(),
         }
     }
 }
 
-impl<'de, R: Deserialize<'de>> Deserialize<'de> for Ran<R> {
+impl<'de, R> Deserialize<'de> for Ran<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        R::deserialize(deserializer).map(Self::Value)
+        IgnoredAny::deserialize(deserializer).map(|_| Self::DoneBefore)
     }
 }

@@ -17,10 +17,12 @@ use tower::Service;
 
 use crate::idempotency::Idempotency;
 use crate::key::Key;
+use crate::sqs::aftermath::Aftermath;
 use crate::sqs::batch::{Fate, Order, Plan, Planner, Ready, ids, reply, reported, stop_groups};
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
 use crate::sqs::pace::Pace;
+use crate::sqs::report::log_batch;
 use crate::sqs::run::{Permanent, Run};
 use crate::store::{GROUP, Store};
 
@@ -34,6 +36,7 @@ pub(super) struct Config<S, T, E> {
     pub(super) order: Order,
     pub(super) reserve: Option<Duration>,
     pub(super) single_writes: bool,
+    pub(super) aftermath: Aftermath,
 }
 
 impl<S, T, E> Clone for Config<S, T, E> {
@@ -47,6 +50,7 @@ impl<S, T, E> Clone for Config<S, T, E> {
             order: self.order,
             reserve: self.reserve,
             single_writes: self.single_writes,
+            aftermath: self.aftermath.clone(),
         }
     }
 }
@@ -118,7 +122,7 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     type Response = SqsBatchResponse;
     type Error = BatchError;
@@ -141,12 +145,13 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     async fn process(self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, BatchError> {
         let Self { config, handler } = self;
         let (SqsEvent { records, .. }, context) = event.into_parts();
         let ids = ids(&records).map_err(|position| BatchError::MessageWithoutId { position })?;
+        let kept = config.aftermath.keep(&records, &context);
         let once = match context.deadline {
             0 => config.once.clone(),
             _ => config.once.deadline(context.deadline()),
@@ -174,10 +179,16 @@ where
         }
         stop_groups(&mut fates, &groups);
 
+        let rejected = config
+            .aftermath
+            .settle(kept, &mut fates, config.concurrency)
+            .await;
         for (id, reason) in reported(&ids, &fates) {
             reason.log(id);
         }
-        Ok(reply(reported(&ids, &fates).map(|(id, _)| id)))
+        let reply = reply(reported(&ids, &fates).map(|(id, _)| id));
+        log_batch(ids.len(), rejected, reply.batch_item_failures.len());
+        Ok(reply)
     }
 }
 
@@ -212,7 +223,7 @@ async fn run_all<S, G, T, E, Svc>(
     G: Store,
     E: Display,
     Svc: Service<Message<T>, Error = E> + Clone,
-    Svc::Response: Serialize + DeserializeOwned,
+    Svc::Response: Serialize,
 {
     // One group runs while the next waits for its claims.
     let window = config.concurrency.max(pace.group()) + pace.group();

@@ -19,9 +19,12 @@ mod bad_input;
 mod duplicates;
 mod groups;
 mod handlers;
+mod keys;
 mod order;
 mod refusals;
+mod rejections;
 mod time;
+mod visibility;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Payment {

@@ -194,7 +194,7 @@ fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {
     response
 }
 
-fn operation(headers: &HeaderMap) -> String {
+pub(super) fn operation(headers: &HeaderMap) -> String {
     let target = headers
         .get("x-amz-target")
         .and_then(|value| value.to_str().ok());
