@@ -47,6 +47,7 @@ enum Token {
     Text(String),
     RawId(String),
     /// Resolved already.
+    #[cfg(feature = "sqs")]
     Record(RecordId),
 }
 
@@ -122,6 +123,7 @@ impl Key {
             return Err(KeyError::EmptyOperation);
         }
         match &self.token {
+            #[cfg(feature = "sqs")]
             Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
             Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
