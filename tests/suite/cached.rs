@@ -3,12 +3,13 @@
 use std::io::Error as HandlerError;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::record::Status;
 use lambda_idempotency::sqs::BatchLayer;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{CachedStore, MemoryStore, Store};
 use lambda_idempotency::testing::{ManualClock, conformance};
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
+use lambda_idempotency::{Clock, Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use tokio::time::Instant;
 use tower::Service;
 
@@ -228,14 +229,22 @@ on_each_server! {
         let once = world.process();
         run(&once, "1", "a", 1).await.unwrap();
         world.clock.advance(RETENTION + Duration::from_secs(5));
-        let id = once.record_id(&Key::new("charge", "1")).unwrap();
-        let delete = server.client().delete_item().table_name(&world.table);
-        let id = aws_sdk_dynamodb::types::AttributeValue::S(id.as_str().to_owned());
-        delete.key("id", id).send().await.unwrap();
+        world.delete(&server, &once).await;
         assert_eq!(run(&once, "1", "b", 2).await.unwrap(), Outcome::Executed(2));
         world.requests();
         replays(run(&once, "1", "b", 3).await, 2);
         assert_eq!(world.requests(), 0);
+    }
+}
+
+on_each_server! {
+    async fn a_cache_whose_clock_stands_still_does_not_block_a_key(server: Server) {
+        let world = World::new(&server).await;
+        let once = world.engine(world.store().clock(ManualClock::at(world.clock.now())));
+        run(&once, "1", "a", 1).await.unwrap();
+        world.clock.advance(RETENTION + Duration::from_secs(5));
+        world.delete(&server, &once).await;
+        assert_eq!(run(&once, "1", "b", 2).await.unwrap(), Outcome::Executed(2));
     }
 }
 
@@ -266,5 +275,13 @@ impl World {
         let id = once.record_id(&Key::new("charge", "1")).unwrap();
         let found = once.store().inner().load(&id, later()).await.unwrap();
         found.unwrap().content.unwrap()
+    }
+
+    /// As TTL would.
+    async fn delete(&self, server: &Server, once: &Idempotency<Cached>) {
+        let id = once.record_id(&Key::new("charge", "1")).unwrap();
+        let id = AttributeValue::S(id.as_str().to_owned());
+        let delete = server.client().delete_item().table_name(&self.table);
+        delete.key("id", id).send().await.unwrap();
     }
 }
