@@ -16,9 +16,13 @@ mod cached;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
+#[cfg(feature = "sqs")]
+mod grouped;
 mod memory;
 
 pub use cached::CachedStore;
+#[cfg(feature = "sqs")]
+pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.

@@ -8,11 +8,17 @@ use std::borrow::Cow;
 
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
+mod integers;
+
 /// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
 /// The canonical form; `None` for what is not I-JSON, or is nested deeper than 128 levels.
 pub(super) fn canonicalize(text: &[u8]) -> Option<Vec<u8>> {
+    integers::canonicalize(text).or_else(|| canonicalize_exactly(text))
+}
+
+fn canonicalize_exactly(text: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(text);
     let mut canonical = Vec::with_capacity(text.len());
     let first = reader.next()?;
@@ -101,15 +107,7 @@ fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Opti
             _ => return None,
         }
     }
-    // RFC 8785, 3.2.3: by UTF-16 code units, which differs from byte order beyond the basic plane.
-    members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-    let repeated = members
-        .iter()
-        .zip(members.iter().skip(1))
-        .any(|((a, _), (b, _))| a == b);
-    if repeated {
-        return None;
-    }
+    sort_and_check(&mut members)?;
     out.push(b'{');
     for (position, (name, value)) in members.iter().enumerate() {
         if position > 0 {
@@ -121,6 +119,23 @@ fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Opti
     }
     out.push(b'}');
     Some(())
+}
+
+/// Orders members by UTF-16 code units (RFC 8785, 3.2.3), which differs from byte order beyond the basic plane; `None` where a
+/// name is there twice.
+fn sort_and_check<N: AsRef<str>, V>(members: &mut [(N, V)]) -> Option<()> {
+    let order = |a: &str, b: &str| {
+        if a.is_ascii() && b.is_ascii() {
+            a.cmp(b)
+        } else {
+            a.encode_utf16().cmp(b.encode_utf16())
+        }
+    };
+    members.sort_by(|(a, _), (b, _)| order(a.as_ref(), b.as_ref()));
+    let mut neighbours = members.iter().zip(members.iter().skip(1));
+    neighbours
+        .all(|((a, _), (b, _))| a.as_ref() != b.as_ref())
+        .then_some(())
 }
 
 /// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for.
@@ -337,6 +352,22 @@ mod tests {
         #[test]
         fn different_integers_never_meet(a in any::<u64>(), b in any::<u64>()) {
             prop_assert_eq!(a == b, canonical(&a.to_string()) == canonical(&b.to_string()));
+        }
+
+        #[test]
+        fn both_readers_agree(value in json()) {
+            let text = serde_json::to_string(&value).unwrap();
+            if let Some(form) = integers::canonicalize(text.as_bytes()) {
+                prop_assert_eq!(Some(form), canonicalize_exactly(text.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn both_readers_agree_on_integers(numbers in prop::collection::vec(any::<i64>(), 0..4), more in any::<u64>()) {
+            let text = format!("{{\"a\":{numbers:?},\"b\":{more}}}");
+            let form = integers::canonicalize(text.as_bytes());
+            prop_assert!(form.is_some());
+            prop_assert_eq!(form, canonicalize_exactly(text.as_bytes()));
         }
 
         #[test]

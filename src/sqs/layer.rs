@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsMessage;
 use tower::Layer;
@@ -10,6 +11,7 @@ use tower::util::{ServiceFn, service_fn};
 
 use crate::idempotency::Idempotency;
 use crate::sqs::aftermath::Aftermath;
+use crate::sqs::batch::Order;
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
 use crate::sqs::rejection::{Hook, Rejection};
@@ -40,6 +42,9 @@ impl<S, T, E> BatchLayer<S, T, E> {
                 key: KeySource::message_id(),
                 permanent: None,
                 concurrency: DEFAULT_CONCURRENCY,
+                order: Order::ByQueue,
+                reserve: None,
+                single_writes: false,
                 aftermath: Aftermath::default(),
             },
         }
@@ -158,6 +163,30 @@ impl<S, T, E> BatchLayer<S, T, E> {
     /// How many messages run side by side; at least 1. Default: 10.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.config.concurrency = messages.max(1);
+        self
+    }
+
+    /// In which order messages run. Default: by message group where the queue is FIFO, else side by side.
+    pub fn order(mut self, order: Order) -> Self {
+        self.config.order = order;
+        self
+    }
+
+    /// How much of the invocation's time is kept back: no message starts in it, those that didn't start are reported and their
+    /// claims released, and a running handler can [see it come](Message::cancelled). Default: a tenth of the time that the
+    /// invocation has, at most 1 second.
+    pub fn reserve(mut self, reserve: Duration) -> Self {
+        self.config.reserve = Some(reserve);
+        self
+    }
+
+    /// Sends each claim and each completion as a request of its own.
+    ///
+    /// By default those of up to 25 messages leave in one request, which costs the same capacity, and a fraction of the time. It
+    /// needs `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem` besides; where the function lacks
+    /// one, requests go out one by one, with a warning.
+    pub fn single_writes(mut self) -> Self {
+        self.config.single_writes = true;
         self
     }
 

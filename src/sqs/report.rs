@@ -16,6 +16,10 @@ use crate::sqs::rejection::Rejection;
 pub(super) enum Reason {
     /// Where every message stands before it has run: what isn't known to be done comes again.
     NotRun,
+    /// The invocation's time was nearly over.
+    OutOfTime,
+    /// An earlier message of its FIFO group was reported.
+    GroupStopped,
     NoBody,
     Undecodable {
         category: Category,
@@ -95,7 +99,9 @@ impl Reason {
             Self::Key(error) => of_key(error),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
-            Self::NotRun | Self::Panicked | Self::Leader => None,
+            Self::NotRun | Self::OutOfTime | Self::GroupStopped | Self::Panicked | Self::Leader => {
+                None
+            }
         }
     }
 
@@ -103,6 +109,8 @@ impl Reason {
     fn code(&self) -> &'static str {
         match self {
             Self::NotRun => "not_run",
+            Self::OutOfTime => "out_of_time",
+            Self::GroupStopped => "group_stopped",
             Self::NoBody => "no_body",
             Self::Undecodable { .. } => "undecodable_body",
             Self::Panicked => "panicked",
@@ -143,6 +151,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRun => f.write_str("the message did not run"),
+            Self::OutOfTime => f.write_str("the invocation's time was nearly over"),
+            Self::GroupStopped => f.write_str("an earlier message of its FIFO group was reported"),
             Self::NoBody => f.write_str("the message has no body"),
             Self::Undecodable {
                 category,

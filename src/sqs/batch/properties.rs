@@ -69,7 +69,7 @@ proptest! {
         ends in prop::collection::vec(any_end(), 24),
     ) {
         let ids = ids(&messages).unwrap();
-        let Plan { mut fates, ready } = plan(messages);
+        let Plan { mut fates, ready, .. } = plan(messages);
         for (ready, end) in ready.iter().zip(ends) {
             match end {
                 End::Done => fates[ready.position] = Fate::Done,

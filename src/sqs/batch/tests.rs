@@ -21,6 +21,7 @@ pub(super) fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
     let planner = Planner {
         operation: Some("charge"),
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     planner.plan(messages)
@@ -63,6 +64,7 @@ fn messages_that_are_not_to_be_compared_all_run() {
     let planner = Planner::<Value, _> {
         operation: None,
         source: &KeySource::message_id(),
+        order: Order::Unordered,
         identify: |_: &Key| None,
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-1", "1")]);
@@ -75,6 +77,7 @@ fn a_key_that_panics_is_its_messages_own_trouble() {
     let planner = Planner {
         operation: None,
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-2", r#""a""#)]);
