@@ -2,7 +2,16 @@
 
 mod answers;
 mod api;
+mod axum_router;
 mod conflicts;
+mod events;
+mod fingerprints;
 mod keys;
+mod outcomes;
+mod refusals;
+mod replays;
 mod requests;
+mod routes;
+mod scopes;
 mod silence;
+mod streams;
