@@ -1,6 +1,6 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc e2e
+.PHONY: help test quick demo fmt lint doc e2e bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: ## clippy, as strict as in `make test`
 
 doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md (needs Java 17, Node with npm, valgrind)
+	@scripts/bench
 
 e2e: ## the end-to-end tests alone (needs Java 17 and npm)
 	scripts/dynamodb-local run scripts/schemathesis run cargo test --test suite end_to_end

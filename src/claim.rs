@@ -1,6 +1,7 @@
 //! What a handler holds while it runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Clock, EpochMillis};
@@ -23,6 +24,7 @@ struct Inner {
     hold: Option<Hold>,
     deadline: Option<EpochMillis>,
     clock: Arc<dyn Clock>,
+    derived: AtomicBool,
 }
 
 /// What protects a claim.
@@ -32,14 +34,17 @@ pub(crate) struct Hold {
     pub(crate) attempt: u32,
     /// As stored: with the skew margin.
     pub(crate) lease: EpochMillis,
+    /// Whether an earlier attempt may have had an effect, so that no other payload may use the key.
+    pub(crate) keeps_fingerprint: bool,
 }
 
 impl Hold {
-    pub(crate) fn of_claim(claim: &NewClaim) -> Self {
+    pub(crate) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool) -> Self {
         Self {
             owner: claim.owner.clone(),
             attempt: claim.attempt,
             lease: claim.lease,
+            keeps_fingerprint,
         }
     }
 
@@ -49,6 +54,7 @@ impl Hold {
             owner: owner.clone(),
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
+            keeps_fingerprint: record.attempt > 1,
         }
     }
 }
@@ -69,6 +75,7 @@ impl Claim {
                 hold,
                 deadline,
                 clock,
+                derived: AtomicBool::new(false),
             }),
         }
     }
@@ -78,6 +85,9 @@ impl Claim {
     /// Hand it to a provider that honours idempotency keys, and an attempt that has to be repeated after a crash is
     /// recognised there. 64 lower-case hex digits, which fit Stripe's `Idempotency-Key` (255) and SQS's
     /// `MessageDeduplicationId` (128). Use one name per effect: two effects under one name get one key.
+    ///
+    /// Once a key was derived, the request's payload is bound to the idempotency key even if the handler fails: the effect
+    /// may exist, and a provider would answer another payload with it. In a run without a key it is random.
     ///
     /// ```
     /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};
@@ -92,7 +102,13 @@ impl Claim {
     /// # Ok(()) }
     /// ```
     pub fn derive_key(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
         self.inner.id.derive(effect)
+    }
+
+    /// Whether a key was derived, so that an effect may exist outside.
+    pub(crate) fn has_derived(&self) -> bool {
+        self.inner.derived.load(Ordering::Relaxed)
     }
 
     /// The operation's name.

@@ -21,12 +21,15 @@ pub(crate) use finish::Finished;
 /// worth trying to write.
 const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
+/// Longer than any invocation lasts, and far from the end of what a clock can say.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// What is kept back at the end of an invocation, so that the reply still gets out.
 const REPLY_TIME: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Engine<S> {
-    pub(crate) store: S,
+    pub(crate) store: Arc<S>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) namespace: Namespace,
     pub(crate) settings: Settings,
@@ -39,6 +42,8 @@ pub(crate) struct Request {
     pub(crate) operation: String,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Option<Fingerprint>,
+    /// Whether a record is expected, so that reading first is the cheaper way.
+    pub(crate) read_first: bool,
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
@@ -67,6 +72,6 @@ impl<S> Engine<S> {
         let left = until
             .saturating_since(self.clock.now())
             .saturating_sub(REPLY_TIME);
-        Instant::now() + left.min(limit).max(LEAST_STORE_TIME)
+        Instant::now() + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME)
     }
 }

@@ -12,8 +12,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Why a run didn't give an outcome. `E` is the handler's own error.
 ///
-/// After [`Handler`](Self::Handler) and [`LeaseLost`](Self::LeaseLost) the handler has run; after any other it has not run in
-/// this call, and a retry is safe.
+/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost) and [`Unrecorded`](Self::Unrecorded) the handler has run in
+/// this call. After any other it has not, and a retry is safe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
@@ -169,6 +169,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the store gave no answer, so that a write may have applied.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Unavailable(_))
+    }
+
     /// Whether the same request may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -91,6 +91,12 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// The canonical form of a JSON text; `None` where it has none.
+#[cfg(feature = "sqs")]
+pub(crate) fn canonical_text(json: &[u8]) -> Option<String> {
+    canonical::canonicalize(json).and_then(|text| String::from_utf8(text).ok())
+}
+
 /// A value that has no JSON form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

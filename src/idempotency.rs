@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,8 @@ use crate::outcome::{Outcome, Replay, Verdict};
 use crate::protocol::Crashed;
 use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
+#[cfg(feature = "sqs")]
+use crate::store::Grouped;
 use crate::store::Store;
 
 /// Runs handlers so that a request which comes twice takes effect once.
@@ -49,6 +51,7 @@ pub struct Idempotency<S> {
     engine: Arc<Engine<S>>,
     deadline: Option<EpochMillis>,
     default_retention: Duration,
+    read_first: bool,
     overrides: Overrides,
 }
 
@@ -83,7 +86,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Self {
         Self {
             engine: Arc::new(Engine {
-                store,
+                store: Arc::new(store),
                 clock,
                 namespace,
                 settings,
@@ -91,6 +94,7 @@ impl<S: Store> Idempotency<S> {
             }),
             deadline: None,
             default_retention: EVENT_RETENTION,
+            read_first: false,
             overrides: Overrides::default(),
         }
     }
@@ -113,6 +117,37 @@ impl<S: Store> Idempotency<S> {
             default_retention: retention,
             ..self
         }
+    }
+
+    /// The same engine; where a record is expected it is read before a claim is tried.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn read_first(self, read_first: bool) -> Self {
+        Self { read_first, ..self }
+    }
+
+    /// The same engine on a store whose calls leave in groups. Somebody must drive it.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn grouped(&self) -> Idempotency<Grouped<S>> {
+        let engine = &self.engine;
+        Idempotency {
+            engine: Arc::new(Engine {
+                store: Arc::new(Grouped::new(Arc::clone(&engine.store))),
+                clock: Arc::clone(&engine.clock),
+                namespace: engine.namespace.clone(),
+                settings: engine.settings.clone(),
+                disabled: engine.disabled,
+            }),
+            deadline: self.deadline,
+            default_retention: self.default_retention,
+            read_first: self.read_first,
+            overrides: self.overrides,
+        }
+    }
+
+    /// How much time the invocation has left, where its deadline is known.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        Some(self.deadline?.saturating_since(self.engine.clock.now()))
     }
 
     /// The same engine, with this retention, whatever was set.
@@ -226,8 +261,10 @@ impl<S: Store> Idempotency<S> {
         let request = self.request(&key, fingerprint.into())?;
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
-            Ok(Acquired::Replay(record)) => replay(&request, &record),
-            Err(Error::Store(error)) if error.is_transient() && self.fails_open() => {
+            Ok(Acquired::Replay(record)) => {
+                replay(&request, &record).inspect_err(|error| observe::refused(&request, error))
+            }
+            Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
                 self.run_unprotected(&request.operation, request.id, handler)
                     .await
@@ -261,6 +298,7 @@ impl<S: Store> Idempotency<S> {
             operation: key.operation().to_owned(),
             id: self.record_id(key)?,
             fingerprint,
+            read_first: self.read_first,
             deadline: self.deadline,
             retention: self
                 .overrides
@@ -277,7 +315,7 @@ impl<S: Store> Idempotency<S> {
     async fn run_held<T, E, F, Fut>(
         &self,
         request: &Request,
-        hold: Hold,
+        mut hold: Hold,
         handler: F,
         verdict: impl FnOnce(&Result<T, E>) -> Verdict,
     ) -> Result<Outcome<T>, Error<E>>
@@ -295,9 +333,12 @@ impl<S: Store> Idempotency<S> {
             Some(until),
             Arc::clone(&self.engine.clock),
         );
+        let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
-        let running = AssertUnwindSafe(async move { handler(claim).await }).catch_unwind();
-        let result = match running.await {
+        let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
+        let ended = running.await;
+        hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        let result = match ended {
             Ok(result) => result,
             Err(panic) => {
                 if self.engine.settings.rules.crashed == Crashed::RunAgain {
@@ -306,7 +347,9 @@ impl<S: Store> Idempotency<S> {
                 resume_unwind(panic);
             }
         };
-        let verdict = verdict(&result);
+        // The caller's judgement may panic, after a handler that succeeded: then the default stands in for it.
+        let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
+            .unwrap_or_else(|_| Verdict::of(&result));
         match result {
             Ok(value) if verdict == Verdict::Release => {
                 self.engine.release(request, &hold, None).await;
@@ -340,7 +383,11 @@ impl<S: Store> Idempotency<S> {
     {
         match finished {
             Finished::Recorded => Ok(Outcome::Executed(value)),
-            Finished::Superseded(record) => replay(request, &record),
+            // This handler has run: a successor's outcome that can't be given back doesn't change that.
+            Finished::Superseded(record) => replay(request, &record).map_err(|error| match error {
+                Error::OutcomeOmitted { .. } => error,
+                _ => Error::LeaseLost,
+            }),
             Finished::Lost => Err(Error::LeaseLost),
             Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
                 Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
@@ -393,7 +440,6 @@ fn replay<T: DeserializeOwned, E>(
     request: &Request,
     record: &Record,
 ) -> Result<Outcome<T>, Error<E>> {
-    observe::replayed(request, record);
     let completed_at = record.completed_at.map(Into::into);
     let text = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text,
@@ -418,7 +464,9 @@ fn replay<T: DeserializeOwned, E>(
         processed_at: completed_at,
         attempt: record.attempt,
     };
-    Ok(Outcome::Replayed(decode(text)?, replay))
+    let value = decode(text)?;
+    observe::replayed(request, record);
+    Ok(Outcome::Replayed(value, replay))
 }
 
 /// The parser's own message may quote the outcome; where it failed is enough to find out why.

@@ -46,6 +46,9 @@ pub struct Key {
 enum Token {
     Text(String),
     RawId(String),
+    /// Resolved already.
+    #[cfg(feature = "sqs")]
+    Record(RecordId),
 }
 
 impl Key {
@@ -88,7 +91,17 @@ impl Key {
         }
     }
 
-    /// Confines the key to one tenant. Raw ids are taken as they are: a scope doesn't change them.
+    /// A key whose record is known already: hashing is done once.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn of_record(operation: impl Into<String>, id: RecordId) -> Self {
+        Self {
+            operation: operation.into(),
+            token: Token::Record(id),
+            scope: None,
+        }
+    }
+
+    /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
     #[must_use]
     pub fn scope(mut self, tenant: impl Into<String>) -> Self {
         self.scope = Some(tenant.into());
@@ -110,6 +123,9 @@ impl Key {
             return Err(KeyError::EmptyOperation);
         }
         match &self.token {
+            #[cfg(feature = "sqs")]
+            Token::Record(id) => Ok(id.clone()),
+            Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
             Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
             Token::RawId(id) if id.len() > MAX_PARTITION_KEY_BYTES => {
                 Err(KeyError::IdTooLong { bytes: id.len() })
@@ -214,7 +230,8 @@ impl RecordId {
         &self.id
     }
 
-    /// What logs call this key: 64 hex digits that reveal neither token nor scope.
+    /// What logs call this key: 64 hex digits, without token and scope. Whoever can
+    /// guess a token can compute its hash.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -283,6 +300,9 @@ pub enum KeyError {
         /// The name as given.
         name: String,
     },
+    /// A raw id was given a scope, which would change nothing.
+    #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`")]
+    RawIdWithScope,
     /// A raw id is too long for a DynamoDB key.
     #[error("the raw id has {bytes} bytes: a partition key takes 2,048, a sort key 1,024")]
     IdTooLong {
@@ -385,6 +405,10 @@ mod tests {
             Err(KeyError::IdTooLong { bytes: 2_049 })
         );
         assert_eq!(resolve(&Key::raw("op", "")), Err(KeyError::EmptyToken));
+        assert_eq!(
+            resolve(&Key::raw("op", "theirs#1").scope("tenant")),
+            Err(KeyError::RawIdWithScope)
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::claim::Hold;
 use crate::engine::{Finished, Request};
 use crate::error::Error;
-use crate::record::{Completion, Record};
+use crate::record::{Completion, Record, StoredOutcome};
 
 pub(crate) fn claimed(request: &Request, hold: &Hold) {
     let event = if hold.attempt > 1 {
@@ -50,6 +50,10 @@ pub(crate) fn finished(
 ) {
     let (operation, key, attempt) = (&request.operation, &request.id, hold.attempt);
     match finished {
+        Finished::Recorded if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
+            let outcome = &completion.outcome;
+            tracing::warn!(event = "outcome_omitted", operation, %key, attempt, ?outcome, "idempotency");
+        }
         Finished::Recorded => {
             let (event, status) = ("completed", completion.status.as_str());
             tracing::debug!(event, operation, %key, attempt, status, outcome = ?completion.outcome, "idempotency");

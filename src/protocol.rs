@@ -17,14 +17,13 @@ pub enum Crashed {
     /// Run the handler again, with the same derived keys (default).
     #[default]
     RunAgain,
-    /// Answer [`Error::Interrupted`](crate::Error::Interrupted) until a person has looked: for effects that can't be repeated
-    /// and whose provider honours no keys.
+    /// Answer [`Error::Interrupted`](crate::Error::Interrupted) until a person has looked, or the record expires and the
+    /// request counts as new: for effects that can't be repeated and whose provider honours no keys.
     Interrupt,
 }
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Rules {
     /// What may happen to an attempt that outlived its lease.
     pub crashed: Crashed,
@@ -222,10 +221,10 @@ pub fn settle<'a>(
     {
         return Settled::Recorded;
     }
-    if record.status == Status::InProgress || differs(record, fingerprint) {
-        return Settled::Lost;
+    if record.status == Status::Completed && !differs(record, fingerprint) {
+        return Settled::Superseded(record);
     }
-    Settled::Superseded(record)
+    Settled::Lost
 }
 
 #[cfg(test)]

@@ -45,15 +45,27 @@
 //!
 //! | the message comes from | key | because |
 //! |---|---|---|
-//! | a producer that you write | an identity of the work in the body: order number, payment id | it is the same however often the producer sends it |
-//! | SNS | the same, inside the envelope's `Message`; else the envelope's `MessageId` | a publisher that retries makes a new envelope |
-//! | an event bus | an identity inside `detail`; else the event's `id` | the same |
-//! | S3 notifications | bucket, object key and `sequencer` | the notification has no id of its own |
+//! | a producer that you write | an identity of the work: order number, payment id. In the body, [`key`](BatchLayer::key) takes it; in a message attribute, [`Selector::attribute`] | it is the same however often the producer sends it |
+//! | SNS, raw delivery | the same | the body is the publisher's own |
+//! | SNS, in an envelope | an identity inside `Message`, which is JSON in a string: decode it in the closure; else [`Selector::pointer`]`("/MessageId")` | a publisher that retries makes a new envelope |
+//! | an event bus | an identity inside `detail`: `Selector::pointer("/detail/order_id")`; else `/id` | a producer that retries makes a new event |
+//! | S3 notifications | bucket, object key and `sequencer`, of one record: `Selector::jmespath` (feature `jmespath`) with `Records[0].s3.[bucket.name, object.key, object.sequencer]` | the notification has no id of its own |
 //! | a producer out of reach, bodies without identity | the message id (default) | it is the same in every receive of one message |
 //!
-//! The message id recognises what SQS and Lambda repeat: a visibility timeout, a failed invocation, a rare second delivery. It
-//! doesn't recognise a producer that sends again, nor a [redrive][redrive] from a dead-letter queue: there the message gets a
-//! new id. Where tenants choose their own tokens, put the tenant into the key.
+//! What each choice survives:
+//!
+//! | | message id | envelope's or event's id | identity of the work |
+//! |---|---|---|---|
+//! | SQS or Lambda delivers again: visibility timeout, failed invocation, rare second delivery | yes | yes | yes |
+//! | [redrive][redrive] from the dead-letter queue: the message gets a new id | **no** | yes | yes |
+//! | the producer's SDK retries a send whose reply was lost | **no** | **no**, if the producer made it anew | yes |
+//! | somebody replays last Tuesday's traffic | **no** | **no** | yes |
+//!
+//! A message that waits in a dead-letter queue and then comes back is recognised only while its record lives: keep outcomes
+//! for longer than both queues keep messages ([`retention`](crate::Builder::retention)).
+//!
+//! Where tenants choose their own tokens, say whose they are with [`scope`](BatchLayer::scope): without it, two tenants
+//! that choose the same token meet in one record.
 //!
 //! # What happens to each message
 //!
@@ -66,35 +78,72 @@
 //! | | no body, or one that doesn't decode |
 //! | | the store failed, or the record can't be read |
 //!
-//! A permanent failure is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. A message
-//! without an id fails the invocation before anything runs, since it can't be reported.
+//! What no retry will mend (a [`Rejection`]: a body that doesn't decode, a key that can't be used, a mismatch, a permanent
+//! failure) is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. Without such a policy it
+//! comes back until the queue's retention is over: set one, or take such messages yourself with
+//! [`on_rejected`](BatchLayer::on_rejected). A message without an id fails the invocation before anything runs, since it can't
+//! be reported.
+//!
+//! A message that is in flight elsewhere comes back when the queue's visibility timeout is over, and each receive counts towards
+//! `maxReceiveCount`. `BatchLayer::visibility` (feature `visibility`) keeps it hidden until the other attempt's lease is over.
 //!
 //! The same key twice in one batch runs once: the second message waits for the first and shares its fate, or is reported as a
 //! mismatch where its body differs. The body's fingerprint is taken from the text as received.
 //!
-//! A claim lasts until the invocation's deadline. All work is done inside the invocation: nothing is spawned.
+//! # In which order
 //!
-//! FIFO queues: messages run side by side, whatever their group. With [`concurrency(1)`](BatchLayer::concurrency) they run in
-//! order, but those after a failed one still run.
+//! Messages of a standard queue run side by side. Of a FIFO queue, told by its ARN or by [`order`](BatchLayer::order), those of a
+//! message group run one after the other, and groups side by side: after a message that is reported, no later one of its
+//! group runs, and all of them are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch.
+//!
+//! # When time runs out
+//!
+//! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it, no message starts; those that
+//! didn't start are reported, and their claims released. A handler that is still running can [see it](Message::cancelled).
+//! All work is done inside the invocation: nothing is spawned.
+//!
+//! # Group commit
+//!
+//! The claims of up to 25 messages leave in one request, and so do their completions: those that are ready while a request is
+//! under way leave together with the next. A batch of *n* new messages with quick handlers takes 2·⌈n/25⌉ requests instead
+//! of 2·n. Each write is as conditional as a single one; what a group can't settle is sent again by itself. A group is
+//! claimed only when all messages of the one before it have started, so that no claim lies idle for long. A delivery that SQS
+//! counts as a repetition is read first: a read costs a fraction of a claim that fails.
+//!
+//! Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`. Where the function lacks one of
+//! them, those requests go out one by one, with one warning that names it. [`single_writes`](BatchLayer::single_writes) does
+//! without groups.
 //!
 //! # What is logged
 //!
-//! One event for each message that is reported, with its id and the reason; never a body, a key or an outcome. A handler's
-//! error is named by its type alone, because its text may quote the message: log it in the handler, where a span named
+//! One event for each message that is reported (`reported`) or taken by the hook (`rejected`), with its id and the reason, and
+//! one with the counts for their batch (`batch`); never a body, a key or an outcome. A handler's error, or the hook's, is named by its type alone, because its text may quote the message: log it in the handler, where a span named
 //! `sqs_message` says which message it is.
 //!
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 
+mod aftermath;
 mod batch;
 mod key;
 mod layer;
 mod message;
+mod pace;
+mod rejection;
 mod report;
 mod run;
+mod selector;
 mod service;
+#[cfg(feature = "visibility")]
+mod visibility;
 
 #[doc(no_inline)]
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+pub use batch::Order;
 pub use layer::BatchLayer;
 pub use message::Message;
+pub use rejection::Rejection;
+pub use selector::{Selector, SelectorError};
 pub use service::{BatchError, BatchService};
+#[cfg(feature = "visibility")]
+#[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
+pub use visibility::Visibility;

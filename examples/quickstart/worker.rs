@@ -64,7 +64,7 @@ pub async fn scenes(
         runs: 7,
         replays: 3,
         refusals: 0,
-        requests: 14,
+        requests: 2,
     };
     table.add("SQS: a batch of 10 with 3 duplicates", figures, expected);
 
@@ -72,7 +72,7 @@ pub async fn scenes(
     let expected = Figures {
         runs: 0,
         replays: 10,
-        requests: 7,
+        requests: 2,
         ..expected
     };
     table.add("SQS: the same batch, delivered again", figures, expected);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::claim::Hold;
 use crate::clock::EpochMillis;
 use crate::engine::patience::{Wait, persist};
-use crate::engine::{Engine, Request};
+use crate::engine::{Engine, LEAST_STORE_TIME, Request};
 use crate::error::{Error, StoreError};
 use crate::observe;
 use crate::protocol::{Asking, Decision, decide};
@@ -38,7 +38,11 @@ impl<S: Store> Engine<S> {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
         };
-        let mut found: Option<Found> = None;
+        let mut found = None;
+        if request.read_first {
+            // The read only saves a write that would fail. Without it, the claim itself finds out.
+            found = self.look(request).await.unwrap_or_default();
+        }
         let mut rounds = 0;
         loop {
             let now = self.clock.now();
@@ -47,40 +51,48 @@ impl<S: Store> Engine<S> {
                 fingerprint: request.fingerprint.as_ref(),
                 now,
             };
-            let (set, attempt) = match decide(found.as_ref(), asking, &self.settings.rules) {
-                Decision::Create => (Set::Create, 1),
-                Decision::TakeOver {
-                    seen,
-                    mode,
-                    attempt,
-                } => (Set::TakeOver(seen, mode), attempt),
-                Decision::Mine(record) => {
-                    return self.start(request, Hold::of_record(&owner, record)).await;
-                }
-                Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                    return Ok(Acquired::Replay(record.clone()));
-                }
-                Decision::InFlight { until } => {
-                    if let Some(wait) = &mut wait
-                        && wait.pause().await
-                    {
-                        found = self.look(request).await?;
-                        rounds = 0;
-                        continue;
+            let (set, attempt, keeps_fingerprint) =
+                match decide(found.as_ref(), asking, &self.settings.rules) {
+                    Decision::Create => (Set::Create, 1, false),
+                    Decision::TakeOver {
+                        seen,
+                        mode,
+                        attempt,
+                    } => {
+                        let keeps = mode == Takeover::Resume && has_fingerprint(found.as_ref());
+                        (Set::TakeOver(seen, mode), attempt, keeps)
                     }
-                    return Err(Error::InFlight {
-                        retry_after: until.saturating_since(now),
-                    });
-                }
-                Decision::Mismatch => return Err(Error::Mismatch),
-                Decision::Interrupted { since } => {
-                    return Err(Error::Interrupted {
-                        since: since.into(),
-                    });
-                }
-                Decision::Exhausted { attempts } => return Err(Error::Exhausted { attempts }),
-                Decision::Unreadable(reason) => return Err(Error::Unreadable(reason.to_owned())),
-            };
+                    Decision::Mine(record) => {
+                        return self.start(request, Hold::of_record(&owner, record)).await;
+                    }
+                    Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                        return Ok(Acquired::Replay(record.clone()));
+                    }
+                    Decision::InFlight { until } => {
+                        if let Some(wait) = &mut wait
+                        && wait.pause().await
+                        // A store that fails meanwhile changes nothing: somebody holds the claim.
+                        && let Ok(seen) = self.look(request).await
+                        {
+                            found = seen;
+                            rounds = 0;
+                            continue;
+                        }
+                        return Err(Error::InFlight {
+                            retry_after: until.saturating_since(now),
+                        });
+                    }
+                    Decision::Mismatch => return Err(Error::Mismatch),
+                    Decision::Interrupted { since } => {
+                        return Err(Error::Interrupted {
+                            since: since.into(),
+                        });
+                    }
+                    Decision::Exhausted { attempts } => return Err(Error::Exhausted { attempts }),
+                    Decision::Unreadable(reason) => {
+                        return Err(Error::Unreadable(reason.to_owned()));
+                    }
+                };
             if rounds == MAX_ROUNDS {
                 return Err(Error::InFlight {
                     retry_after: Duration::ZERO,
@@ -88,8 +100,20 @@ impl<S: Store> Engine<S> {
             }
             rounds += 1;
             let claim = self.claim(request, &owner, attempt, now);
-            match self.set(&claim, set).await? {
-                Answer::Applied(()) => return self.start(request, Hold::of_claim(&claim)).await,
+            let answer = match self.set(&claim, set).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.give_up(request, &Hold::of_claim(&claim, true), &error)
+                        .await;
+                    return Err(error.into());
+                }
+            };
+            match answer {
+                Answer::Applied(()) => {
+                    return self
+                        .start(request, Hold::of_claim(&claim, keeps_fingerprint))
+                        .await;
+                }
                 Answer::Refused(other) => found = other,
             }
         }
@@ -134,13 +158,30 @@ impl<S: Store> Engine<S> {
         self.store.load(&request.id, deadline).await
     }
 
-    /// A claim whose reply came after its own lease is not run: somebody else may hold the key by now.
+    /// A claim that may have applied although no reply came would hold the key until its lease is over: one short try to end it.
+    async fn give_up(&self, request: &Request, hold: &Hold, error: &StoreError) {
+        if error.is_unreachable() {
+            let release = self.release(request, hold, Some("claim without a reply"));
+            // Dropping it leaves what was there: a lease that runs out.
+            let _ = tokio::time::timeout(LEAST_STORE_TIME, release).await;
+        }
+    }
+
+    /// A claim whose reply came when its time was over is not run. The margin is not the attempt's to use: another machine's
+    /// clock may have reached the lease already.
     async fn start<E>(&self, request: &Request, hold: Hold) -> Result<Acquired, Error<E>> {
-        if self.clock.now() >= hold.lease {
+        if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
             self.release(request, &hold, None).await;
             return Err(Error::TooLate);
         }
         observe::claimed(request, &hold);
         Ok(Acquired::Run(hold))
     }
+}
+
+/// A crashed attempt, or one that was released with its fingerprint, may have had an effect with this payload.
+fn has_fingerprint(found: Option<&Found>) -> bool {
+    found
+        .and_then(|found| found.content.as_ref().ok())
+        .is_some_and(|record| record.fingerprint.is_some())
 }

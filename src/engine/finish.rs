@@ -1,5 +1,6 @@
 //! How a claim ends: completed, failed for good, or released.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -34,7 +35,9 @@ impl<S: Store> Engine<S> {
         hold: &Hold,
         value: &T,
     ) -> Finished {
-        let outcome = match serde_json::to_string(value) {
+        // The value's own code runs here. If it panics, the handler has succeeded all the same.
+        let text = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value)));
+        let outcome = match text.unwrap_or_else(|_| Err(serde::ser::Error::custom("panicked"))) {
             Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
             Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
             Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
@@ -101,7 +104,8 @@ impl<S: Store> Engine<S> {
         .await
     }
 
-    /// Ends the lease, so that a retry runs at once. One try: if it fails, the lease runs out by itself.
+    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself. Another payload may use the
+    /// key from then on, unless this attempt or one before it may have had an effect.
     pub(crate) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
         let tombstone = match Owner::random() {
             Ok(tombstone) => tombstone,
@@ -112,7 +116,7 @@ impl<S: Store> Engine<S> {
             owner: hold.owner.clone(),
             tombstone,
             last_error: last_error.map(str::to_owned),
-            forget_fingerprint: true,
+            forget_fingerprint: !hold.keeps_fingerprint,
         };
         let until = hold.lease - self.settings.rules.skew_margin;
         let deadline = self.store_deadline(until, self.settings.store_timeout);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder, Retryable};
 use tokio::time::Instant;
 
+use crate::engine::LONGEST;
 use crate::error::StoreError;
 
 /// Pauses from 20 ms to 1 s, doubled each time, with jitter, without end.
@@ -43,7 +44,7 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn up_to(limit: Duration) -> Self {
         Self {
-            until: Instant::now() + limit,
+            until: Instant::now() + limit.min(LONGEST),
             pauses: pauses().build(),
         }
     }

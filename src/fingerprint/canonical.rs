@@ -5,6 +5,8 @@
 //! forms state their value exactly, so two numbers share a form only if they are equal.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Range;
 
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
@@ -68,7 +70,7 @@ fn read_value(
         JsonEvent::Boolean(true) => out.extend_from_slice(b"true"),
         JsonEvent::Boolean(false) => out.extend_from_slice(b"false"),
         JsonEvent::String(text) => write_string(&text, out)?,
-        JsonEvent::Number(digits) => out.extend_from_slice(canonical_number(&digits)?.as_bytes()),
+        JsonEvent::Number(digits) => write_number(&digits, out)?,
         JsonEvent::StartArray => read_array(reader, out, depth, left_out)?,
         JsonEvent::StartObject => read_object(reader, out, depth, left_out)?,
         JsonEvent::EndArray | JsonEvent::EndObject | JsonEvent::ObjectKey(_) | JsonEvent::Eof => {
@@ -106,68 +108,112 @@ fn read_array(
     Some(())
 }
 
+/// Members are written as they come, each with a comma after it, and put into their order at the end: objects whose members
+/// are in order already are never copied.
 fn read_object(
     reader: &mut Reader<'_>,
     out: &mut Vec<u8>,
     depth: usize,
     left_out: &[&[String]],
 ) -> Option<()> {
-    // A member that is left out counts when repeated names are looked for, and then goes.
-    let mut members: Vec<(Cow<'_, str>, Option<Vec<u8>>)> = Vec::new();
+    out.push(b'{');
+    let first = out.len();
+    let mut members: Vec<Member<'_>> = Vec::new();
     loop {
         match reader.next()? {
             JsonEvent::EndObject => break,
             JsonEvent::ObjectKey(name) => {
+                let start = out.len();
+                write_string(&name, out)?;
+                out.push(b':');
                 let event = reader.next()?;
                 let below = below(left_out, || name.to_string());
-                let mut value = Vec::new();
-                read_value(reader, event, &mut value, depth + 1, &below)?;
-                members.push((name, (!is_target(&below)).then_some(value)));
+                read_value(reader, event, out, depth + 1, &below)?;
+                out.push(b',');
+                if is_target(&below) {
+                    // It counts when repeated names are looked for, and is written nowhere.
+                    out.truncate(start);
+                }
+                members.push(Member {
+                    name,
+                    written: start..out.len(),
+                });
             }
             _ => return None,
         }
     }
-    // RFC 8785, 3.2.3: by UTF-16 code units, which differs from byte order beyond the basic plane.
-    members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-    let repeated = members
-        .iter()
-        .zip(members.iter().skip(1))
-        .any(|((a, _), (b, _))| a == b);
-    if repeated {
-        return None;
-    }
-    out.push(b'{');
-    let kept = members
-        .iter()
-        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    for (position, (name, value)) in kept.enumerate() {
-        if position > 0 {
-            out.push(b',');
+    if !members.is_sorted_by(|a, b| a.order(b).is_lt()) {
+        members.sort_by(Member::order);
+        let repeated = members
+            .iter()
+            .zip(members.iter().skip(1))
+            .any(|(a, b)| a.name == b.name);
+        if repeated {
+            return None;
         }
-        write_string(name, out)?;
-        out.push(b':');
-        out.extend_from_slice(value);
+        let mut ordered = Vec::with_capacity(out.len() - first);
+        for member in &members {
+            ordered.extend_from_slice(out.get(member.written.clone())?);
+        }
+        out.truncate(first);
+        out.append(&mut ordered);
+    }
+    if out.len() > first {
+        out.pop();
     }
     out.push(b'}');
     Some(())
 }
 
-/// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for.
-fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
-    serde_json::to_writer(out, text).ok()
+/// A member of an object that is being read.
+struct Member<'a> {
+    name: Cow<'a, str>,
+    /// Where name and value stand, with the comma after them.
+    written: Range<usize>,
 }
 
-fn canonical_number(digits: &str) -> Option<String> {
-    let exact = Decimal::parse(digits)?;
+impl Member<'_> {
+    /// RFC 8785, 3.2.3: by UTF-16 code units, which differs from byte order beyond the basic plane.
+    fn order(&self, other: &Self) -> Ordering {
+        if self.name.is_ascii() && other.name.is_ascii() {
+            return self.name.cmp(&other.name);
+        }
+        self.name.encode_utf16().cmp(other.name.encode_utf16())
+    }
+}
+
+/// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for. Most strings hold nothing of that.
+fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
+    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if !text.bytes().all(plain) {
+        return serde_json::to_writer(out, text).ok();
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Some(())
+}
+
+/// So many digits always survive the round trip through a double.
+const SAFE_DIGITS: usize = 15;
+
+fn write_number(digits: &str, out: &mut Vec<u8>) -> Option<()> {
+    // A whole number that a double holds is its own shortest form: JSON allows no leading zeros, and a `-` makes this test fail.
+    if digits.len() <= SAFE_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        out.extend_from_slice(digits.as_bytes());
+        return Some(());
+    }
     let double: f64 = digits.parse().ok()?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();
         let shortest = buffer.format_finite(double);
-        if Decimal::parse(shortest)? == exact {
-            return Some(shortest.to_owned());
+        if shortest == digits || Decimal::parse(shortest)? == Decimal::parse(digits)? {
+            out.extend_from_slice(shortest.as_bytes());
+            return Some(());
         }
     }
-    Some(exact.to_text())
+    out.extend_from_slice(Decimal::parse(digits)?.to_text().as_bytes());
+    Some(())
 }
 
 /// A decimal number in one form per value: digits without zeros at either end, times a power of ten.
@@ -328,6 +374,44 @@ mod tests {
             assert_eq!(canonical(text), None, "{text}");
         }
         assert_eq!(canonicalize(b"\"\xff\""), None);
+    }
+
+    #[test]
+    fn members_that_come_in_order_and_those_that_do_not_end_alike() {
+        let ordered = r#"{"a":{"x":1,"y":[]},"b":"\\\"","c":{}}"#;
+        assert_eq!(canonical(ordered).as_deref(), Some(ordered));
+        let shuffled = r#"{"c":{},"b":"\\\"","a":{"y":[],"x":1}}"#;
+        assert_eq!(canonical(shuffled).as_deref(), Some(ordered));
+    }
+
+    #[test]
+    fn a_repeated_member_has_no_form_wherever_it_stands() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"a":1,"b":2,"a":3}"#,
+            r#"{"b":1,"a":2,"b":3}"#,
+            r#"{"a":1,"\u0061":2}"#,
+        ] {
+            assert_eq!(canonical(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_around_the_fast_path_are_their_own_form() {
+        for digits in [
+            "0",
+            "7",
+            "999999999999999",
+            "1000000000000000",
+            "9007199254740992",
+        ] {
+            assert_eq!(canonical(digits).as_deref(), Some(digits));
+        }
+        assert_eq!(
+            canonical("-999999999999999").as_deref(),
+            Some("-999999999999999")
+        );
+        assert_eq!(canonical("-0").as_deref(), Some("0"));
     }
 
     fn json() -> impl Strategy<Value = serde_json::Value> {

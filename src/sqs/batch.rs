@@ -21,6 +21,8 @@ pub(super) struct Ready<T> {
     pub(super) metadata: SqsMessage,
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Fingerprint,
+    /// The positions of those that must be done before it starts.
+    pub(super) after: Vec<usize>,
 }
 
 /// What became of a message, or what it depends on.
@@ -39,12 +41,15 @@ pub(super) enum Fate {
 pub(super) struct Plan<T> {
     pub(super) fates: Vec<Fate>,
     pub(super) ready: Vec<Ready<T>>,
+    /// The ordered group of each message, where there is one.
+    pub(super) groups: Vec<Option<String>>,
 }
 
 /// How messages are told apart.
 pub(super) struct Planner<'a, T, F> {
     pub(super) operation: Option<&'a str>,
     pub(super) source: &'a KeySource<T>,
+    pub(super) order: Order,
     /// The record that a key stands for; `None` where messages are not to be compared.
     pub(super) identify: F,
 }
@@ -60,59 +65,167 @@ where
         let mut plan = Plan {
             fates: Vec::with_capacity(messages.len()),
             ready: Vec::with_capacity(messages.len()),
+            groups: messages
+                .iter()
+                .map(|message| self.order.group_of(message))
+                .collect(),
         };
+        let mut tails: HashMap<String, Tail> = HashMap::new();
         for (position, message) in messages.into_iter().enumerate() {
-            let prepared = self.prepare(position, message).and_then(|ready| {
-                let leader = self.leader(&mut leaders, &ready)?;
-                Ok((leader, ready))
-            });
+            let mut alone = Tail::default();
+            let group = plan.groups.get(position).cloned().flatten();
+            let tail = match group {
+                Some(group) => tails.entry(group).or_default(),
+                None => &mut alone,
+            };
+            let prepared = tail
+                .check()
+                .and_then(|()| self.prepare(position, message))
+                .and_then(|mut ready| {
+                    let leader = self.leader(&mut leaders, &mut ready)?;
+                    Ok((leader, ready))
+                });
             plan.fates.push(match prepared {
-                Ok((None, ready)) => {
+                Ok((None, mut ready)) => {
+                    ready.after = std::mem::replace(&mut tail.after, vec![position]);
                     plan.ready.push(ready);
                     Fate::Reported(Reason::NotRun)
                 }
-                Ok((Some(leader), _)) => Fate::Follows(leader),
-                Err(reason) => Fate::Reported(reason),
+                Ok((Some(leader), _)) => {
+                    tail.after.push(leader);
+                    Fate::Follows(leader)
+                }
+                Err(reason) => {
+                    tail.broken = true;
+                    Fate::Reported(reason)
+                }
             });
         }
         plan
     }
 
     /// The earlier message that is the same request; `None` for the first, which leads from now on.
-    fn leader(&self, leaders: &mut Leaders, ready: &Ready<T>) -> Result<Option<usize>, Reason> {
-        let Some(record) = ready.key.as_ref().and_then(&self.identify) else {
+    fn leader(&self, leaders: &mut Leaders, ready: &mut Ready<T>) -> Result<Option<usize>, Reason> {
+        let Some(key) = &ready.key else {
             return Ok(None);
         };
-        match leaders.entry(record.map_err(Reason::Key)?) {
+        let Some(record) = (self.identify)(key) else {
+            return Ok(None);
+        };
+        let record = record.map_err(Reason::Key)?;
+        ready.key = Some(Key::of_record(key.operation(), record.clone()));
+        match leaders.entry(record) {
             Entry::Vacant(place) => {
                 place.insert((ready.position, ready.fingerprint.clone()));
                 Ok(None)
             }
             Entry::Occupied(place) => match place.get() {
                 (leader, same) if *same == ready.fingerprint => Ok(Some(*leader)),
-                _ => Err(Reason::Mismatch),
+                (leader, _) => Err(Reason::Mismatch { leader: *leader }),
             },
         }
     }
 
     fn prepare(&self, position: usize, message: SqsMessage) -> Result<Ready<T>, Reason> {
-        let id = message.message_id.as_deref().unwrap_or_default();
+        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
         let text = message.body.as_deref().ok_or(Reason::NoBody)?;
         // The caller's code runs here, too (decoding, the key): a panic in it is this message's alone.
         let decode = || {
             let body = serde_json::from_str(text).map_err(|error| Reason::undecodable(&error))?;
-            Ok((self.source.token(id, &body), body))
+            Ok((self.source.key(operation, &message, text, &body), body))
         };
-        let (token, body) =
+        let (key, body) =
             catch_unwind(AssertUnwindSafe(decode)).unwrap_or(Err(Reason::Panicked))?;
-        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
         Ok(Ready {
             position,
             body,
-            key: token.map(|token| Key::new(operation, token)),
+            key,
             fingerprint: Fingerprint::json(text.as_bytes()),
             metadata: message,
+            after: Vec::new(),
         })
+    }
+}
+
+/// In which order messages run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Order {
+    /// As [`Groups`](Self::Groups) where the queue's ARN ends in `.fifo`, else as [`Unordered`](Self::Unordered) (default).
+    #[default]
+    ByQueue,
+    /// Side by side.
+    Unordered,
+    /// Those of one message group one after the other, groups side by side. After a message that is reported, no later one of
+    /// its group runs, and all of them are reported.
+    Groups,
+    /// One after the other. After a message that is reported, no later one of the batch runs, and all of them are reported.
+    Batch,
+}
+
+impl Order {
+    fn group_of(self, message: &SqsMessage) -> Option<String> {
+        let is_fifo = || {
+            message
+                .event_source_arn
+                .as_deref()
+                .is_some_and(|arn| arn.rsplit('.').next() == Some("fifo"))
+        };
+        let group = || {
+            message
+                .attributes
+                .get("MessageGroupId")
+                .cloned()
+                .unwrap_or_default()
+        };
+        match self {
+            Self::ByQueue => is_fifo().then(group),
+            Self::Unordered => None,
+            Self::Groups => Some(group()),
+            Self::Batch => Some(String::new()),
+        }
+    }
+}
+
+/// The end of an ordered group, as far as it has been planned.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The next message must wait for these.
+    after: Vec<usize>,
+    /// A message can't run, so no later one may.
+    broken: bool,
+}
+
+impl Tail {
+    fn check(&self) -> Result<(), Reason> {
+        if self.broken {
+            Err(Reason::GroupStopped)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Reports every message that comes after a reported one of its group: a later one that is acknowledged could overtake it.
+pub(super) fn stop_groups(fates: &mut [Fate], groups: &[Option<String>]) {
+    let mut broken = HashSet::new();
+    for (position, group) in groups.iter().enumerate() {
+        let Some(group) = group else { continue };
+        if broken.contains(group) {
+            if let Some(fate @ (Fate::Done | Fate::Follows(_))) = fates.get_mut(position) {
+                *fate = Fate::Reported(Reason::GroupStopped);
+            }
+        } else if !is_done(fates, position) {
+            broken.insert(group);
+        }
+    }
+}
+
+fn is_done(fates: &[Fate], position: usize) -> bool {
+    match fates.get(position) {
+        Some(Fate::Done) => true,
+        Some(Fate::Follows(leader)) => matches!(fates.get(*leader), Some(Fate::Done)),
+        _ => false,
     }
 }
 
@@ -168,5 +281,7 @@ pub(super) fn reply<'a>(ids: impl IntoIterator<Item = &'a str>) -> SqsBatchRespo
     response
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lambda_events::event::sqs::SqsMessage;
+use tokio::time::Instant;
 
 use crate::claim::Claim;
 
@@ -16,6 +17,7 @@ pub struct Message<T> {
     pub claim: Claim,
     /// Attributes, receipt handle, queue and the body's text, as they were delivered.
     pub metadata: SqsMessage,
+    pub(super) stop_at: Option<Instant>,
 }
 
 impl<T> Message<T> {
@@ -27,11 +29,45 @@ impl<T> Message<T> {
     /// How often the message has been received, this time included: SQS's `ApproximateReceiveCount`. `None` where the event
     /// doesn't tell.
     pub fn receive_count(&self) -> Option<u32> {
-        self.metadata
-            .attributes
-            .get("ApproximateReceiveCount")
-            .and_then(|count| count.parse().ok())
+        receive_count(&self.metadata)
     }
+
+    /// Waits until the invocation's time is nearly over: when the [reserve](super::BatchLayer::reserve) begins. Never, where
+    /// no deadline is known.
+    ///
+    /// A handler that is still running then has the reserve to stop in an orderly way. One that doesn't is cut off at the
+    /// deadline, and a retry runs after its lease.
+    ///
+    /// ```
+    /// # use lambda_idempotency::sqs::Message;
+    /// async fn work(message: Message<u32>) -> Result<(), std::io::Error> {
+    ///     tokio::select! {
+    ///         () = message.cancelled() => Err(std::io::Error::other("out of time; the message comes again")),
+    ///         done = count_to(message.body) => done,
+    ///     }
+    /// }
+    /// # async fn count_to(_: u32) -> Result<(), std::io::Error> { Ok(()) }
+    /// ```
+    pub async fn cancelled(&self) {
+        match self.stop_at {
+            Some(stop_at) => tokio::time::sleep_until(stop_at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the invocation's time is nearly over.
+    pub fn is_cancelled(&self) -> bool {
+        self.stop_at
+            .is_some_and(|stop_at| Instant::now() >= stop_at)
+    }
+}
+
+pub(super) fn receive_count(message: &SqsMessage) -> Option<u32> {
+    message
+        .attributes
+        .get("ApproximateReceiveCount")?
+        .parse()
+        .ok()
 }
 
 /// Shows the message's id and its claim: the body, the attributes and the receipt handle are not for logs.

@@ -3,16 +3,23 @@
 use std::fmt;
 
 use serde_json::error::Category;
+#[cfg(feature = "visibility")]
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::key::KeyError;
 use crate::record::error_kind;
+use crate::sqs::rejection::Rejection;
 
 /// Why a message is reported as failed. Neither holds nor shows anything of its body, its token or its outcome.
 #[derive(Debug)]
 pub(super) enum Reason {
     /// Where every message stands before it has run: what isn't known to be done comes again.
     NotRun,
+    /// The invocation's time was nearly over.
+    OutOfTime,
+    /// An earlier message of its FIFO group was reported.
+    GroupStopped,
     NoBody,
     Undecodable {
         category: Category,
@@ -21,14 +28,20 @@ pub(super) enum Reason {
     },
     Panicked,
     Key(KeyError),
-    /// A message before it in the batch has the same key and another body.
-    Mismatch,
+    /// The message in this position, before it in the batch, has the same key and another body.
+    Mismatch {
+        leader: usize,
+    },
     /// A message before it in the batch is the same request, and was reported.
     Leader,
     /// The engine's word for it, and what may be said beyond.
     Run {
         code: &'static str,
         detail: String,
+        rejection: Option<Rejection>,
+        /// When the lease of the attempt that is in flight ends.
+        #[cfg(feature = "visibility")]
+        free_at: Option<Instant>,
     },
 }
 
@@ -42,7 +55,15 @@ impl Reason {
         }
     }
 
-    pub(super) fn of_run<E: fmt::Display>(error: &Error<E>) -> Self {
+    /// `permanent` where no retry will mend the handler's error.
+    pub(super) fn of_run<E: fmt::Display>(error: &Error<E>, permanent: bool) -> Self {
+        let rejection = match error {
+            Error::Handler(_) if permanent => Some(Rejection::Failed),
+            Error::Failed(_) => Some(Rejection::Failed),
+            Error::Mismatch => Some(Rejection::Mismatch),
+            Error::Key(error) => of_key(error),
+            _ => None,
+        };
         let detail = match error {
             // The handler's words may quote the message; its type tells where to look.
             Error::Handler(_) => error_kind::<E>().to_owned(),
@@ -52,6 +73,35 @@ impl Reason {
         Self::Run {
             code: error.code(),
             detail,
+            rejection,
+            #[cfg(feature = "visibility")]
+            free_at: match error {
+                // A lease may be stored that is longer than the clock's range.
+                Error::InFlight { retry_after } => Instant::now().checked_add(*retry_after),
+                _ => None,
+            },
+        }
+    }
+
+    /// When somebody may work on it again, where another attempt does so now.
+    #[cfg(feature = "visibility")]
+    pub(super) fn free_at(&self) -> Option<Instant> {
+        match self {
+            Self::Run { free_at, .. } => *free_at,
+            _ => None,
+        }
+    }
+
+    /// Why no retry will mend it; `None` where one may, or where a person must look.
+    pub(super) fn rejection(&self) -> Option<Rejection> {
+        match self {
+            Self::NoBody | Self::Undecodable { .. } => Some(Rejection::Undecodable),
+            Self::Key(error) => of_key(error),
+            Self::Mismatch { .. } => Some(Rejection::Mismatch),
+            Self::Run { rejection, .. } => *rejection,
+            Self::NotRun | Self::OutOfTime | Self::GroupStopped | Self::Panicked | Self::Leader => {
+                None
+            }
         }
     }
 
@@ -59,11 +109,13 @@ impl Reason {
     fn code(&self) -> &'static str {
         match self {
             Self::NotRun => "not_run",
+            Self::OutOfTime => "out_of_time",
+            Self::GroupStopped => "group_stopped",
             Self::NoBody => "no_body",
             Self::Undecodable { .. } => "undecodable_body",
             Self::Panicked => "panicked",
             Self::Key(_) => "invalid_key",
-            Self::Mismatch => "mismatch",
+            Self::Mismatch { .. } => "mismatch",
             Self::Leader => "duplicate_of_reported",
             Self::Run { code, .. } => code,
         }
@@ -81,10 +133,26 @@ impl Reason {
     }
 }
 
+/// What is wrong with the layer's settings is no message's fault.
+fn of_key(error: &KeyError) -> Option<Rejection> {
+    let settings = matches!(error, KeyError::EmptyOperation | KeyError::Namespace { .. });
+    (!settings).then_some(Rejection::UnusableKey)
+}
+
+/// One event for each batch that was not simply done: counts, for those who count by logs.
+pub(super) fn log_batch(messages: usize, rejected: usize, reported: usize) {
+    if rejected + reported > 0 {
+        let event = "batch";
+        tracing::info!(event, messages, rejected, reported, "sqs");
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRun => f.write_str("the message did not run"),
+            Self::OutOfTime => f.write_str("the invocation's time was nearly over"),
+            Self::GroupStopped => f.write_str("an earlier message of its FIFO group was reported"),
             Self::NoBody => f.write_str("the message has no body"),
             Self::Undecodable {
                 category,
@@ -96,7 +164,7 @@ impl fmt::Display for Reason {
             ),
             Self::Panicked => f.write_str("the handler panicked"),
             Self::Key(error) => error.fmt(f),
-            Self::Mismatch => f.write_str(
+            Self::Mismatch { .. } => f.write_str(
                 "another message of this batch has the same idempotency key and another body",
             ),
             Self::Leader => f.write_str(
@@ -125,7 +193,7 @@ mod tests {
     #[test]
     fn a_handlers_error_is_named_by_its_type_alone() {
         let error = Error::Handler(std::io::Error::other("hunter2"));
-        let said = Reason::of_run(&error).to_string();
+        let said = Reason::of_run(&error, false).to_string();
         assert!(said.contains("io::error::Error"), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
     }

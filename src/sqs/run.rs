@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
+use serde::ser::{Serialize, Serializer};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
@@ -14,7 +15,8 @@ use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::outcome::Verdict;
 use crate::sqs::batch::{Fate, Ready};
-use crate::sqs::message::Message;
+use crate::sqs::message::{Message, receive_count};
+use crate::sqs::pace::{Entry, Pace};
 use crate::sqs::report::Reason;
 use crate::store::Store;
 
@@ -26,6 +28,9 @@ pub(super) struct Run<S, T, E, Svc> {
     pub(super) once: Idempotency<S>,
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
+    pub(super) pace: Arc<Pace>,
+    /// Its place among those that are to run.
+    pub(super) index: usize,
     pub(super) message: Ready<T>,
 }
 
@@ -34,40 +39,97 @@ where
     S: Store,
     E: Display,
     Svc: Service<Message<T>, Error = E>,
-    Svc::Response: Serialize + DeserializeOwned,
+    Svc::Response: Serialize,
 {
     /// The message's place in its batch, and what became of it. The span lets the handler's own events tell which message
     /// they are about.
     pub(super) async fn run(self) -> (usize, Fate) {
+        let (pace, position) = (Arc::clone(&self.pace), self.message.position);
+        let mut entry = pace.entry();
+        pace.admit(self.index).await;
+        let fate = match pace.refusal(&self.message.after) {
+            Some(reason) => Fate::Reported(reason),
+            None => self.claim_and_run(&pace, &mut entry).await,
+        };
+        pace.ended(position, matches!(fate, Fate::Done));
+        (position, fate)
+    }
+
+    async fn claim_and_run(self, pace: &Pace, entry: &mut Entry<'_>) -> Fate {
         let Ready {
-            position,
             body,
             metadata,
             key,
             fingerprint,
+            after,
+            ..
         } = self.message;
         let id = metadata.message_id.as_deref().unwrap_or_default();
         let span = tracing::info_span!("sqs_message", message_id = id);
-
-        let handler = |claim| {
-            self.handler.oneshot(Message {
+        // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
+        let once = self.once.read_first(receive_count(&metadata) > Some(1));
+        let (service, permanent) = (self.handler, self.permanent);
+        // Asked once, whether a claim stands behind the run or not.
+        let failed = AtomicBool::new(false);
+        let noted = &failed;
+        let handler = async move |claim| {
+            let _permit = match pace.start(&after).await {
+                Ok(permit) => permit,
+                Err(reason) => return Ok(Ran::NotStarted(reason)),
+            };
+            entry.started();
+            let message = Message {
                 body,
                 claim,
                 metadata,
-            })
+                stop_at: pace.stops_at(),
+            };
+            let result = service.oneshot(message).await;
+            if let (Err(error), Some(permanent)) = (&result, &permanent) {
+                noted.store(permanent(error), Ordering::Relaxed);
+            }
+            result.map(Ran::Value)
         };
-        let verdict = |result: &Result<_, E>| match (result, &self.permanent) {
-            (Err(error), Some(permanent)) if permanent(error) => Verdict::Fail,
+        let verdict = |result: &Result<_, E>| match result {
+            Ok(Ran::NotStarted(_)) => Verdict::Release,
+            Err(_) if failed.load(Ordering::Relaxed) => Verdict::Fail,
             _ => Verdict::of(result),
         };
-        let run = self.once.run_with(key, fingerprint, handler, verdict);
-        let fate = match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
+        let run = once.run_with(key, fingerprint, handler, verdict);
+        match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
+            Ok(Ok(outcome)) => match outcome.into_inner() {
+                Ran::Value(_) | Ran::DoneBefore => Fate::Done,
+                Ran::NotStarted(reason) => Fate::Reported(reason),
+            },
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
-            Ok(Ok(_) | Err(Error::OutcomeOmitted { .. })) => Fate::Done,
-            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error)),
+            Ok(Err(Error::OutcomeOmitted { .. })) => Fate::Done,
+            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error, failed.into_inner())),
             // The engine has released the claim. The others go on.
             Err(_) => Fate::Reported(Reason::Panicked),
-        };
-        (position, fate)
+        }
+    }
+}
+
+/// What the handler gave, or why it wasn't asked. Only a value is ever stored, as it is. It is never read again: a queue wants
+/// to know that the work is done, not what came of it, so a change of its type hurts nobody.
+#[derive(Debug)]
+enum Ran<R> {
+    Value(R),
+    DoneBefore,
+    NotStarted(Reason),
+}
+
+impl<R: Serialize> Serialize for Ran<R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Value(value) => value.serialize(serializer),
+            Self::DoneBefore | Self::NotStarted(_) => serializer.serialize_unit(),
+        }
+    }
+}
+
+impl<'de, R> Deserialize<'de> for Ran<R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self::DoneBefore)
     }
 }

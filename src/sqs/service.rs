@@ -2,11 +2,13 @@
 
 use std::fmt::{self, Display};
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use futures_util::future::{Either, select};
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
@@ -15,11 +17,14 @@ use tower::Service;
 
 use crate::idempotency::Idempotency;
 use crate::key::Key;
-use crate::sqs::batch::{Plan, Planner, ids, reply, reported};
+use crate::sqs::aftermath::Aftermath;
+use crate::sqs::batch::{Fate, Order, Plan, Planner, Ready, ids, reply, reported, stop_groups};
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
+use crate::sqs::pace::Pace;
+use crate::sqs::report::log_batch;
 use crate::sqs::run::{Permanent, Run};
-use crate::store::Store;
+use crate::store::{GROUP, Store};
 
 /// What the layer was told.
 pub(super) struct Config<S, T, E> {
@@ -28,6 +33,10 @@ pub(super) struct Config<S, T, E> {
     pub(super) key: KeySource<T>,
     pub(super) permanent: Option<Permanent<E>>,
     pub(super) concurrency: usize,
+    pub(super) order: Order,
+    pub(super) reserve: Option<Duration>,
+    pub(super) single_writes: bool,
+    pub(super) aftermath: Aftermath,
 }
 
 impl<S, T, E> Clone for Config<S, T, E> {
@@ -38,6 +47,10 @@ impl<S, T, E> Clone for Config<S, T, E> {
             key: self.key.clone(),
             permanent: self.permanent.clone(),
             concurrency: self.concurrency,
+            order: self.order,
+            reserve: self.reserve,
+            single_writes: self.single_writes,
+            aftermath: self.aftermath.clone(),
         }
     }
 }
@@ -48,6 +61,8 @@ impl<S, T, E> fmt::Debug for Config<S, T, E> {
             .field("operation", &self.operation)
             .field("key", &self.key)
             .field("concurrency", &self.concurrency)
+            .field("order", &self.order)
+            .field("single_writes", &self.single_writes)
             .finish_non_exhaustive()
     }
 }
@@ -107,7 +122,7 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     type Response = SqsBatchResponse;
     type Error = BatchError;
@@ -130,44 +145,105 @@ where
     E: Display + Send + 'static,
     Svc: Service<Message<T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
-    Svc::Response: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Svc::Response: Serialize + Send + Sync + 'static,
 {
     async fn process(self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, BatchError> {
         let Self { config, handler } = self;
         let (SqsEvent { records, .. }, context) = event.into_parts();
         let ids = ids(&records).map_err(|position| BatchError::MessageWithoutId { position })?;
+        let kept = config.aftermath.keep(&records, &context);
         let once = match context.deadline {
-            0 => config.once,
+            0 => config.once.clone(),
             _ => config.once.deadline(context.deadline()),
         };
-        let planner = Planner {
-            operation: config.operation.as_deref(),
-            source: &config.key,
-            // Switched off means as if nothing were there: no two messages are taken for one.
-            identify: |key: &Key| (!once.is_disabled()).then(|| once.record_id(key)),
-        };
-        let Plan { mut fates, ready } = planner.plan(records);
+        let Plan {
+            mut fates,
+            ready,
+            groups,
+        } = plan(&config, &once, records);
 
-        // Made one by one, as the stream asks for them: no more clones than messages that run.
-        let runs = ready.into_iter().map(move |message| {
-            Run {
-                once: once.clone(),
-                handler: handler.clone(),
-                permanent: config.permanent.clone(),
-                message,
-            }
-            .run()
-        });
-        let mut running = stream::iter(runs).buffer_unordered(config.concurrency);
-        while let Some((position, fate)) = running.next().await {
-            if let Some(slot) = fates.get_mut(position) {
-                *slot = fate;
+        let stop_at = Pace::stop_at(once.remaining(), config.reserve);
+        if config.single_writes {
+            let pace = Pace::new(config.concurrency, config.concurrency, fates.len(), stop_at);
+            run_all(once, &config, pace, handler, ready, &mut fates).await;
+        } else {
+            let pace = Pace::new(config.concurrency, GROUP, fates.len(), stop_at);
+            let grouped = once.grouped();
+            let driven = grouped.clone();
+            let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
+            // The runs are polled first: whoever is ready to write has joined the group before it leaves.
+            match select(pin!(runs), pin!(driven.store().drive())).await {
+                Either::Left(((), _)) => {}
+                Either::Right((never, _)) => match never {},
             }
         }
+        stop_groups(&mut fates, &groups);
 
+        let rejected = config
+            .aftermath
+            .settle(kept, &mut fates, config.concurrency)
+            .await;
         for (id, reason) in reported(&ids, &fates) {
             reason.log(id);
         }
-        Ok(reply(reported(&ids, &fates).map(|(id, _)| id)))
+        let reply = reply(reported(&ids, &fates).map(|(id, _)| id));
+        log_batch(ids.len(), rejected, reply.batch_item_failures.len());
+        Ok(reply)
+    }
+}
+
+fn plan<S, T, E>(
+    config: &Config<S, T, E>,
+    once: &Idempotency<S>,
+    records: Vec<SqsMessage>,
+) -> Plan<T>
+where
+    S: Store,
+    T: DeserializeOwned,
+{
+    let planner = Planner {
+        operation: config.operation.as_deref(),
+        source: &config.key,
+        order: config.order,
+        // Switched off means as if nothing were there: no two messages are taken for one.
+        identify: |key: &Key| (!once.is_disabled()).then(|| once.record_id(key)),
+    };
+    planner.plan(records)
+}
+
+/// Runs the messages, and notes what becomes of each.
+async fn run_all<S, G, T, E, Svc>(
+    once: Idempotency<G>,
+    config: &Config<S, T, E>,
+    pace: Pace,
+    handler: Svc,
+    ready: Vec<Ready<T>>,
+    fates: &mut [Fate],
+) where
+    G: Store,
+    E: Display,
+    Svc: Service<Message<T>, Error = E> + Clone,
+    Svc::Response: Serialize,
+{
+    // One group runs while the next waits for its claims.
+    let window = config.concurrency.max(pace.group()) + pace.group();
+    let (pace, permanent) = (Arc::new(pace), config.permanent.clone());
+    // Made one by one, as the stream asks for them: no more futures than fit into the window.
+    let runs = ready.into_iter().enumerate().map(move |(index, message)| {
+        Run {
+            once: once.clone(),
+            handler: handler.clone(),
+            permanent: permanent.clone(),
+            pace: Arc::clone(&pace),
+            index,
+            message,
+        }
+        .run()
+    });
+    let mut running = stream::iter(runs).buffer_unordered(window);
+    while let Some((position, fate)) = running.next().await {
+        if let Some(slot) = fates.get_mut(position) {
+            *slot = fate;
+        }
     }
 }

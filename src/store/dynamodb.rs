@@ -19,6 +19,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
@@ -34,15 +35,20 @@ use crate::key::RecordId;
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
 
+mod change;
+mod expression;
 mod failure;
+mod group;
 mod item;
 mod layout;
-mod write;
+mod statement;
 
 pub use layout::TableLayout;
 
+use change::Change;
+use expression::Expressions;
 use failure::{Met, Refusal, classify};
-use write::Write;
+use group::Denied;
 
 /// The environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
@@ -64,6 +70,7 @@ pub struct DynamoDbStore {
     client: Client,
     table: String,
     layout: TableLayout,
+    denied: Denied,
 }
 
 impl fmt::Debug for DynamoDbStore {
@@ -87,6 +94,7 @@ impl DynamoDbStore {
             client,
             table: table.into(),
             layout: TableLayout::default(),
+            denied: Denied::default(),
         }
     }
 
@@ -134,12 +142,13 @@ impl DynamoDbStore {
         &self.client
     }
 
-    /// Runs one call, and says in this crate's words what went wrong.
+    /// Runs one call, and says in this crate's words what went wrong. Requests come boxed: the SDK's futures are large, and
+    /// every run's future would carry, and move, several of them.
     async fn call<T, E>(
         &self,
         action: &'static str,
         deadline: Instant,
-        request: impl Future<Output = Result<T, E>>,
+        request: Pin<Box<impl Future<Output = Result<T, E>>>>,
     ) -> Result<Result<T, Option<Found>>, StoreError>
     where
         E: Refusal,
@@ -147,8 +156,7 @@ impl DynamoDbStore {
         if Instant::now() >= deadline {
             return Err(StoreError::Timeout);
         }
-        // Boxed: the SDK's futures are large, and every handler's future would carry one.
-        match timeout_at(deadline, Box::pin(request)).await {
+        match timeout_at(deadline, request).await {
             Err(_) => Err(StoreError::Timeout),
             Ok(Ok(reply)) => Ok(Ok(reply)),
             Ok(Err(error)) => match error.met() {
@@ -158,17 +166,19 @@ impl DynamoDbStore {
         }
     }
 
-    async fn put(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(write.item))
-            .condition_expression(write.condition)
-            .set_expression_attribute_names(Some(write.names))
-            .set_expression_attribute_values(write.values)
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send();
+    async fn put(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
+        let expressions = Expressions::of_put(&self.layout, &change);
+        let request = Box::pin(
+            self.client
+                .put_item()
+                .table_name(&self.table)
+                .set_item(Some(change.item(&self.layout)))
+                .condition_expression(expressions.condition)
+                .set_expression_attribute_names(Some(expressions.names))
+                .set_expression_attribute_values(expressions.values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .send(),
+        );
         let reply = self.call("dynamodb:PutItem", deadline, request).await?;
         Ok(match reply {
             Ok(_) => Answer::Applied(()),
@@ -179,22 +189,24 @@ impl DynamoDbStore {
     /// Answers with the whole new item where `returning` asks for it.
     async fn update(
         &self,
-        write: Write,
+        change: Change,
         returning: ReturnValue,
         deadline: Instant,
     ) -> Result<Answer<Option<Found>>, StoreError> {
-        let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(write.item))
-            .set_update_expression(write.update)
-            .condition_expression(write.condition)
-            .set_expression_attribute_names(Some(write.names))
-            .set_expression_attribute_values(write.values)
-            .return_values(returning)
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send();
+        let expressions = Expressions::of_update(&self.layout, &change);
+        let request = Box::pin(
+            self.client
+                .update_item()
+                .table_name(&self.table)
+                .set_key(Some(change.key))
+                .set_update_expression(expressions.update)
+                .condition_expression(expressions.condition)
+                .set_expression_attribute_names(Some(expressions.names))
+                .set_expression_attribute_values(expressions.values)
+                .return_values(returning)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .send(),
+        );
         let reply = self.call("dynamodb:UpdateItem", deadline, request).await?;
         Ok(match reply {
             Ok(output) => Answer::Applied(
@@ -207,9 +219,9 @@ impl DynamoDbStore {
     }
 
     /// An update whose new item nobody asks for.
-    async fn change(&self, write: Write, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn change(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
         Ok(
-            match self.update(write, ReturnValue::None, deadline).await? {
+            match self.update(change, ReturnValue::None, deadline).await? {
                 Answer::Applied(_) => Answer::Applied(()),
                 Answer::Refused(found) => Answer::Refused(found),
             },
@@ -219,12 +231,13 @@ impl DynamoDbStore {
 
 impl Store for DynamoDbStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
+        let change = change::create(&self.layout, claim);
         if self.layout.is_composite() {
-            return self
-                .change(write::create_exact(&self.layout, claim), deadline)
-                .await;
+            // The same as an UpdateItem, which DynamoDB refuses unless the key is exactly the table's. A PutItem with both keys
+            // would be taken by a table that has the first key only, and every request would meet in one record.
+            return self.change(change, deadline).await;
         }
-        self.put(write::create(&self.layout, claim), deadline).await
+        self.put(change, deadline).await
     }
 
     async fn take_over(
@@ -237,14 +250,14 @@ impl Store for DynamoDbStore {
         let claimed = || Found::readable(crate::record::Record::claimed(claim));
         let answer = match mode {
             Takeover::Fresh => match self
-                .put(write::replace(&self.layout, seen, claim), deadline)
+                .put(change::replace(&self.layout, seen, claim), deadline)
                 .await?
             {
                 Answer::Applied(()) => Answer::Applied(None),
                 Answer::Refused(found) => Answer::Refused(found),
             },
             Takeover::Resume => {
-                let write = write::resume(&self.layout, seen, claim);
+                let write = change::resume(&self.layout, seen, claim);
                 self.update(write, ReturnValue::AllNew, deadline).await?
             }
         };
@@ -259,37 +272,70 @@ impl Store for DynamoDbStore {
         completion: &Completion,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        self.change(write::complete(&self.layout, completion), deadline)
+        self.change(change::complete(&self.layout, completion), deadline)
             .await
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::renew(&self.layout, renewal), deadline)
+        self.change(change::renew(&self.layout, renewal), deadline)
             .await
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::amend(&self.layout, amendment), deadline)
+        self.change(change::amend(&self.layout, amendment), deadline)
             .await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.change(write::release(&self.layout, release), deadline)
+        self.change(change::release(&self.layout, release), deadline)
             .await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(self.layout.key_of(id)))
-            .consistent_read(true)
-            .send();
+        let request = Box::pin(
+            self.client
+                .get_item()
+                .table_name(&self.table)
+                .set_key(Some(self.layout.key_of(id)))
+                .consistent_read(true)
+                .send(),
+        );
         let reply = self.call("dynamodb:GetItem", deadline, request).await?;
         Ok(match reply {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),
             Err(found) => found,
         })
+    }
+
+    async fn create_all(
+        &self,
+        claims: &[NewClaim],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::create_all(self, claims, deadline).await
+    }
+
+    async fn complete_all(
+        &self,
+        completions: &[Completion],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::complete_all(self, completions, deadline).await
+    }
+
+    async fn release_all(
+        &self,
+        releases: &[Release],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        group::release_all(self, releases, deadline).await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        group::load_all(self, ids, deadline).await
     }
 }

@@ -421,16 +421,104 @@ async fn a_lease_lasts_until_the_lambda_deadline_plus_the_margin() {
 }
 
 #[tokio::test]
-async fn a_remaining_time_of_zero_still_writes_a_lease() {
+async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
     let bench = bench();
-    let now = bench.clock.now();
-    let past = now - Duration::from_secs(30);
+    let past = bench.clock.now() - Duration::from_secs(30);
     let once = bench.once.deadline(past.into());
-    let never = |_| std::future::pending::<Result<i32, Infallible>>();
-    let cut_off =
-        tokio::time::timeout(Duration::from_millis(5), once.run(key(), payload(), never)).await;
-    cut_off.expect_err("cut off");
-    assert_eq!(bench.record().await.lease, Some(now + MARGIN));
+    let late = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
+    assert!(matches!(late.await, Err(Error::TooLate)));
+    let record = bench.record().await;
+    assert!(
+        record.is_released(),
+        "its claim had a lease, and was released"
+    );
+    assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
+    let bench = bench();
+    let failing = |derive: bool| {
+        bench.once.run(key(), payload(), move |claim| async move {
+            if derive {
+                claim.derive_key("stripe");
+            }
+            Err::<i32, _>(HandlerError::other("timed out"))
+        })
+    };
+    let other = || {
+        let other = Fingerprint::bytes(b"other");
+        bench
+            .once
+            .run(key(), other, |_| async { Ok::<_, Infallible>(1) })
+    };
+    failing(true).await.unwrap_err();
+    assert!(matches!(other().await, Err(Error::Mismatch)));
+    failing(false).await.unwrap_err();
+    assert!(
+        matches!(other().await, Err(Error::Mismatch)),
+        "a later failure doesn't unbind it"
+    );
+    assert_eq!(value(bench.run(1).await), 1);
+}
+
+#[tokio::test]
+async fn a_payload_that_met_a_crash_stays_bound() {
+    let bench = bench();
+    bench.crash().await;
+    bench.clock.advance(LEASE + MARGIN);
+    let failed = bench.once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    failed.await.unwrap_err();
+    let other = bench
+        .once
+        .run(key(), Fingerprint::bytes(b"other"), |_| async {
+            Ok::<_, Infallible>(1)
+        });
+    assert!(matches!(other.await, Err(Error::Mismatch)));
+}
+
+#[tokio::test]
+async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
+    struct Explosive;
+    impl serde::Serialize for Explosive {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            panic!("boom")
+        }
+    }
+    impl<'de> serde::Deserialize<'de> for Explosive {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+    let bench = bench();
+    assert!(matches!(
+        bench.run(Explosive).await,
+        Ok(Outcome::Executed(_))
+    ));
+    let again = bench.run(Explosive).await;
+    assert!(matches!(again, Err(Error::OutcomeOmitted { .. })));
+}
+
+#[tokio::test]
+async fn a_verdict_that_panics_leaves_the_default() {
+    let bench = bench();
+    let judge = |_: &Result<i32, Infallible>| panic!("boom");
+    let run = bench.once.run_with(
+        key(),
+        payload(),
+        |_| async { Ok::<_, Infallible>(1) },
+        judge,
+    );
+    assert_eq!(value(run.await), 1);
+    assert_eq!(value(bench.run(2).await), 1);
+}
+
+#[tokio::test]
+async fn a_wait_without_limit_is_no_panic() {
+    let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::MAX)));
+    assert_eq!(value(bench.run(1).await), 1);
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::{
-    Builder, Error, Fingerprint, Idempotency, Key, Outcome, StoreDown, StoreError, Unrecorded,
+    Builder, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
+    Unrecorded,
 };
 
 use crate::on_each_server;
@@ -292,6 +293,48 @@ on_each_server! {
         assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
         let item = bench.item().await;
         assert_eq!((item["v"].clone(), item["attempt"].clone()), (number(1), number(2)));
+    }
+}
+
+on_each_server! {
+    async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server) {
+        let bench = Bench::on(&server).await;
+        for _ in 0..3 {
+            bench.proxy.inject("PutItem", Fault::LoseReply);
+        }
+        let error = run(&bench.once(), 1).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::Unavailable(_))), "{error}");
+        assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
+    }
+}
+
+on_each_server! {
+    async fn throttling_never_opens_the_door(server: Server) {
+        let bench = Bench::on(&server).await;
+        for _ in 0..200 {
+            bench.proxy.inject("PutItem", Fault::THROTTLE);
+        }
+        let builder = bench.builder().store_down(StoreDown::FailOpen).store_timeout(Duration::from_millis(600));
+        let refused = run(&builder.build().unwrap(), 1).await;
+        assert!(matches!(refused, Err(Error::Store(StoreError::Throttled))), "{refused:?}");
+    }
+}
+
+on_each_server! {
+    async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
+        let bench = Bench::on(&server).await;
+        let waiting = bench.builder().store_down(StoreDown::FailOpen).in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
+        let waiting = waiting.build().unwrap();
+        for _ in 0..100 {
+            bench.proxy.inject("GetItem", Fault::LoseRequest);
+        }
+        let first = bench.once();
+        let outcome = first.run(key(), payload(), |_| async {
+            let second = run(&waiting, 2).await;
+            assert!(matches!(second, Err(Error::InFlight { .. })), "{second:?}");
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
     }
 }
 

@@ -17,8 +17,14 @@ use crate::support::{Proxy, Server};
 
 mod bad_input;
 mod duplicates;
+mod groups;
 mod handlers;
+mod keys;
+mod order;
 mod refusals;
+mod rejections;
+mod time;
+mod visibility;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Payment {
@@ -117,10 +123,10 @@ on_each_server! {
 }
 
 on_each_server! {
-    async fn a_new_message_takes_two_requests_and_a_duplicate_one(server: Server) {
+    async fn with_single_writes_a_new_message_takes_two_requests_and_a_duplicate_one(server: Server) {
         let proxy = Proxy::before(&server).await;
         let once = engine(proxy.server()).await;
-        let mut worker = charging(&once, &Effects::default());
+        let mut worker = charge(&once).single_writes().handler(|_| async { Ok(()) });
         let messages = || (1..=5).map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n));
         proxy.take_total();
 

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::*;
 use crate::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
 
-fn message(id: &str, body: &str) -> SqsMessage {
+pub(super) fn message(id: &str, body: &str) -> SqsMessage {
     let mut message = SqsMessage::default();
     message.message_id = Some(id.to_owned());
     message.body = Some(body.to_owned());
@@ -15,11 +15,13 @@ fn record_of(key: &Key) -> Result<RecordId, KeyError> {
 }
 
 /// Keys are the body's `key` member.
-fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
-    let source = KeySource::body(|body: &Value| body["key"].as_str().map(str::to_owned));
+pub(super) fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
+    let source =
+        KeySource::message_id().body(|body: &Value| body["key"].as_str().map(str::to_owned));
     let planner = Planner {
         operation: Some("charge"),
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     planner.plan(messages)
@@ -44,7 +46,10 @@ fn the_first_message_of_a_request_leads_and_the_others_follow() {
     let running: Vec<_> = plan.ready.iter().map(|ready| ready.position).collect();
     assert_eq!(running, [0, 1]);
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
-    assert!(matches!(plan.fates[3], Fate::Reported(Reason::Mismatch)));
+    assert!(matches!(
+        plan.fates[3],
+        Fate::Reported(Reason::Mismatch { leader: 0 })
+    ));
 }
 
 #[test]
@@ -58,7 +63,8 @@ fn messages_without_a_key_are_never_taken_for_one() {
 fn messages_that_are_not_to_be_compared_all_run() {
     let planner = Planner::<Value, _> {
         operation: None,
-        source: &KeySource::MessageId,
+        source: &KeySource::message_id(),
+        order: Order::Unordered,
         identify: |_: &Key| None,
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-1", "1")]);
@@ -67,10 +73,11 @@ fn messages_that_are_not_to_be_compared_all_run() {
 
 #[test]
 fn a_key_that_panics_is_its_messages_own_trouble() {
-    let source = KeySource::body(|body: &Value| body.as_str().unwrap().to_owned());
+    let source = KeySource::message_id().body(|body: &Value| body.as_str().unwrap().to_owned());
     let planner = Planner {
         operation: None,
         source: &source,
+        order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),
     };
     let plan = planner.plan(vec![message("m-1", "1"), message("m-2", r#""a""#)]);

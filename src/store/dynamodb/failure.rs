@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementError;
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
@@ -50,6 +52,8 @@ refusal!(UpdateItemError, error => match error {
     _ => None,
 });
 refusal!(GetItemError, _error => None);
+refusal!(BatchGetItemError, _error => None);
+refusal!(BatchExecuteStatementError, _error => None);
 
 pub(super) fn classify<E: Refusal>(
     table: &str,

@@ -5,9 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::layout::{Attribute, Item, TableLayout};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
-use crate::record::{
-    Found, LAYOUT, NewClaim, Omission, Owner, Record, Status, StoredOutcome, Version,
-};
+use crate::record::{Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version};
 
 pub(super) fn string(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
@@ -15,25 +13,6 @@ pub(super) fn string(text: &str) -> AttributeValue {
 
 pub(super) fn number(number: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(number.into().to_string())
-}
-
-/// The item that a claim on a fresh key writes.
-pub(super) fn encode_claim(layout: &TableLayout, claim: &NewClaim) -> Item {
-    let mut item = layout.key_of(&claim.id);
-    let mut put = |attribute, value| {
-        item.insert(layout.name(attribute).to_owned(), value);
-    };
-    put(Attribute::Status, string(Status::InProgress.as_str()));
-    put(Attribute::Owner, string(claim.owner.as_str()));
-    put(Attribute::Attempt, number(claim.attempt));
-    put(Attribute::Lease, number(claim.lease.0));
-    put(Attribute::Expiration, number(claim.expiration.0));
-    put(Attribute::StartedAt, number(claim.started_at.0));
-    put(Attribute::Layout, number(LAYOUT));
-    if let Some(fingerprint) = &claim.fingerprint {
-        put(Attribute::Validation, string(fingerprint.as_str()));
-    }
-    item
 }
 
 /// What an item says. Never fails: an item that can't be understood is found, and unreadable.

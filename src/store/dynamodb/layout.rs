@@ -158,6 +158,14 @@ impl TableLayout {
         }
     }
 
+    /// The name of the key that holds the id.
+    pub(super) fn id_attribute(&self) -> &str {
+        match &self.key {
+            KeySchema::Simple { partition } => partition,
+            KeySchema::Composite { sort, .. } => sort,
+        }
+    }
+
     /// Whether the table has two keys.
     pub(super) fn is_composite(&self) -> bool {
         matches!(self.key, KeySchema::Composite { .. })

@@ -223,7 +223,7 @@ async fn of_two_processes_with_one_key_one_places_the_order() {
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
     let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
     // The winner's completion, the only update there is, takes its time: the loser finds the claim held.
-    proxy.inject("UpdateItem", Fault::Delay(Duration::from_secs(1)));
+    proxy.inject("UpdateItem", Fault::Delay(Duration::from_millis(1_500)));
 
     let (first, second) = tokio::join!(one.invoke(event.clone()), other.invoke(event.clone()));
     let (first, second) = (Response::of(first), Response::of(second));

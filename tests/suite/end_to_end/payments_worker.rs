@@ -97,7 +97,7 @@ async fn a_message_that_cannot_be_decoded_fails_alone() {
 async fn of_two_processes_with_one_payment_one_makes_it() {
     let function = Function::payments_worker()
         .await
-        .slow(Duration::from_millis(800));
+        .slow(Duration::from_millis(1_500));
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
 
     let (first, second) = tokio::join!(one.invoke(one_payment()), other.invoke(one_payment()));

@@ -102,7 +102,7 @@ on_each_server! {
         let hangs = |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
         let died = Api::on(
             store.clone(),
-            |once| once.lease(Duration::ZERO).skew_margin(Duration::from_millis(400)),
+            |once| once.lease(Duration::from_millis(400)).skew_margin(Duration::ZERO),
             |layer| layer,
             hangs,
         );

@@ -2,9 +2,11 @@
 
 pub mod events;
 pub mod proxy;
+pub mod queue_api;
 pub mod server;
 
 pub use proxy::{Fault, Proxy};
+pub use queue_api::QueueApi;
 pub use server::Server;
 
 /// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.

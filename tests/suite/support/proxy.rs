@@ -27,6 +27,8 @@ pub enum Fault {
     Answer { status: u16, code: &'static str },
     /// Forwarded after a pause.
     Delay(Duration),
+    /// Answered with this, never forwarded.
+    Reply(&'static str),
 }
 
 impl Fault {
@@ -150,6 +152,9 @@ async fn relay(
             Err(Cut)
         }
         Some(Fault::LoseRequest) => Err(Cut),
+        Some(Fault::Reply(body)) => Ok(Response::new(Full::new(Bytes::from_static(
+            body.as_bytes(),
+        )))),
         Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
     }
 }
@@ -189,7 +194,7 @@ fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {
     response
 }
 
-fn operation(headers: &HeaderMap) -> String {
+pub(super) fn operation(headers: &HeaderMap) -> String {
     let target = headers
         .get("x-amz-target")
         .and_then(|value| value.to_str().ok());

@@ -1,0 +1,209 @@
+"""The library beside its peers: the same messages, the same server, in turns."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from driver import tools
+
+# In the order of the table.
+NAMES = {
+    "powertools-python": "Powertools Python (BatchProcessor)",
+    "powertools-typescript": "Powertools TypeScript (parallel)",
+    "raw-serial": "raw Rust SDK, one after the other",
+    "raw-at-once": "raw Rust SDK, 10 at once",
+    "raw-groups": "raw Rust SDK, PartiQL groups (the floor)",
+    "layer": "this library, the whole SQS layer",
+}
+FLOOR, LAYER = "raw-groups", "layer"
+SIZE = 10
+WARM_UP = 3
+
+
+class Contender:
+    """A process that takes jobs, one a line."""
+
+    def __init__(self, name, endpoint, table):
+        template = tools.BENCHES / "message.json"
+        peers = tools.BENCHES / "peers"
+        folder = None
+        if name == "powertools-python":
+            command = [tools.PYTHON_HOME / "bin" / "python", peers / "powertools.py", endpoint, table, template]
+        elif name == "powertools-typescript":
+            command = ["node", peers / "powertools.mjs", endpoint, table, template]
+            folder = tools.NODE_HOME
+        else:
+            command = [tools.program("benches"), "contender", name, endpoint, table]
+        self.name = name
+        self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def work(self, prefix, batches, size, *, new, receives=1):
+        job = {"prefix": prefix, "batches": batches, "size": size, "receives": receives}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.name} ended at {job}")
+        report = json.loads(line)
+        expected = batches * size if new else 0
+        if report["ran"] != expected:
+            sys.exit(f"{self.name}: {report['ran']} ran instead of {expected}, at {job}")
+        return report
+
+
+def measure(server, endpoint, rounds, batches):
+    """All of it on one server."""
+    table = f"bench-{time.time_ns()}"
+    tools.run(tools.program("benches"), "create-table", endpoint, table)
+    began = os.getloadavg()[0]
+    sides = side_by_side(server, endpoint, table, rounds, batches)
+    requests = requests_per_batch(endpoint, table)
+    large = large_batches(server, endpoint, table)
+    return {
+        "server": server,
+        "rounds": rounds,
+        "batches": batches,
+        "load": [began, os.getloadavg()[0]],
+        "contenders": sides,
+        "requests": requests,
+        "large": large,
+    }
+
+
+def side_by_side(server, endpoint, table, rounds, batches):
+    contenders = [Contender(name, endpoint, table) for name in NAMES]
+    reads = Contender("raw-reads", endpoint, table)
+    figures = {name: {"new": [], "replay": [], "redelivery": []} for name in NAMES}
+    try:
+        for number in range(WARM_UP + rounds):
+            tools.say(f"{server}: round {number + 1} of {WARM_UP + rounds}")
+            # Each is first, second, … equally often.
+            turn = number % len(contenders)
+            for contender in contenders[turn:] + contenders[:turn]:
+                prefix = f"{contender.name[:13]:-<13}-{number:04}"
+                taken = {
+                    "new": contender.work(prefix, batches, SIZE, new=True),
+                    "replay": contender.work(prefix, batches, SIZE, new=False),
+                }
+                # Messages that SQS says have been here before: the layer reads first, and so does whoever writes it by hand.
+                if contender.name == LAYER:
+                    taken["redelivery"] = contender.work(prefix, batches, SIZE, new=False, receives=2)
+                if contender.name == FLOOR:
+                    taken["redelivery"] = reads.work(prefix, batches, SIZE, new=False)
+                if number >= WARM_UP:
+                    for scenario, report in taken.items():
+                        figures[contender.name][scenario].append(report)
+    finally:
+        for contender in [*contenders, reads]:
+            contender.__exit__()
+    return {name: {scenario: summary(reports, batches) for scenario, reports in all_.items() if reports} for name, all_ in figures.items()}
+
+
+def summary(reports, batches):
+    cpu = [report["cpu_us"] / (batches * SIZE) for report in reports]
+    wall = [statistics.median(report["wall_us"]) for report in reports]
+    return {
+        "cpu_us": statistics.median(cpu),
+        "wall_us": statistics.median(time for report in reports for time in report["wall_us"]),
+        "requests": statistics.median(report["requests"] / batches for report in reports),
+        "cpu_rounds": cpu,
+        "wall_rounds": wall,
+    }
+
+
+def requests_per_batch(endpoint, table):
+    """Of new messages, for some sizes around the limit of a group."""
+    sizes = [1, 10, 25, 26, 100]
+    with Contender(LAYER, endpoint, table) as layer:
+        return {str(size): layer.work(f"requests-{size:03}", 1, size, new=True)["requests"] for size in sizes}
+
+
+def large_batches(server, endpoint, table):
+    """Each in a process of its own, three times, in turns."""
+    shapes = {100: 20, 10_000: 1}
+    taken = {(name, size): [] for name in (FLOOR, LAYER) for size in shapes}
+    for again in range(3):
+        tools.say(f"{server}: large batches, {again + 1} of 3")
+        for name, size in taken:
+            with Contender(name, endpoint, table) as contender:
+                contender.work(f"warm-{name}-{size}-{again}", 2, SIZE, new=True)
+                report = contender.work(f"{name}-{size:05}-{again}", shapes[size], size, new=True)
+                taken[name, size].append(report)
+    return [
+        {
+            "name": name,
+            "size": size,
+            "cpu_us": statistics.median(r["cpu_us"] for r in reports) / (shapes[size] * size),
+            "wall_us": statistics.median(statistics.median(r["wall_us"]) for r in reports),
+            "requests": reports[0]["requests"] / shapes[size],
+            "resident_kib": statistics.median(r["resident_kib"] for r in reports),
+            "peak_kib": statistics.median(r["peak_kib"] for r in reports),
+        }
+        for (name, size), reports in taken.items()
+    ]
+
+
+def figure(data, name, scenario, what):
+    return data["contenders"][name][scenario][f"{what}_rounds"]
+
+
+def gates(data):
+    """What must hold: `(name, ratio or count, limit, whether it holds)`."""
+
+    def compare(what, scenario, other):
+        return tools.ratio(figure(data, LAYER, scenario, what), figure(data, other, scenario, what))
+
+    def at_most(name, found, limit):
+        return {"name": name, **found, "limit": f"≤ {limit}", "holds": found["median"] <= limit}
+
+    def at_least(name, found, limit):
+        inverse = {"median": 1 / found["median"], "low": 1 / found["high"], "high": 1 / found["low"]}
+        return {"name": name, **inverse, "limit": f"≥ {limit}", "holds": inverse["median"] >= limit}
+
+    def exactly(name, found, wanted):
+        return {"name": name, "median": found, "limit": f"= {wanted}", "holds": found == wanted}
+
+    large = {row["size"]: row for row in data["large"] if row["name"] == LAYER}
+    python = "powertools-python"
+    yield at_most("new: CPU, layer / floor", compare("cpu", "new", FLOOR), 1.5)
+    yield at_most("new: time, layer / floor", compare("wall", "new", FLOOR), 1.3)
+    yield at_most("replay: CPU, layer / floor", compare("cpu", "replay", FLOOR), 1.5)
+    yield at_most("replay: time, layer / floor", compare("wall", "replay", FLOOR), 1.5)
+    yield at_least("new: CPU, Powertools Python / layer", compare("cpu", "new", python), 50)
+    yield at_least("new: time, Powertools Python / layer", compare("wall", "new", python), 12)
+    for size, found in data["requests"].items():
+        yield exactly(f"requests for {size} new messages", found, 2 * math.ceil(int(size) / 25))
+    yield exactly("requests for 10,000 new messages", large[10_000]["requests"], 2 * 400)
+    # A tenth for noise: three runs of one batch.
+    grown = large[10_000]["cpu_us"] / large[100]["cpu_us"]
+    yield at_most("CPU per message, at 10,000 / at 100", {"median": grown}, 1.1)
+
+
+def main(rounds, batches):
+    tools.install_peers()
+    tools.build("bench-server")
+    tools.build("benches")
+    with tools.Dynoxide() as endpoint:
+        tools.save("dynoxide", measure("dynoxide", endpoint, rounds, batches))
+    tools.on_dynamodb_local("on-dynamodb-local", str(rounds), str(batches))
+    tools.save("versions", tools.versions())
+
+
+def on_dynamodb_local(rounds, batches):
+    endpoint = os.environ["DYNAMODB_LOCAL_ENDPOINT"]
+    tools.save("dynamodb-local", measure("DynamoDB Local", endpoint, rounds, batches))

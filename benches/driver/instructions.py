@@ -1,0 +1,95 @@
+"""Instructions of the hot paths, counted by callgrind: a regression shows without a clock, on however busy a machine.
+
+`benches/instructions.json` is what was recorded last. A path may differ from it by the tolerance; whoever means to change one records
+anew, and the change is seen in the diff.
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from driver import tools
+
+BASELINE = tools.BENCHES / "instructions.json"
+# Hash maps are seeded anew in each process, and times have other digits: that moves the larger paths by up to half a percent.
+TOLERANCE = 0.02
+# The layer over the SDK by hand, in instructions: no server, no clock.
+FLOOR_LIMITS = {"new": 1.5, "replay": 1.5}
+ROUNDS = {"fingerprint-200B": 50, "fingerprint-10KB": 10, "key": 50, "settle": 50}
+
+
+def count(path, units):
+    """Instructions of one unit."""
+    rounds = ROUNDS.get(path, 10)
+    with tempfile.TemporaryDirectory() as folder:
+        tools.run(
+            "valgrind",
+            "--tool=callgrind",
+            "--quiet",
+            f"--callgrind-out-file={folder}/out",
+            # Only what happens inside this function counts.
+            "--toggle-collect=*hot*measured*",
+            tools.program("benches"),
+            "path",
+            path,
+            rounds,
+        )
+        text = Path(folder, "out").read_text()
+    total = int(re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE).group(1))
+    if total == 0:
+        sys.exit(f"callgrind saw nothing of {path}: is the program stripped?")
+    return round(total / (rounds * units))
+
+
+def main(record):
+    tools.need("valgrind", "counting instructions")
+    tools.build("benches")
+    listed = [line.split() for line in tools.output(tools.program("benches"), "paths").splitlines()]
+    tools.say("count instructions")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = list(pool.map(lambda row: count(row[0], int(row[1])), listed))
+    found = {path: counted for (path, _), counted in zip(listed, counts, strict=True)}
+    rustc = tools.output("rustc", "--version").split()[1]
+    if record:
+        BASELINE.write_text(json.dumps({"rustc": rustc, "instructions": found}, indent=2) + "\n")
+    recorded = json.loads(BASELINE.read_text())
+    if recorded["rustc"] != rustc:
+        # Another compiler is another program; the paths are still compared with each other.
+        tools.say(f"recorded with rustc {recorded['rustc']}, counted with {rustc}: not compared")
+        recorded = {"instructions": {}}
+    rows = [row(path, counted, recorded["instructions"].get(path)) for path, counted in found.items()]
+    gates = [
+        {
+            "name": f"{scenario}: instructions, layer / floor",
+            "median": found[f"sdk-{scenario}"] / found[f"floor-{scenario}"],
+            "limit": f"≤ {limit}",
+            "holds": found[f"sdk-{scenario}"] <= limit * found[f"floor-{scenario}"],
+        }
+        for scenario, limit in FLOOR_LIMITS.items()
+    ]
+    tools.save("instructions", {"rows": rows, "gates": gates, "rustc": rustc})
+    for one in rows:
+        before = "" if one["recorded"] is None else f"{one['recorded']:>9,} recorded  {one['change']:+.2%}"
+        print(f"{one['path']:18}{one['instructions']:>9,}  {before}{'' if one['holds'] else '  CHANGED'}")
+    for gate in gates:
+        print(f"{gate['name']}: {gate['median']:.2f}, {gate['limit']}{'' if gate['holds'] else '  MISSED'}")
+    changed = [one["path"] for one in rows if not one["holds"]]
+    if changed:
+        print("If that is meant, record it: scripts/bench instructions --record")
+    return not changed and all(gate["holds"] for gate in gates)
+
+
+def row(path, counted, recorded):
+    change = None if recorded is None else counted / recorded - 1
+    return {
+        "path": path,
+        "instructions": counted,
+        "recorded": recorded,
+        "change": change,
+        # Fewer is a change, too: the baseline would hide the next regression.
+        "holds": change is None or abs(change) <= TOLERANCE,
+    }

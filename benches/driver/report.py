@@ -1,0 +1,199 @@
+"""`benches/RESULTS.md` and its plot, from what was measured last."""
+
+import datetime
+import math
+
+from driver import compare, tools
+
+OUTPUT = tools.BENCHES / "RESULTS.md"
+PLOT = tools.BENCHES / "results.svg"
+
+
+def main():
+    sides = [data for data in map(tools.load, ("dynoxide", "dynamodb-local")) if data]
+    instructions, cold, versions = map(tools.load, ("instructions", "cold", "versions"))
+    gates = [(data["server"], gate) for data in sides for gate in compare.gates(data) if counts(data, gate)]
+    gates += [("callgrind", gate) for gate in (instructions or {}).get("gates", [])]
+    gates += [("cold start", gate) for gate in (cold or {}).get("gates", [])]
+    parts = [HEAD.format(date=datetime.date.today().isoformat())]
+    parts.append(table(["", "figure", "found", "wanted", ""], [gate_row(where, gate) for where, gate in gates]))
+    parts.append("![CPU per message and time per batch](results.svg)\n")
+    for data in sides:
+        parts += server(data)
+    if instructions:
+        parts.append(INSTRUCTIONS.format(rustc=instructions["rustc"]))
+        parts.append(table(["path", "instructions"], [[row["path"], f"{row['instructions']:,}"] for row in instructions["rows"]]))
+    if cold:
+        parts += cold_part(cold)
+    if versions:
+        parts.append("## Versions\n")
+        parts.append(table(["", ""], [[name, version] for name, version in versions.items()]))
+    OUTPUT.write_text("\n".join(parts))
+    if sides:
+        PLOT.write_text(plot(sides[0]))
+    missed = [f"{where}: {gate['name']}: {shown(gate)}, wanted {gate['limit']}" for where, gate in gates if not gate["holds"]]
+    tools.say(f"{OUTPUT.relative_to(tools.ROOT)}: {len(gates) - len(missed)} of {len(gates)} figures reached")
+    print("\n".join(missed))
+    return not missed
+
+
+def counts(data, gate):
+    """Time on DynamoDB Local says more about its garbage collector: it is shown, and not held against anybody."""
+    return data["server"] == "dynoxide" or "time" not in gate["name"]
+
+
+HEAD = """\
+# Results
+
+Measured on {date} by `make bench`, which wrote this file. Another machine has other microseconds: only ratios from one run say
+something, and the gates are ratios.
+
+## Gates
+"""
+
+INSTRUCTIONS = """\
+## Instructions
+
+Counted by callgrind (rustc {rustc}), for a call, or for a message in a batch of 10. `memory-…` is the whole SQS layer on a
+`MemoryStore`; `sdk-…` is the same on a `DynamoDbStore` whose HTTP client answers at once, without a server; `floor-…` is the SDK by
+hand against the same client. `benches/instructions.json` is the baseline that `scripts/bench instructions` compares with.
+"""
+
+
+def shown(gate):
+    text = f"{gate['median']:,.2f}".rstrip("0").rstrip(".")
+    if "low" in gate:
+        text += f" [{gate['low']:.2f}, {gate['high']:.2f}]"
+    return text
+
+
+def gate_row(where, gate):
+    return [where, gate["name"], shown(gate), gate["limit"], "reached" if gate["holds"] else "**missed**"]
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows]]
+    return "\n".join(lines) + "\n"
+
+
+def server(data):
+    layer = data["contenders"][compare.LAYER]
+    rows = []
+    for name, title in compare.NAMES.items():
+        row = [title]
+        for scenario in ("new", "replay"):
+            one = data["contenders"][name][scenario]
+            row += [
+                f"{one['cpu_us']:,.0f} µs",
+                f"{one['wall_us'] / 1e3:,.2f} ms",
+                f"{one['requests']:g}",
+                times(tools.ratio(one["cpu_rounds"], layer[scenario]["cpu_rounds"])["median"]),
+                times(tools.ratio(one["wall_rounds"], layer[scenario]["wall_rounds"])["median"]),
+            ]
+        rows.append(row)
+    head = ["batches of 10", "new: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
+    head += ["replay: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
+    again, reads = (data["contenders"][name]["redelivery"] for name in (compare.LAYER, compare.FLOOR))
+    large = [
+        [
+            {compare.LAYER: "the layer", compare.FLOOR: "the floor"}[row["name"]],
+            f"{row['size']:,}",
+            f"{row['cpu_us']:,.1f} µs",
+            f"{row['wall_us'] / 1e3:,.1f} ms",
+            f"{row['requests']:,.0f}",
+            f"{row['resident_kib'] / 1024:,.1f} MiB",
+            f"{(row['peak_kib'] - row['resident_kib']) / 1024:,.1f} MiB",
+        ]
+        for row in data["large"]
+    ]
+    return [
+        f"## On {data['server']}\n",
+        f"{data['rounds']} rounds of {data['batches']} batches each, in turns; load average {data['load'][0]:.1f} before, "
+        f"{data['load'][1]:.1f} after. CPU is the client's, user and system, for one message (median of the rounds); time is a batch's "
+        "(median of all); ratios are medians of the ratios within a round.\n",
+        table(head, rows),
+        f"A redelivery, where SQS says that the messages were here before: the layer takes {again['cpu_us']:.0f} µs, "
+        f"{again['wall_us'] / 1e3:.2f} ms and {again['requests']:g} requests, one consistent read by hand {reads['cpu_us']:.0f} µs and "
+        f"{reads['wall_us'] / 1e3:.2f} ms.\n",
+        "Large batches of new messages, each in a new process, median of three. `before` is what was resident before the first message, "
+        "the events among it; `more` is what the batch needed on top.\n",
+        table(["", "messages", "CPU per message", "time", "requests", "before", "more"], large),
+    ]
+
+
+def times(ratio):
+    return f"{ratio:.1f} ×" if ratio >= 1.95 else f"{ratio:.2f} ×"
+
+
+def cold_part(cold):
+    rows = []
+    for name, one in cold["functions"].items():
+        wall = one["ratio_wall"]
+        rows.append(
+            [
+                compare_title(name),
+                f"{one['wall_us'] / 1e3:.2f} ms",
+                f"{one['cpu_us'] / 1e3:.2f} ms",
+                f"{one['bytes'] / 1e6:.2f} MB",
+                f"{wall['median']:.3f} [{wall['low']:.3f}, {wall['high']:.3f}]",
+            ]
+        )
+    return [
+        "## Cold start\n",
+        f"From before the process is made until its answer to the first event has arrived, on dynoxide: {cold['starts']} starts of each, "
+        "in turns, medians; the interval is a 95 % bootstrap. The functions differ in what protects them, and in nothing else. The "
+        "unprotected one sends one request where the others send three; it is shown for orientation, and is no gate.\n",
+        table(["function", "time", "CPU", "program, stripped", "this library's time ÷ its time"], rows),
+    ]
+
+
+def compare_title(name):
+    from driver import cold
+
+    return cold.NAMES[name]
+
+
+def plot(data):
+    """Two columns of bars on a logarithmic scale, written by hand: a plotting library would be the largest dependency here."""
+    width, left, bar, gap, top = 860, 250, 13, 12, 60
+    names = list(compare.NAMES)
+    row = 2 * bar + gap
+    height = top + len(names) * row + 40
+    columns = [("CPU per message, µs", "cpu_us", 1), ("time per batch of 10, ms", "wall_us", 1_000)]
+    span = (width - left - 40) / 2 - 40
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        f'<text x="12" y="22" font-size="15">Batches of 10 on {data["server"]}, logarithmic; shorter is better</text>',
+        '<rect x="12" y="34" width="10" height="10" fill="#33658a"/><text x="26" y="43">new</text>',
+        '<rect x="66" y="34" width="10" height="10" fill="#f6ae2d"/><text x="80" y="43">replay</text>',
+    ]
+    for index, name in enumerate(names):
+        y = top + index * row + bar + 4
+        weight = ' font-weight="bold"' if name == compare.LAYER else ""
+        out.append(f'<text x="12" y="{y}"{weight}>{compare.NAMES[name]}</text>')
+    for column, (title, what, unit) in enumerate(columns):
+        x = left + column * (span + 60)
+        values = [data["contenders"][name][scenario][what] / unit for name in names for scenario in ("new", "replay")]
+        low = 10 ** math.floor(math.log10(min(values)))
+        high = 10 ** math.ceil(math.log10(max(values)))
+
+        def scale(value):
+            return span * math.log10(value / low) / math.log10(high / low)
+
+        out.append(f'<text x="{x}" y="{height - 6}">{title}</text>')
+        tick = low
+        while tick <= high:
+            at = x + scale(tick)
+            out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top - 6}" y2="{height - 36}" stroke="#ddd"/>')
+            out.append(f'<text x="{at:.1f}" y="{height - 22}" text-anchor="middle" fill="#666">{tick:g}</text>')
+            tick *= 10
+        for index, name in enumerate(names):
+            for offset, (scenario, colour) in enumerate((("new", "#33658a"), ("replay", "#f6ae2d"))):
+                value = data["contenders"][name][scenario][what] / unit
+                y = top + index * row + offset * bar
+                out.append(f'<rect x="{x}" y="{y}" width="{scale(value):.1f}" height="{bar - 2}" fill="{colour}"/>')
+                label = f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+                out.append(f'<text x="{x + scale(value) + 4:.1f}" y="{y + bar - 3}" font-size="10">{label}</text>')
+    return "\n".join([*out, "</svg>"]) + "\n"

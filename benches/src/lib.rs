@@ -1,0 +1,16 @@
+//! Measures the library beside its peers. `scripts/bench` drives the programs in `src/bin`; `RESULTS.md` is what they found.
+//!
+//! A *contender* takes batches of messages through a DynamoDB table, one way or another. The same job is given to each, in
+//! turns: new messages first, then the same ones again.
+
+pub mod canned;
+pub mod dynamo;
+pub mod hot;
+pub mod job;
+pub mod layer;
+pub mod messages;
+pub mod raw;
+pub mod usage;
+
+/// What a program of this crate may fail with.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,137 @@
+//! Messages that are in flight elsewhere stay hidden until they can be worked on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lambda_events::event::sqs::SqsMessage;
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::error::ProvideErrorMetadata;
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::{Clock, EpochMillis, SystemClock};
+
+mod plan;
+
+/// How long one request may take: it is a courtesy, and the function is paid for by the millisecond.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Keeps a message that is in flight elsewhere hidden until the other attempt's lease is over.
+///
+/// Such a message is reported, and comes back when the queue's visibility timeout is over: too early, it is reported once more,
+/// and each receive counts towards the `maxReceiveCount` after which it is moved to the dead-letter queue. With this, its
+/// visibility timeout is changed to the end of the lease: one [`ChangeMessageVisibility`][api] request for each, in whole
+/// seconds, rounded up, and never beyond the 12 hours that SQS allows from the receive on.
+///
+/// Off by default, best effort: what fails is logged, and the message comes back as it would have. The function needs
+/// `sqs:ChangeMessageVisibility` on the queue. Give the client the region of the queue, and short timeouts.
+///
+/// ```no_run
+/// use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+///
+/// # fn start(config: aws_sdk_sqs::Config) -> Result<(), Box<dyn std::error::Error>> {
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+/// let worker = sqs::BatchLayer::new(once)
+///     .visibility(sqs::Visibility::new(aws_sdk_sqs::Client::from_conf(config)))
+///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+/// # Ok(()) }
+/// ```
+///
+/// `aws-sdk-sqs` comes without its default features, which pull a second TLS stack: an HTTPS client is there where the feature
+/// `dynamodb` is on, or where you switch on `default-https-client` of `aws-sdk-sqs`.
+///
+/// [api]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html
+#[derive(Clone)]
+#[must_use = "it does nothing until a layer has it"]
+pub struct Visibility {
+    client: Client,
+    queue_url: Option<Arc<str>>,
+}
+
+/// What a request needs of a message, taken before its handler gets it.
+pub(super) struct Receipt {
+    message_id: String,
+    handle: Option<String>,
+    queue_url: Option<Arc<str>>,
+    /// Not later than it was.
+    received_at: EpochMillis,
+}
+
+impl Visibility {
+    /// Through this client. The queue is the one that a message's `eventSourceARN` names.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            queue_url: None,
+        }
+    }
+
+    /// The queue's URL, where it doesn't follow from its ARN: in a partition of its own, or on an emulator.
+    pub fn queue_url(mut self, url: impl Into<String>) -> Self {
+        self.queue_url = Some(url.into().into());
+        self
+    }
+
+    pub(super) fn receipt(&self, message: &SqsMessage) -> Receipt {
+        let of_arn = || plan::queue_url(message.event_source_arn.as_deref()?);
+        Receipt {
+            message_id: message.message_id.clone().unwrap_or_default(),
+            handle: message.receipt_handle.clone(),
+            queue_url: self.queue_url.clone().or_else(|| of_arn().map(Into::into)),
+            received_at: plan::received_at(&message.attributes, SystemClock.now()),
+        }
+    }
+
+    /// Hides the message until `free_at`.
+    pub(super) async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Option<Instant>) {
+        let left = free_at.saturating_duration_since(Instant::now());
+        let held = SystemClock.now().saturating_since(receipt.received_at);
+        let Some(seconds) = plan::timeout(left, held) else {
+            return;
+        };
+        let message_id = &receipt.message_id;
+        match self.change(receipt, seconds, until).await {
+            Ok(()) => tracing::debug!(event = "hidden", message_id, seconds, "sqs"),
+            Err(error) => tracing::warn!(event = "hide_failed", message_id, error, "sqs"),
+        }
+    }
+
+    /// The service's own message may quote the receipt handle, so its code has to do.
+    async fn change(
+        &self,
+        receipt: &Receipt,
+        seconds: i32,
+        until: Option<Instant>,
+    ) -> Result<(), String> {
+        let url = receipt.queue_url.as_deref();
+        let url = url.ok_or("the queue's URL does not follow from its ARN: set it")?;
+        let handle = receipt.handle.as_deref();
+        let handle = handle.ok_or("the message has no receipt handle")?;
+        let request = self
+            .client
+            .change_message_visibility()
+            .queue_url(url)
+            .receipt_handle(handle)
+            .visibility_timeout(seconds)
+            .send();
+        let patience = Instant::now() + PATIENCE;
+        let until = until.map_or(patience, |until| until.min(patience));
+        // Boxed: the SDK's futures are large.
+        match timeout_at(until, Box::pin(request)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error
+                .code()
+                .unwrap_or("SQS could not be reached")
+                .to_owned()),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Visibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visibility")
+            .field("queue_url", &self.queue_url)
+            .finish_non_exhaustive()
+    }
+}

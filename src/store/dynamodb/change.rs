@@ -1,0 +1,180 @@
+//! Each conditional write: what it sets, what it removes, and under which condition. How it is said to DynamoDB is another
+//! matter: as expressions of a single request, or as a statement of a grouped one.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::item::{number, string};
+use super::layout::{Attribute, Item, TableLayout};
+use crate::key::RecordId;
+use crate::record::{
+    Amendment, Completion, LAYOUT, NewClaim, Owner, RELEASED, Release, Renewal, Status,
+    StoredOutcome, Version,
+};
+
+/// A test that must hold for a write to apply.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// No record stands under the key.
+    NoRecord,
+    Equals(Attribute, AttributeValue),
+    Less(Attribute, AttributeValue),
+    Absent(Attribute),
+}
+
+/// A conditional write on one record.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) key: Item,
+    pub(super) sets: Vec<(Attribute, AttributeValue)>,
+    pub(super) removes: Vec<Attribute>,
+    pub(super) tests: Vec<Test>,
+}
+
+impl Change {
+    fn of(layout: &TableLayout, id: &RecordId) -> Self {
+        Self {
+            key: layout.key_of(id),
+            sets: Vec::new(),
+            removes: Vec::new(),
+            tests: Vec::new(),
+        }
+    }
+
+    /// The fence.
+    fn held_by(mut self, owner: &Owner) -> Self {
+        self.tests
+            .push(Test::Equals(Attribute::Owner, string(owner.as_str())));
+        let in_progress = string(Status::InProgress.as_str());
+        self.tests
+            .push(Test::Equals(Attribute::Status, in_progress));
+        self
+    }
+
+    /// The version: what was there is still the same, what was absent is still absent.
+    fn unchanged(mut self, seen: &Version) -> Self {
+        let observed = [
+            (Attribute::Owner, seen.owner.as_deref().map(string)),
+            (Attribute::Status, seen.status.as_deref().map(string)),
+            (Attribute::Lease, seen.lease.map(number)),
+            (Attribute::Expiration, seen.expiration.map(number)),
+        ];
+        for (attribute, value) in observed {
+            self.tests.push(match value {
+                Some(value) => Test::Equals(attribute, value),
+                None => Test::Absent(attribute),
+            });
+        }
+        self
+    }
+
+    fn set(mut self, attribute: Attribute, value: AttributeValue) -> Self {
+        self.sets.push((attribute, value));
+        self
+    }
+
+    fn set_some(self, attribute: Attribute, value: Option<AttributeValue>) -> Self {
+        match value {
+            Some(value) => self.set(attribute, value),
+            None => self,
+        }
+    }
+
+    fn remove(mut self, attribute: Attribute) -> Self {
+        self.removes.push(attribute);
+        self
+    }
+
+    fn claim(self, claim: &NewClaim) -> Self {
+        let fingerprint = claim
+            .fingerprint
+            .as_ref()
+            .map(|fingerprint| string(fingerprint.as_str()));
+        self.set(Attribute::Status, string(Status::InProgress.as_str()))
+            .set(Attribute::Owner, string(claim.owner.as_str()))
+            .set(Attribute::Attempt, number(claim.attempt))
+            .set(Attribute::Lease, number(claim.lease.0))
+            .set(Attribute::Expiration, number(claim.expiration.0))
+            .set(Attribute::StartedAt, number(claim.started_at.0))
+            .set(Attribute::Layout, number(LAYOUT))
+            .set_some(Attribute::Validation, fingerprint)
+    }
+
+    /// The item that the write leaves where none was, or where nothing of the old one stays.
+    pub(super) fn item(&self, layout: &TableLayout) -> Item {
+        let mut item = self.key.clone();
+        for (attribute, value) in &self.sets {
+            item.insert(layout.name(*attribute).to_owned(), value.clone());
+        }
+        item
+    }
+}
+
+pub(super) fn create(layout: &TableLayout, claim: &NewClaim) -> Change {
+    let mut change = Change::of(layout, &claim.id).claim(claim);
+    change.tests.push(Test::NoRecord);
+    change
+}
+
+/// Over an expired record: nothing of it stays.
+pub(super) fn replace(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> Change {
+    Change::of(layout, &claim.id).unchanged(seen).claim(claim)
+}
+
+/// Over a released or crashed one: what isn't set or removed here stays.
+pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> Change {
+    let change = Change::of(layout, &claim.id).unchanged(seen).claim(claim);
+    match claim.fingerprint {
+        Some(_) => change,
+        None => change.remove(Attribute::Validation),
+    }
+}
+
+pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change {
+    let (attribute, outcome) = match &completion.outcome {
+        StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
+        StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
+    };
+    Change::of(layout, &completion.id)
+        .held_by(&completion.owner)
+        .set(Attribute::Status, string(completion.status.as_str()))
+        .set(Attribute::CompletedAt, number(completion.completed_at.0))
+        .set(Attribute::Expiration, number(completion.expiration.0))
+        .set(attribute, outcome)
+        .remove(Attribute::Lease)
+}
+
+pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {
+    let mut change = Change::of(layout, &renewal.id)
+        .held_by(&renewal.owner)
+        .set(Attribute::Lease, number(renewal.lease.0))
+        .set(Attribute::Expiration, number(renewal.expiration.0));
+    change
+        .tests
+        .push(Test::Less(Attribute::Lease, number(renewal.lease.0)));
+    change
+}
+
+pub(super) fn amend(layout: &TableLayout, amendment: &Amendment) -> Change {
+    Change::of(layout, &amendment.id)
+        .held_by(&amendment.owner)
+        .set_some(
+            Attribute::LastError,
+            amendment.last_error.as_deref().map(string),
+        )
+}
+
+pub(super) fn release(layout: &TableLayout, release: &Release) -> Change {
+    let change = Change::of(layout, &release.id)
+        .held_by(&release.owner)
+        .set(Attribute::Owner, string(release.tombstone.as_str()))
+        .set(Attribute::Lease, number(RELEASED.0))
+        .set_some(
+            Attribute::LastError,
+            release.last_error.as_deref().map(string),
+        );
+    if release.forget_fingerprint {
+        change.remove(Attribute::Validation)
+    } else {
+        change
+    }
+}

@@ -1,0 +1,135 @@
+//! A change as a PartiQL statement. Every name is quoted: several are reserved words.
+
+use aws_sdk_dynamodb::error::BuildError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, BatchStatementRequest, ReturnValuesOnConditionCheckFailure as OnFailure,
+};
+
+use super::change::{Change, Test};
+use super::layout::TableLayout;
+
+/// A statement and its parameters.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    text: String,
+    parameters: Vec<AttributeValue>,
+}
+
+impl Statement {
+    /// A claim: INSERT is conditional by nature.
+    pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
+        let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
+        statement.quoted(table, '"');
+        let mut separator = " VALUE {";
+        for (name, value) in change.key {
+            statement.member(separator, &name, value);
+            separator = ", ";
+        }
+        for (attribute, value) in change.sets {
+            statement.member(separator, layout.name(attribute), value);
+            separator = ", ";
+        }
+        statement.text.push('}');
+        statement
+    }
+
+    fn member(&mut self, separator: &str, name: &str, value: AttributeValue) {
+        self.text.push_str(separator);
+        self.quoted(name, '\'');
+        self.text.push_str(": ?");
+        self.parameters.push(value);
+    }
+
+    /// A write under the fence.
+    pub(super) fn update(table: &str, layout: &TableLayout, change: Change) -> Self {
+        let parameters = change.sets.len() + change.key.len() + change.tests.len();
+        let mut statement = Self::starting("UPDATE ", parameters);
+        statement.quoted(table, '"');
+        for (attribute, value) in change.sets {
+            statement.text.push_str(" SET ");
+            statement.compare(layout.name(attribute), "=", value);
+        }
+        for attribute in change.removes {
+            statement.text.push_str(" REMOVE ");
+            statement.quoted(layout.name(attribute), '"');
+        }
+        let mut separator = " WHERE ";
+        for (name, value) in change.key {
+            statement.text.push_str(separator);
+            statement.compare(&name, "=", value);
+            separator = " AND ";
+        }
+        for test in change.tests {
+            statement.text.push_str(separator);
+            match test {
+                Test::Equals(attribute, value) => {
+                    statement.compare(layout.name(attribute), "=", value);
+                }
+                Test::Less(attribute, value) => {
+                    statement.compare(layout.name(attribute), "<", value);
+                }
+                Test::Absent(attribute) => statement.missing(layout.name(attribute)),
+                // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
+                Test::NoRecord => statement.missing(layout.partition()),
+            }
+        }
+        statement
+    }
+
+    fn starting(verb: &str, parameters: usize) -> Self {
+        let mut text = String::with_capacity(400);
+        text.push_str(verb);
+        Self {
+            text,
+            parameters: Vec::with_capacity(parameters),
+        }
+    }
+
+    fn compare(&mut self, name: &str, operator: &str, value: AttributeValue) {
+        self.quoted(name, '"');
+        self.text.push_str(operator);
+        self.text.push('?');
+        self.parameters.push(value);
+    }
+
+    fn missing(&mut self, name: &str) {
+        self.quoted(name, '"');
+        self.text.push_str(" IS MISSING");
+    }
+
+    /// A quote inside a name is doubled.
+    fn quoted(&mut self, name: &str, quote: char) {
+        self.text.push(quote);
+        for (position, part) in name.split(quote).enumerate() {
+            if position > 0 {
+                self.text.push(quote);
+                self.text.push(quote);
+            }
+            self.text.push_str(part);
+        }
+        self.text.push(quote);
+    }
+
+    /// About how many bytes it adds to a request.
+    pub(super) fn size(&self) -> usize {
+        let parameters: usize = self.parameters.iter().map(size_of_value).sum();
+        self.text.len() + parameters
+    }
+
+    pub(super) fn into_request(self) -> Result<BatchStatementRequest, BuildError> {
+        BatchStatementRequest::builder()
+            .statement(self.text)
+            .set_parameters(Some(self.parameters))
+            .return_values_on_condition_check_failure(OnFailure::AllOld)
+            .build()
+    }
+}
+
+fn size_of_value(value: &AttributeValue) -> usize {
+    const WRAPPING: usize = 10;
+    WRAPPING
+        + match value {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            _ => 0,
+        }
+}

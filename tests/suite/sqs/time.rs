@@ -1,0 +1,75 @@
+//! The end of an invocation: no message starts in the reserve, and none is cut off half-way by the layer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use super::*;
+
+/// A batch in an invocation that has this much time.
+fn within(time: Duration, messages: impl IntoIterator<Item = Value>) -> LambdaEvent<SqsEvent> {
+    let mut event = batch(messages);
+    let deadline = SystemTime::now() + time;
+    let since_epoch = deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    event.context.deadline = u64::try_from(since_epoch.as_millis()).unwrap();
+    event
+}
+
+fn payments(count: u64) -> Vec<Value> {
+    (1..=count)
+        .map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n))
+        .collect()
+}
+
+on_each_server! {
+    async fn no_message_starts_in_the_reserve_and_their_claims_are_released(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let done = effects.clone();
+        let mut slow = charge(&once).concurrency(1).reserve(Duration::from_millis(1_400)).handler(move |message| {
+            done.of(&message);
+            async { tokio::time::sleep(Duration::from_millis(700)).await; Ok(()) }
+        });
+        let reply = slow.call(within(Duration::from_secs(2), payments(3))).await.unwrap();
+        let ran = effects.take();
+        let reported: Vec<_> = reply.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+        assert_eq!(ran, ["m-1"], "it started in time, and was not cut off");
+        assert_eq!(reported, ["m-2", "m-3"]);
+
+        let mut quick = charging(&once, &effects);
+        assert_eq!(deliver(&mut quick, payments(3)).await, NOTHING);
+        assert_eq!(effects.take(), ["m-2", "m-3"], "their claims were released");
+    }
+}
+
+on_each_server! {
+    async fn a_running_handler_sees_the_reserve_begin(server: Server) {
+        let (once, seen) = (engine(&server).await, Arc::new(AtomicBool::new(false)));
+        let saw = Arc::clone(&seen);
+        let mut worker = charge(&once).reserve(Duration::from_millis(900)).handler(move |message| {
+            let saw = Arc::clone(&saw);
+            async move {
+                assert!(!message.is_cancelled());
+                message.cancelled().await;
+                assert!(message.is_cancelled());
+                saw.store(true, Ordering::SeqCst);
+                Err::<(), _>(PaymentError::Unreachable)
+            }
+        });
+        let reply = worker.call(within(Duration::from_millis(1_300), payments(1))).await.unwrap();
+        assert!(seen.load(Ordering::SeqCst));
+        assert_eq!(reply.batch_item_failures.len(), 1);
+    }
+}
+
+on_each_server! {
+    async fn with_no_time_left_nothing_is_claimed_and_everything_is_reported(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let once = engine(proxy.server()).await;
+        let effects = Effects::default();
+        let mut worker = charging(&once, &effects);
+        proxy.take_total();
+        let reply = worker.call(within(Duration::ZERO, payments(5))).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 5);
+        assert_eq!(effects.take(), NOTHING);
+        assert_eq!(proxy.take_total(), 0);
+    }
+}

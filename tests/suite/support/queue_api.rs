@@ -1,0 +1,97 @@
+//! A small SQS endpoint: it answers what it is asked as SQS would, and remembers the requests.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::retry::RetryConfig;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+/// Requests, as (operation, body).
+type Requests = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// The SQS API on the loopback interface, through the SDK's own protocol.
+#[derive(Clone)]
+pub struct QueueApi {
+    endpoint: String,
+    requests: Requests,
+}
+
+impl QueueApi {
+    /// Answers every request with success, or with this error.
+    pub async fn answering(error: Option<&'static str>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
+        let requests = Requests::default();
+        tokio::spawn(serve(listener, Arc::clone(&requests), error));
+        Self { endpoint, requests }
+    }
+
+    /// A client that tries once.
+    pub fn client(&self) -> Client {
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .endpoint_url(&self.endpoint)
+            .region(Region::from_static("eu-central-1"))
+            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .retry_config(RetryConfig::disabled())
+            .build();
+        Client::from_conf(config)
+    }
+
+    /// Requests since the last call.
+    pub fn take(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut *self.requests.lock().expect("not poisoned"))
+    }
+}
+
+async fn serve(listener: TcpListener, requests: Requests, error: Option<&'static str>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            return;
+        };
+        let requests = Arc::clone(&requests);
+        let service = service_fn(move |request| answer(Arc::clone(&requests), request, error));
+        tokio::spawn(async move {
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(
+    requests: Requests,
+    request: Request<Incoming>,
+    error: Option<&'static str>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let operation = super::proxy::operation(request.headers());
+    let body = request.into_body().collect().await.expect("a body");
+    let body = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    requests
+        .lock()
+        .expect("not poisoned")
+        .push((operation, body));
+    let (status, text) = match error {
+        None => (200, "{}".to_owned()),
+        Some(code) => (
+            400,
+            format!(r#"{{"__type": "com.amazonaws.sqs#{code}", "message": "handle-of-m-1"}}"#),
+        ),
+    };
+    let response = Response::builder()
+        .status(status)
+        .header("content-type", "application/x-amz-json-1.0")
+        .body(Full::new(Bytes::from(text)));
+    Ok(response.expect("a response"))
+}
