@@ -18,20 +18,30 @@ fn pauses() -> ExponentialBuilder {
         .without_max_times()
 }
 
-/// Sends the same request until it is answered, fails for a reason that `again` rules out, or the deadline would pass.
+/// Sends the same request until it is answered, fails for a reason that `again` rules out, or the deadline would pass. A store
+/// that answered by throttling until the deadline cut it off has answered: that is no silence.
 pub(super) async fn persist<T, F, Fut>(
     deadline: Instant,
-    again: impl FnMut(&StoreError) -> bool,
+    mut again: impl FnMut(&StoreError) -> bool,
     send: F,
 ) -> Result<T, StoreError>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, StoreError>>,
 {
-    send.retry(pauses())
-        .when(again)
+    let mut throttled = false;
+    let result = send
+        .retry(pauses())
+        .when(|error| {
+            throttled |= matches!(error, StoreError::Throttled);
+            again(error)
+        })
         .adjust(|_, pause| pause.filter(|pause| Instant::now() + *pause < deadline))
-        .await
+        .await;
+    match result {
+        Err(StoreError::Timeout) if throttled => Err(StoreError::Throttled),
+        result => result,
+    }
 }
 
 /// How long to wait for another attempt's outcome.

@@ -314,7 +314,7 @@ on_each_server! {
         for _ in 0..200 {
             bench.proxy.inject("PutItem", Fault::THROTTLE);
         }
-        let builder = bench.builder().store_down(StoreDown::FailOpen).store_timeout(Duration::from_millis(600));
+        let builder = bench.builder().store_down(StoreDown::FailOpen).store_timeout(Duration::from_secs(2));
         let refused = run(&builder.build().unwrap(), 1).await;
         assert!(matches!(refused, Err(Error::Store(StoreError::Throttled))), "{refused:?}");
     }

@@ -102,14 +102,14 @@ on_each_server! {
         let hangs = |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
         let died = Api::on(
             store.clone(),
-            |once| once.lease(Duration::from_millis(400)).skew_margin(Duration::ZERO),
+            |once| once.lease(Duration::from_millis(1_500)).skew_margin(Duration::ZERO),
             |layer| layer,
             hangs,
         );
         let call = Door::Http.post("k-1");
-        timeout(Duration::from_millis(300), died.try_send(&call)).await.unwrap_err();
+        timeout(Duration::from_secs(1), died.try_send(&call)).await.unwrap_err();
         assert_eq!(died.runs(), 1);
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
 
         let careful = Api::on(store, |once| once.crashed(Crashed::Interrupt), |layer| layer, place_order);
         let refused = careful.send(&call).await;
