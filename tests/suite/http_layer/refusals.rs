@@ -138,7 +138,7 @@ on_each_server! {
         let store = server.store().await;
         let hangs = |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
         let short = |once: lambda_idempotency::Builder<_>| {
-            once.lease(Duration::ZERO).skew_margin(Duration::from_millis(400)).max_attempts(NonZeroU32::MIN)
+            once.lease(Duration::from_millis(400)).skew_margin(Duration::ZERO).max_attempts(NonZeroU32::MIN)
         };
         let died = Api::on(store.clone(), short, |layer| layer, hangs);
         let call = Door::Http.post("k-1");
