@@ -138,12 +138,12 @@ on_each_server! {
         let store = server.store().await;
         let hangs = |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
         let short = |once: lambda_idempotency::Builder<_>| {
-            once.lease(Duration::from_millis(1_500)).skew_margin(Duration::ZERO).max_attempts(NonZeroU32::MIN)
+            once.lease(Duration::from_millis(400)).skew_margin(Duration::ZERO).max_attempts(NonZeroU32::MIN)
         };
         let died = Api::on(store.clone(), short, |layer| layer, hangs);
         let call = Door::Http.post("k-1");
-        timeout(Duration::from_secs(1), died.try_send(&call)).await.unwrap_err();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        timeout(Duration::from_millis(300), died.try_send(&call)).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(500)).await;
 
         let next = Api::on(store, short, |layer| layer, place_order);
         let refused = next.send(&call).await;
