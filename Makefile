@@ -27,4 +27,4 @@ bench: ## beside its peers, instruction counts, cold start; writes benches/RESUL
 	@scripts/bench
 
 e2e: ## the end-to-end tests alone (needs Java 17 and npm)
-	scripts/dynamodb-local run cargo test --test suite end_to_end
+	scripts/dynamodb-local run scripts/schemathesis run cargo test --test suite end_to_end

@@ -7,6 +7,10 @@ use serde::Serialize;
 use crate::hash::digest;
 
 mod canonical;
+mod pointer;
+
+#[cfg(any(feature = "http", test))]
+pub(crate) use pointer::JsonPointer;
 
 /// The hash of a payload as it was *received*: a key that comes again with another payload is a mistake of the sender's,
 /// and gets [`Error::Mismatch`](crate::Error::Mismatch) instead of somebody else's answer.
@@ -29,6 +33,15 @@ impl Fingerprint {
     /// Of a JSON text as received; of its bytes, where it isn't JSON.
     pub fn json(payload: &[u8]) -> Self {
         match canonical::canonicalize(payload) {
+            Some(canonical) => Self(digest("lambda-idempotency/json/1", [canonical.as_slice()])),
+            None => Self::bytes(payload),
+        }
+    }
+
+    /// Of a JSON text as received, except for these fields; of its bytes, where it isn't JSON.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn json_without(payload: &[u8], left_out: &[JsonPointer]) -> Self {
+        match canonical::canonicalize_without(payload, left_out) {
             Some(canonical) => Self(digest("lambda-idempotency/json/1", [canonical.as_slice()])),
             None => Self::bytes(payload),
         }
@@ -167,5 +180,36 @@ mod tests {
             Fingerprint::combine([&a, &b]),
             Fingerprint::combine([&b, &a])
         );
+    }
+
+    #[test]
+    fn a_field_that_is_left_out_may_differ_or_be_missing() {
+        let pointers = ["/sent_at", "/meta/trace", "/lines/1/note", "/a~1b"];
+        let pointers: Vec<_> = pointers
+            .iter()
+            .map(|text| JsonPointer::parse(text).unwrap())
+            .collect();
+        let print = |text: &str| Fingerprint::json_without(text.as_bytes(), &pointers);
+        let base = print(r#"{"lines":[{"note":1},{"n":2}],"meta":{},"x":1}"#);
+        assert_eq!(
+            base,
+            Fingerprint::json(br#"{"lines":[{"note":1},{"n":2}],"meta":{},"x":1}"#)
+        );
+        for same in [
+            r#"{"sent_at":17,"lines":[{"note":1},{"n":2}],"meta":{},"x":1}"#,
+            r#"{"sent_at":{"deep":[1]},"a/b":1,"lines":[{"note":1},{"n":2,"note":"x"}],"meta":{"trace":"t"},"x":1}"#,
+        ] {
+            assert_eq!(print(same), base, "{same}");
+        }
+        for other in [
+            r#"{"lines":[{"note":2},{"n":2}],"meta":{},"x":1}"#,
+            r#"{"lines":[{"note":1},{"n":3}],"meta":{},"x":1}"#,
+            r#"{"lines":[{"note":1},{"n":2}],"meta":{"span":1},"x":1}"#,
+            r#"{"lines":[{"note":1},{"n":2}],"meta":{},"x":2}"#,
+            // A member that repeats is no I-JSON, even where it is left out.
+            r#"{"sent_at":1,"sent_at":2,"lines":[{"note":1},{"n":2}],"meta":{},"x":1}"#,
+        ] {
+            assert_ne!(print(other), base, "{other}");
+        }
     }
 }

@@ -52,6 +52,14 @@ pub struct Idempotency<S> {
     deadline: Option<EpochMillis>,
     default_retention: Duration,
     read_first: bool,
+    overrides: Overrides,
+}
+
+/// What an adapter knows better than the engine, about one request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Overrides {
+    retention: Option<Duration>,
+    missing_key: Option<MissingKey>,
 }
 
 impl<S> Clone for Idempotency<S> {
@@ -87,6 +95,7 @@ impl<S: Store> Idempotency<S> {
             deadline: None,
             default_retention: EVENT_RETENTION,
             read_first: false,
+            overrides: Overrides::default(),
         }
     }
 
@@ -131,6 +140,7 @@ impl<S: Store> Idempotency<S> {
             deadline: self.deadline,
             default_retention: self.default_retention,
             read_first: self.read_first,
+            overrides: self.overrides,
         }
     }
 
@@ -138,6 +148,20 @@ impl<S: Store> Idempotency<S> {
     #[cfg(feature = "sqs")]
     pub(crate) fn remaining(&self) -> Option<Duration> {
         Some(self.deadline?.saturating_since(self.engine.clock.now()))
+    }
+
+    /// The same engine, with this retention, whatever was set.
+    #[cfg(feature = "http")]
+    pub(crate) fn retention(mut self, retention: Duration) -> Self {
+        self.overrides.retention = Some(retention);
+        self
+    }
+
+    /// The same engine, with this answer to a missing key, whatever was set.
+    #[cfg(feature = "http")]
+    pub(crate) fn missing_key(mut self, policy: MissingKey) -> Self {
+        self.overrides.missing_key = Some(policy);
+        self
     }
 
     /// The store that the records live in.
@@ -263,7 +287,7 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Whether the kill switch is thrown.
-    #[cfg(feature = "sqs")]
+    #[cfg(any(feature = "http", feature = "sqs"))]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled
     }
@@ -276,7 +300,11 @@ impl<S: Store> Idempotency<S> {
             fingerprint,
             read_first: self.read_first,
             deadline: self.deadline,
-            retention: settings.retention.unwrap_or(self.default_retention),
+            retention: self
+                .overrides
+                .retention
+                .or(settings.retention)
+                .unwrap_or(self.default_retention),
         })
     }
 
@@ -373,9 +401,9 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let allowed =
-            self.engine.disabled || self.engine.settings.missing_key == MissingKey::RunUnprotected;
-        if !allowed {
+        let policy = self.overrides.missing_key;
+        let policy = policy.unwrap_or(self.engine.settings.missing_key);
+        if !self.engine.disabled && policy == MissingKey::Refuse {
             return Err(KeyError::Missing.into());
         }
         observe::unprotected("", &KeyError::Missing);

@@ -46,6 +46,9 @@ pub struct Key {
 enum Token {
     Text(String),
     RawId(String),
+    /// Resolved already.
+    #[cfg(feature = "sqs")]
+    Record(RecordId),
 }
 
 impl Key {
@@ -88,6 +91,16 @@ impl Key {
         }
     }
 
+    /// A key whose record is known already: hashing is done once.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn of_record(operation: impl Into<String>, id: RecordId) -> Self {
+        Self {
+            operation: operation.into(),
+            token: Token::Record(id),
+            scope: None,
+        }
+    }
+
     /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
     #[must_use]
     pub fn scope(mut self, tenant: impl Into<String>) -> Self {
@@ -110,6 +123,8 @@ impl Key {
             return Err(KeyError::EmptyOperation);
         }
         match &self.token {
+            #[cfg(feature = "sqs")]
+            Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
             Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
             Token::RawId(id) if id.len() > MAX_PARTITION_KEY_BYTES => {

@@ -59,6 +59,7 @@
 //! | `jmespath` | | `sqs::Selector::jmespath`: keys that an expression finds in the body; implies `sqs` |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
 //! | `http` | | `http::IdempotencyLayer`, for functions behind API Gateway or a load balancer |
+//! | `axum` | | the same layer, around an axum router in a function or in a server |
 //! | `test-util` | | `testing`: a clock to set by hand, and the conformance suite for stores |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

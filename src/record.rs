@@ -233,6 +233,15 @@ impl Record {
         }
     }
 
+    /// What a completion makes of it.
+    pub(crate) fn complete(&mut self, completion: &Completion) {
+        self.status = completion.status;
+        self.outcome = Some(completion.outcome.clone());
+        self.completed_at = Some(completion.completed_at);
+        self.expiration = completion.expiration;
+        self.lease = None;
+    }
+
     /// Whether its lease was ended by a release.
     pub fn is_released(&self) -> bool {
         self.status == Status::InProgress && self.lease == Some(RELEASED)

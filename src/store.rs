@@ -1,7 +1,8 @@
 //! Where records live: a compare-and-set map that knows nothing of leases, fingerprints or time.
 //!
-//! [`Store`] is the contract. [`MemoryStore`] keeps it in a process, `DynamoDbStore` (feature `dynamodb`) in a table. A store
-//! of your own is right when it passes the conformance suite in `testing` (feature `test-util`).
+//! [`Store`] is the contract. [`MemoryStore`] keeps it in a process, `DynamoDbStore` (feature `dynamodb`) in a table;
+//! [`CachedStore`] puts a memory of final records before either. A store of your own is right when it passes the conformance
+//! suite in `testing` (feature `test-util`).
 
 use std::future::Future;
 
@@ -11,6 +12,7 @@ use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 
+mod cached;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
@@ -18,6 +20,7 @@ pub mod dynamodb;
 mod grouped;
 mod memory;
 
+pub use cached::CachedStore;
 #[cfg(feature = "sqs")]
 pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;

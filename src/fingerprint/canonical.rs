@@ -10,15 +10,23 @@ use std::ops::Range;
 
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
+use super::pointer::{JsonPointer, below, is_target};
+
 /// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
 /// The canonical form; `None` for what is not I-JSON, or is nested deeper than 128 levels.
 pub(super) fn canonicalize(text: &[u8]) -> Option<Vec<u8>> {
+    canonicalize_without(text, &[])
+}
+
+/// The canonical form of what is left when these fields are taken away.
+pub(super) fn canonicalize_without(text: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(text);
     let mut canonical = Vec::with_capacity(text.len());
     let first = reader.next()?;
-    read_value(&mut reader, first, &mut canonical, 0)?;
+    let left_out: Vec<&[String]> = left_out.iter().map(JsonPointer::tokens).collect();
+    read_value(&mut reader, first, &mut canonical, 0, &left_out)?;
     matches!(reader.next()?, JsonEvent::Eof).then_some(canonical)
 }
 
@@ -52,6 +60,7 @@ fn read_value(
     event: JsonEvent<'_>,
     out: &mut Vec<u8>,
     depth: usize,
+    left_out: &[&[String]],
 ) -> Option<()> {
     if depth > MAX_DEPTH {
         return None;
@@ -62,8 +71,8 @@ fn read_value(
         JsonEvent::Boolean(false) => out.extend_from_slice(b"false"),
         JsonEvent::String(text) => write_string(&text, out)?,
         JsonEvent::Number(digits) => write_number(&digits, out)?,
-        JsonEvent::StartArray => read_array(reader, out, depth)?,
-        JsonEvent::StartObject => read_object(reader, out, depth)?,
+        JsonEvent::StartArray => read_array(reader, out, depth, left_out)?,
+        JsonEvent::StartObject => read_object(reader, out, depth, left_out)?,
         JsonEvent::EndArray | JsonEvent::EndObject | JsonEvent::ObjectKey(_) | JsonEvent::Eof => {
             return None;
         }
@@ -71,17 +80,27 @@ fn read_value(
     Some(())
 }
 
-fn read_array(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+fn read_array(
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+    depth: usize,
+    left_out: &[&[String]],
+) -> Option<()> {
     out.push(b'[');
     let mut first = true;
-    loop {
+    for index in 0_usize.. {
         match reader.next()? {
             JsonEvent::EndArray => break,
             event => {
+                let below = below(left_out, || index.to_string());
+                if is_target(&below) {
+                    read_value(reader, event, &mut Vec::new(), depth + 1, &[])?;
+                    continue;
+                }
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }
-                read_value(reader, event, out, depth + 1)?;
+                read_value(reader, event, out, depth + 1, &below)?;
             }
         }
     }
@@ -91,7 +110,12 @@ fn read_array(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Optio
 
 /// Members are written as they come, each with a comma after it, and put into their order at the end: objects whose members
 /// are in order already are never copied.
-fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Option<()> {
+fn read_object(
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+    depth: usize,
+    left_out: &[&[String]],
+) -> Option<()> {
     out.push(b'{');
     let first = out.len();
     let mut members: Vec<Member<'_>> = Vec::new();
@@ -103,8 +127,13 @@ fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Opti
                 write_string(&name, out)?;
                 out.push(b':');
                 let event = reader.next()?;
-                read_value(reader, event, out, depth + 1)?;
+                let below = below(left_out, || name.to_string());
+                read_value(reader, event, out, depth + 1, &below)?;
                 out.push(b',');
+                if is_target(&below) {
+                    // It counts when repeated names are looked for, and is written nowhere.
+                    out.truncate(start);
+                }
                 members.push(Member {
                     name,
                     written: start..out.len(),
@@ -129,7 +158,7 @@ fn read_object(reader: &mut Reader<'_>, out: &mut Vec<u8>, depth: usize) -> Opti
         out.truncate(first);
         out.append(&mut ordered);
     }
-    if !members.is_empty() {
+    if out.len() > first {
         out.pop();
     }
     out.push(b'}');

@@ -12,8 +12,8 @@ use crate::error::BoxError;
 
 /// A request body that can be read whole for the fingerprint and still be given to the handler.
 ///
-/// Implemented for `lambda_http::Body`, which stays the text, binary or empty body that it was, for [`Full`], and for
-/// [`UnsyncBoxBody`] and [`BoxBody`]: any other body can be boxed into one of these before the layer, with
+/// Implemented for `lambda_http::Body`, which stays the text, binary or empty body that it was, for axum's (feature `axum`), for
+/// [`Full`], and for [`UnsyncBoxBody`] and [`BoxBody`]: any other body can be boxed into one of these before the layer, with
 /// `tower::ServiceBuilder::map_request`. For a body type of your own:
 ///
 /// ```
@@ -60,6 +60,17 @@ impl RequestBody for lambda_http::Body {
         } else {
             Ok((Bytes::copy_from_slice(bytes), self))
         })
+    }
+}
+
+#[cfg(feature = "axum")]
+impl RequestBody for axum::body::Body {
+    async fn read(self, limit: usize) -> Result<(Bytes, Self), ReadError> {
+        let (bytes, trailers) = collect(self, limit).await?;
+        Ok((
+            bytes.clone(),
+            Self::new(again::<axum::Error>(bytes, trailers)),
+        ))
     }
 }
 

@@ -1,21 +1,45 @@
-//! The fingerprint of a request: method, concrete path, query and body. Pure.
+//! The fingerprint of a request: method, concrete path, query, body, and the headers that were chosen. Pure.
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 
-use crate::fingerprint::Fingerprint;
+use super::operation::uri;
+use crate::fingerprint::{Fingerprint, JsonPointer};
 
-/// Of the request as it was received.
-pub(super) fn of(parts: &Parts, body: &[u8]) -> Fingerprint {
-    let method = Fingerprint::bytes(parts.method.as_str().as_bytes());
-    let path = Fingerprint::bytes(parts.uri.path().as_bytes());
-    let query = Fingerprint::bytes(canonical_query(parts.uri.query()).as_bytes());
-    let body = if is_json(parts) {
-        Fingerprint::json(body)
-    } else {
-        Fingerprint::bytes(body)
-    };
-    Fingerprint::combine([&method, &path, &query, &body])
+/// What counts besides method, path, query and body, and what of the body doesn't.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sight {
+    pub(super) headers: Vec<HeaderName>,
+    pub(super) left_out: Vec<JsonPointer>,
+}
+
+impl Sight {
+    /// Of the request as it was received.
+    pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
+        let text = |text: &str| Fingerprint::bytes(text.as_bytes());
+        let uri = uri(parts);
+        let mut all = vec![
+            text(parts.method.as_str()),
+            text(uri.path()),
+            text(&canonical_query(uri.query())),
+            if is_json(parts) {
+                Fingerprint::json_without(body, &self.left_out)
+            } else {
+                Fingerprint::bytes(body)
+            },
+        ];
+        all.extend(self.headers.iter().map(|name| header(parts, name)));
+        Fingerprint::combine(&all)
+    }
+}
+
+/// Each value for itself: two headers are not one with a comma.
+fn header(parts: &Parts, name: &HeaderName) -> Fingerprint {
+    let values = parts.headers.get_all(name).iter();
+    let values = values.map(|value| Fingerprint::bytes(value.as_bytes().trim_ascii()));
+    let name = Fingerprint::bytes(name.as_str().as_bytes());
+    let all: Vec<_> = std::iter::once(name).chain(values).collect();
+    Fingerprint::combine(&all)
 }
 
 /// Sorted by name; values of one name keep their order. `lambda_http` rebuilds the query of REST API and ALB events from a
@@ -42,7 +66,8 @@ mod tests {
 
     fn print(uri: &str, content_type: &str, body: &str) -> Fingerprint {
         let request = http::Request::post(uri).header(CONTENT_TYPE, content_type);
-        of(&request.body(()).unwrap().into_parts().0, body.as_bytes())
+        let request = request.body(()).unwrap();
+        Sight::default().of(&request.into_parts().0, body.as_bytes())
     }
 
     #[test]
@@ -57,7 +82,7 @@ mod tests {
             assert_ne!(base, other);
         }
         let patch = http::Request::patch("/orders/1?a=1").body(()).unwrap();
-        assert_ne!(base, of(&patch.into_parts().0, b"x"));
+        assert_ne!(base, Sight::default().of(&patch.into_parts().0, b"x"));
     }
 
     #[test]
@@ -85,6 +110,39 @@ mod tests {
                 print("/", opaque, other),
                 "{opaque}"
             );
+        }
+    }
+
+    #[test]
+    fn a_chosen_header_counts_with_each_of_its_values() {
+        let print = |values: &[&str], sight: &Sight| {
+            let mut request = http::Request::post("/").body(()).unwrap();
+            for value in values {
+                let value = value.parse().unwrap();
+                request.headers_mut().append("x-currency", value);
+            }
+            sight.of(&request.into_parts().0, b"")
+        };
+        let sight = Sight {
+            headers: vec![HeaderName::from_static("x-currency")],
+            ..Sight::default()
+        };
+        let all = [
+            &[][..],
+            &[""],
+            &["EUR"],
+            &["USD"],
+            &["EUR", "USD"],
+            &["EUR, USD"],
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for other in all.iter().skip(i + 1) {
+                assert_ne!(print(one, &sight), print(other, &sight));
+                assert_eq!(
+                    print(one, &Sight::default()),
+                    print(other, &Sight::default())
+                );
+            }
         }
     }
 }

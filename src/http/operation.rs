@@ -1,23 +1,91 @@
-//! Which operation a request asks for. Pure.
+//! Where a request goes: its address, its route, its operation. Pure.
 
+use http::Uri;
 use http::request::Parts;
+use lambda_http::RequestExt as _;
 use lambda_http::request::RequestContext;
 
-/// Method and route template, where API Gateway tells one that is of use; else method and path.
-pub(super) fn operation(parts: &Parts) -> String {
-    let route = template(parts).unwrap_or_else(|| parts.uri.path());
+/// Method and route template, where the gateway, axum or a declared route knows one; else method and path.
+pub(super) fn operation(parts: &Parts, declared: Option<&str>) -> String {
+    let route = template(parts)
+        .or(declared)
+        .unwrap_or_else(|| uri(parts).path());
     format!("{} {route}", parts.method)
 }
 
-fn template(parts: &Parts) -> Option<&str> {
-    let route = match parts.extensions.get::<RequestContext>()? {
-        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref()?,
-        // `POST /orders/{id}`, `ANY /orders/{id}` or `$default`.
-        RequestContext::ApiGatewayV2(context) => context.route_key.as_deref()?.split_once(' ')?.1,
-        _ => return None,
+/// The path as the API's author knows it: without the stage that an HTTP API puts before it.
+///
+/// ```
+/// use lambda_http::Request;
+///
+/// # let event = r#"{"version": "2.0", "routeKey": "$default", "rawPath": "/prod/orders", "rawQueryString": "", "headers": {},
+/// #   "requestContext": {"stage": "prod", "http": {"method": "POST", "path": "/prod/orders"}}, "isBase64Encoded": false}"#;
+/// // An event of the stage `prod`, with `"rawPath": "/prod/orders"`.
+/// let request: Request = lambda_http::request::from_str(event)?;
+/// let (parts, _body) = request.into_parts();
+/// assert_eq!(lambda_idempotency::http::path(&parts), "/orders");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn path(parts: &Parts) -> &str {
+    let path = match parts.raw_http_path() {
+        "" => return uri(parts).path(),
+        path => path,
     };
-    // A greedy parameter, `/{proxy+}`, stands for many operations.
-    (route.starts_with('/') && !route.contains("+}")).then_some(route)
+    match parts.extensions.get::<RequestContext>() {
+        Some(RequestContext::ApiGatewayV2(context)) => {
+            without_stage(path, context.stage.as_deref())
+        }
+        _ => path,
+    }
+}
+
+fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
+    let rest = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
+    match rest {
+        Some("") => "/",
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => path,
+    }
+}
+
+/// The address that the client asked for. A nested axum router hands on what is left of it.
+pub(super) fn uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
+    &parts.uri
+}
+
+/// What the gateway or axum matched; `None` where that stands for many operations.
+pub(super) fn template(parts: &Parts) -> Option<&str> {
+    let route = of_gateway(parts).or_else(|| of_axum(parts))?;
+    let is_greedy = route.contains("+}") || route.contains("{*");
+    (route.starts_with('/') && !is_greedy).then_some(route)
+}
+
+fn of_gateway(parts: &Parts) -> Option<&str> {
+    match parts.extensions.get::<RequestContext>()? {
+        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),
+        // `POST /orders/{id}`, `ANY /orders/{id}` or `$default`.
+        RequestContext::ApiGatewayV2(context) => {
+            Some(context.route_key.as_deref()?.split_once(' ')?.1)
+        }
+        _ => None,
+    }
+    // A greedy parameter, `/{proxy+}`, stands for many operations; a router behind it may know better.
+    .filter(|route| !route.contains("+}"))
+}
+
+#[cfg(feature = "axum")]
+fn of_axum(parts: &Parts) -> Option<&str> {
+    let matched = parts.extensions.get::<axum::extract::MatchedPath>();
+    matched.map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn of_axum(_: &Parts) -> Option<&str> {
+    None
 }
 
 #[cfg(test)]
@@ -60,12 +128,14 @@ mod tests {
             v2("POST /orders/{id}"),
             v2("ANY /orders/{id}"),
         ] {
-            assert_eq!(operation(&request(Some(context))), "POST /orders/{id}");
+            let request = request(Some(context));
+            assert_eq!(operation(&request, None), "POST /orders/{id}");
+            assert_eq!(operation(&request, Some("/other")), "POST /orders/{id}");
         }
     }
 
     #[test]
-    fn otherwise_the_path_does() {
+    fn otherwise_a_declared_one_does_or_the_path() {
         for context in [
             None,
             Some(RequestContext::Alb(AlbTargetGroupRequestContext::default())),
@@ -75,7 +145,27 @@ mod tests {
             Some(v2("ANY /{proxy+}")),
             Some(v2("")),
         ] {
-            assert_eq!(operation(&request(context)), "POST /prod/orders/17");
+            let request = request(context);
+            assert_eq!(operation(&request, None), "POST /prod/orders/17");
+            assert_eq!(
+                operation(&request, Some("/orders/{id}")),
+                "POST /orders/{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_stage_is_taken_off_where_it_is_one() {
+        for (path, stage, expected) in [
+            ("/prod/orders", Some("prod"), "/orders"),
+            ("/prod", Some("prod"), "/"),
+            ("/prod/", Some("prod"), "/"),
+            ("/production/orders", Some("prod"), "/production/orders"),
+            ("/orders", Some("prod"), "/orders"),
+            ("/orders", Some("$default"), "/orders"),
+            ("/orders", None, "/orders"),
+        ] {
+            assert_eq!(without_stage(path, stage), expected, "{path}");
         }
     }
 }

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
-use serde::Serialize;
+use http::StatusCode;
 
+use super::details::ProblemDetails;
 use crate::error::Error;
 use crate::key::KeyError;
-
-const CONTENT: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Where the sections of `problems.md` are found, each under its code.
 const TYPES: &str = "https://docs.rs/lambda-idempotency/latest/lambda_idempotency/http/index.html#";
@@ -27,8 +23,10 @@ pub(super) enum Problem {
     KeyRepeated,
     KeyParameters,
     KeyMalformed,
+    KeyNotQuoted,
     KeyControlCharacter,
     KeyNotAscii,
+    ScopeMissing,
     BodyTooLarge,
     BodyUnreadable,
     Mismatch,
@@ -51,15 +49,6 @@ struct Words {
     code: &'static str,
     title: &'static str,
     detail: &'static str,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    code: &'a str,
 }
 
 impl Problem {
@@ -90,23 +79,26 @@ impl Problem {
         self.words().code
     }
 
-    pub(super) fn into_response(self) -> Response<Bytes> {
-        let words = self.words();
-        let document = Document {
-            r#type: format!("{TYPES}{}", words.code),
-            title: words.title,
-            status: words.status.as_u16(),
-            detail: words.detail,
-            code: words.code,
-        };
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = words.status;
-        response.headers_mut().insert(CONTENT_TYPE, CONTENT);
-        if let Some(pause) = self.retry_after() {
-            response.headers_mut().insert(RETRY_AFTER, seconds(pause));
+    /// What the answer says. `documentation` is the API's own; else the sections of this crate's page explain.
+    pub(super) fn details(self, documentation: Option<&str>) -> ProblemDetails {
+        let Words {
+            status,
+            code,
+            title,
+            detail,
+        } = self.words();
+        ProblemDetails {
+            status,
+            code,
+            title,
+            detail,
+            type_uri: match documentation {
+                Some(url) => format!("{url}#{code}"),
+                None => format!("{TYPES}{code}"),
+            },
+            retry_after: self.retry_after(),
+            documentation: documentation.map(str::to_owned),
         }
-        response
     }
 
     /// Present exactly where the same request with the same key may be answered later.
@@ -134,10 +126,14 @@ impl Problem {
                 "Send the key alone. A key that holds a semicolon must stand in double quotes."),
             Self::KeyMalformed => (400, "key-malformed", "The idempotency key is malformed",
                 "A quoted key ends with a double quote and nothing after it; inside, a backslash stands only before a double quote or a backslash."),
+            Self::KeyNotQuoted => (400, "key-not-quoted", "The idempotency key is not in double quotes",
+                "This API takes the key as a structured-field string only: send it in double quotes."),
             Self::KeyControlCharacter => (400, "key-control-character", "The idempotency key holds a control character",
                 "Send printable ASCII characters only."),
             Self::KeyNotAscii => (400, "key-not-ascii", "The idempotency key is not ASCII",
                 "Send printable ASCII characters only."),
+            Self::ScopeMissing => (403, "scope-missing", "It can't be told whose request this is",
+                "Nothing was done. Authenticate, then send the request again."),
             Self::BodyTooLarge => (413, "body-too-large", "The request body is too large",
                 "Nothing was done. Send a smaller body."),
             Self::BodyUnreadable => (400, "body-unreadable", "The request body broke off",
@@ -172,12 +168,6 @@ impl Problem {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Words { status, code, title, detail }
     }
-}
-
-/// Whole seconds (RFC 9110, 10.2.3), rounded up so that nobody comes too early, and at least one.
-fn seconds(pause: Duration) -> HeaderValue {
-    let partial = u64::from(pause.subsec_nanos() > 0);
-    HeaderValue::from(pause.as_secs().saturating_add(partial).max(1))
 }
 
 #[cfg(test)]

@@ -4,53 +4,45 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Response, StatusCode};
-use http_body::Body;
-use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::BoxError;
+use super::kept::split;
+use crate::outcome::Verdict;
 
 /// Status, headers and body, byte for byte. Trailers are not kept: Lambda has none.
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) status: StatusCode,
+    /// What the handler itself says about storing this answer.
+    pub(super) wish: Option<Verdict>,
     headers: HeaderMap,
-    body: Bytes,
+    /// For the first answer alone; never stored.
+    passing: HeaderMap,
     /// For the layers outside, when the handler ran just now; never stored.
     extensions: Extensions,
+    body: Option<Bytes>,
 }
 
 impl Captured {
-    /// Reads the whole body.
-    pub(super) async fn read<B>(response: Response<B>) -> Result<Self, BoxError>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+    /// `None` for a body that goes past: it can't be stored.
+    pub(super) fn new(response: Response<Option<Bytes>>, left_out: &[HeaderName]) -> Self {
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.map_err(Into::into)?.to_bytes();
-        Ok(Self {
-            status: parts.status,
-            headers: parts.headers,
-            body,
-            extensions: parts.extensions,
-        })
-    }
-
-    pub(super) fn whole(response: Response<Bytes>) -> Self {
-        let (parts, body) = response.into_parts();
+        let (headers, passing) = split(parts.headers, left_out);
         Self {
             status: parts.status,
-            headers: parts.headers,
-            body,
+            wish: parts.extensions.get::<Verdict>().copied(),
+            headers,
+            passing,
             extensions: parts.extensions,
+            body,
         }
     }
 
-    pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
+    pub(super) fn into_response(self) -> Response<Option<Bytes>> {
+        let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
+        response.headers_mut().extend(self.passing);
         *response.extensions_mut() = self.extensions;
         response
     }
@@ -94,15 +86,15 @@ impl TryFrom<Octets> for Vec<u8> {
     }
 }
 
-impl From<&Captured> for Stored {
-    fn from(response: &Captured) -> Self {
+impl Stored {
+    fn of(response: &Captured, body: &[u8]) -> Self {
         let header = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.as_str().to_owned(), Octets::from(value.as_bytes()))
         };
         Self {
             status: response.status.as_u16(),
             headers: response.headers.iter().map(header).collect(),
-            body: Octets::from(response.body.as_ref()),
+            body: Octets::from(body),
         }
     }
 }
@@ -119,9 +111,11 @@ impl TryFrom<Stored> for Captured {
         }
         Ok(Self {
             status: StatusCode::from_u16(stored.status).map_err(|_| Malformed)?,
+            wish: None,
             headers,
-            body: Vec::try_from(stored.body)?.into(),
+            passing: HeaderMap::new(),
             extensions: Extensions::new(),
+            body: Some(Vec::try_from(stored.body)?.into()),
         })
     }
 }
@@ -133,7 +127,11 @@ struct Malformed;
 
 impl Serialize for Captured {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Stored::from(self).serialize(serializer)
+        match &self.body {
+            Some(body) => Stored::of(self, body).serialize(serializer),
+            // The engine marks the record: done, and not kept.
+            None => Err(serde::ser::Error::custom("a body that goes past")),
+        }
     }
 }
 
@@ -148,41 +146,61 @@ impl<'de> Deserialize<'de> for Captured {
 mod tests {
     use super::*;
 
-    async fn there_and_back(response: Response<Full<Bytes>>) -> (String, Response<Full<Bytes>>) {
-        let captured = Captured::read(response).await.unwrap();
+    fn there_and_back(response: Response<Option<Bytes>>) -> (String, Response<Option<Bytes>>) {
+        let captured = Captured::new(response, &[]);
         let stored = serde_json::to_string(&captured).unwrap();
         let back: Captured = serde_json::from_str(&stored).unwrap();
         (stored, back.into_response())
     }
 
-    #[tokio::test]
-    async fn status_repeated_headers_and_text_survive() {
+    #[test]
+    fn status_repeated_headers_and_text_survive() {
         let response = Response::builder()
             .status(299)
             .header("set-cookie", "a=1")
             .header("x-bytes", HeaderValue::from_bytes(b"\xff\x80").unwrap())
             .header("set-cookie", "b=2")
-            .body(Full::from(r#"{"ü":1}"#))
+            .body(Some(Bytes::from(r#"{"ü":1}"#)))
             .unwrap();
-        let (stored, back) = there_and_back(response.clone()).await;
+        let (stored, back) = there_and_back(response.clone());
         assert_eq!(
             stored,
             r#"{"status":299,"headers":[["set-cookie","a=1"],["set-cookie","b=2"],["x-bytes",{"base64":"/4A="}]],"body":"{\"ü\":1}"}"#
         );
         assert_eq!(back.status(), response.status());
         assert_eq!(back.headers(), response.headers());
-        assert_eq!(
-            back.into_body().collect().await.unwrap().to_bytes(),
-            r#"{"ü":1}"#
-        );
+        assert_eq!(back.body(), response.body());
     }
 
-    #[tokio::test]
-    async fn bytes_that_are_no_text_survive() {
-        let bytes = Bytes::from_static(b"\x89PNG\x00\xff");
-        let (stored, back) = there_and_back(Response::new(Full::new(bytes.clone()))).await;
+    #[test]
+    fn bytes_that_are_no_text_survive() {
+        let bytes = Some(Bytes::from_static(b"\x89PNG\x00\xff"));
+        let (stored, back) = there_and_back(Response::new(bytes.clone()));
         assert!(stored.contains(r#""body":{"base64":"iVBORwD/"}"#));
-        assert_eq!(back.into_body().collect().await.unwrap().to_bytes(), bytes);
+        assert_eq!(*back.body(), bytes);
+    }
+
+    #[test]
+    fn a_header_that_is_left_out_is_in_the_first_answer_and_not_in_the_record() {
+        let response = Response::builder()
+            .header("set-cookie", "session=secret")
+            .header("connection", "close")
+            .header("etag", "17")
+            .body(Some(Bytes::new()))
+            .unwrap();
+        let captured = Captured::new(response.clone(), &super::super::kept::LEFT_OUT);
+        let stored = serde_json::to_string(&captured).unwrap();
+        assert_eq!(
+            stored,
+            r#"{"status":200,"headers":[["etag","17"]],"body":""}"#
+        );
+        assert_eq!(captured.into_response().headers(), response.headers());
+    }
+
+    #[test]
+    fn a_body_that_goes_past_is_not_stored_as_if_it_were_empty() {
+        let captured = Captured::new(Response::new(None), &[]);
+        assert!(serde_json::to_string(&captured).is_err());
     }
 
     #[test]

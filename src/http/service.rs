@@ -11,15 +11,14 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{Either, Full};
 use tower::Service;
 
+use super::answer_body::ResponseBody;
 use super::body::{ReadError, RequestBody};
-use super::fingerprint;
+use super::capture::Capture;
 use super::problem::Problem;
 use super::response::Captured;
-use super::settings::Settings;
-use super::verdict::verdict;
+use super::settings::{Plan, Settings};
 use crate::error::BoxError;
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
@@ -32,8 +31,9 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// On a replay: when the request was first processed, as an HTTP date.
 const PROCESSED_AT: HeaderName = HeaderName::from_static("idempotency-processed-at");
 
-/// The body of an answer: whole, where the layer had a part in it; the inner service's own, where it passed through.
-pub type ResponseBody<B> = Either<Full<Bytes>, B>;
+/// On an answer that a duplicate may not get: `unprotected` where no record stands behind the run, `unrecorded` where its outcome
+/// could not be stored.
+pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// A service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
 pub struct IdempotencyService<S, Svc> {
@@ -89,20 +89,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !self.settings.guards(request.method()) {
-            let answer = self.inner.call(request);
-            return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
+        let (parts, body) = request.into_parts();
+        if self.settings.plan(&parts).is_none() {
+            let answer = self.inner.call(Request::from_parts(parts, body));
+            return Box::pin(async { Ok(answer.await?.map(ResponseBody::passing)) });
         }
         // The clone is not ready, the original is: that one goes.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let protected = protect(
-            self.once.clone(),
-            Arc::clone(&self.settings),
-            inner,
-            request,
-        );
-        Box::pin(async { Ok(protected.await?.map(Either::Left)) })
+        let settings = Arc::clone(&self.settings);
+        Box::pin(protect(self.once.clone(), settings, inner, parts, body))
     }
 }
 
@@ -110,8 +106,9 @@ async fn protect<S, Svc, B, RB>(
     once: Idempotency<S>,
     settings: Arc<Settings>,
     mut inner: Svc,
-    request: Request<B>,
-) -> Result<Response<Full<Bytes>>, Svc::Error>
+    mut parts: Parts,
+    body: B,
+) -> Result<Response<ResponseBody<RB>>, Svc::Error>
 where
     S: Store,
     Svc: Service<Request<B>, Response = Response<RB>>,
@@ -120,27 +117,45 @@ where
     RB: Body<Data = Bytes>,
     RB::Error: Into<BoxError>,
 {
-    let (mut parts, body) = request.into_parts();
-    let (key, fingerprint, body) = match identify(&settings, &parts, body).await {
+    let Some(plan) = settings.plan(&parts) else {
+        let answer = inner.call(Request::from_parts(parts, body)).await?;
+        return Ok(answer.map(ResponseBody::passing));
+    };
+    let once = bind(once, &parts, &plan);
+    let identity = identify(&settings, &parts, &plan, body, once.is_disabled()).await;
+    let (key, fingerprint, body) = match identity {
         Ok(identity) => identity,
-        Err(problem) => return Ok(refuse(problem)),
+        Err(problem) => return Ok(refuse(&settings, problem)),
     };
-    let once = match deadline(&parts) {
-        Some(deadline) => once.deadline(deadline),
-        None => once,
-    };
-    let handler = async move |claim| {
+    let capture = Capture::new(&settings);
+    let handler = async |claim| {
         parts.extensions.insert(claim);
         let response = inner.call(Request::from_parts(parts, body)).await?;
-        Ok(capture(response).await)
+        Ok(capture.take(response).await)
     };
     let judge = |result: &Result<Captured, Svc::Error>| match result {
-        Ok(response) => verdict(response.status),
+        Ok(response) => settings.verdict(response),
         Err(_) => Verdict::Release,
     };
     match once.run_with(key, fingerprint, handler, judge).await {
-        Ok(outcome) => Ok(answer(outcome)),
-        Err(error) => Problem::of(error).map(refuse),
+        Ok(outcome) => Ok(capture.give(answer(outcome))),
+        Err(error) => Ok(refuse(&settings, Problem::of(error)?)),
+    }
+}
+
+/// The engine, with what the invocation and the route say.
+fn bind<S: Store>(once: Idempotency<S>, parts: &Parts, plan: &Plan<'_>) -> Idempotency<S> {
+    let once = match deadline(parts) {
+        Some(deadline) => once.deadline(deadline),
+        None => once,
+    };
+    let once = match plan.route.missing_key() {
+        Some(policy) => once.missing_key(policy),
+        None => once,
+    };
+    match plan.route.kept_for() {
+        Some(retention) => once.retention(retention),
+        None => once,
     }
 }
 
@@ -148,9 +163,16 @@ where
 async fn identify<B: RequestBody>(
     settings: &Settings,
     parts: &Parts,
+    plan: &Plan<'_>,
     body: B,
+    is_disabled: bool,
 ) -> Result<(Option<Key>, Option<Fingerprint>, B), Problem> {
-    let Some(key) = settings.key(parts)? else {
+    let key = settings.key(parts, plan);
+    if is_disabled {
+        // As if nothing were there: a key that can't be used stops nobody, and nothing is compared.
+        return Ok((key.ok().flatten(), None, body));
+    }
+    let Some(key) = key? else {
         return Ok((None, None, body));
     };
     let read = body.read(settings.body_limit).await;
@@ -158,7 +180,7 @@ async fn identify<B: RequestBody>(
         ReadError::TooLarge => Problem::BodyTooLarge,
         ReadError::Failed(_) => Problem::BodyUnreadable,
     })?;
-    Ok((Some(key), Some(fingerprint::of(parts, &bytes)), body))
+    Ok((Some(key), Some(settings.sight.of(parts, &bytes)), body))
 }
 
 /// The end of the invocation, where Lambda told it; zero says nothing.
@@ -167,28 +189,24 @@ fn deadline(parts: &Parts) -> Option<SystemTime> {
     (context.deadline > 0).then(|| context.deadline())
 }
 
-/// An answer that breaks off can't be sent and must not be stored: it becomes a server error, which releases the claim.
-async fn capture<B>(response: Response<B>) -> Captured
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    if let Ok(captured) = Captured::read(response).await {
-        return captured;
-    }
-    let problem = Problem::ResponseBroken;
-    tracing::error!(event = problem.code(), "idempotency");
-    Captured::whole(problem.into_response())
-}
-
-fn answer(outcome: Outcome<Captured>) -> Response<Full<Bytes>> {
-    match outcome {
+fn answer(outcome: Outcome<Captured>) -> Response<Option<Bytes>> {
+    let status = match &outcome {
+        Outcome::Unprotected(_) => Some("unprotected"),
+        Outcome::Unrecorded(_) => Some("unrecorded"),
+        _ => None,
+    };
+    let mut response = match outcome {
         Outcome::Replayed(captured, replay) => mark(captured.into_response(), replay),
         ran => ran.into_inner().into_response(),
+    };
+    if let Some(status) = status {
+        let headers = response.headers_mut();
+        headers.insert(STATUS, HeaderValue::from_static(status));
     }
+    response
 }
 
-fn mark(mut response: Response<Full<Bytes>>, replay: Replay) -> Response<Full<Bytes>> {
+fn mark(mut response: Response<Option<Bytes>>, replay: Replay) -> Response<Option<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(REPLAYED, HeaderValue::from_static("true"));
     if let Some(date) = replay.processed_at.and_then(http_date) {
@@ -206,9 +224,9 @@ fn http_date(time: SystemTime) -> Option<HeaderValue> {
         .flatten()
 }
 
-fn refuse(problem: Problem) -> Response<Full<Bytes>> {
+fn refuse<B>(settings: &Settings, problem: Problem) -> Response<ResponseBody<B>> {
     tracing::info!(event = "refused", code = problem.code(), "idempotency");
-    problem.into_response().map(Full::new)
+    settings.refusals.answer(problem).map(ResponseBody::whole)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use crate::outcome::Verdict;
 
 /// Successes, redirects and refusals that a retry would meet again are final. Refusals that depend on the moment or on
 /// something besides the request (400 among them: a corrected body may use the key again), and server errors, are not.
-pub(super) fn verdict(status: StatusCode) -> Verdict {
+pub(super) fn verdict(status: StatusCode, keep_server_errors: bool) -> Verdict {
     match status {
+        _ if status.is_server_error() && keep_server_errors => Verdict::Complete,
         StatusCode::BAD_REQUEST
         | StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
@@ -34,7 +35,7 @@ mod tests {
             451,
         ] {
             assert_eq!(
-                verdict(StatusCode::from_u16(status).unwrap()),
+                verdict(StatusCode::from_u16(status).unwrap(), false),
                 Verdict::Complete,
                 "{status}"
             );
@@ -43,10 +44,25 @@ mod tests {
             100, 101, 400, 401, 403, 408, 409, 421, 425, 429, 500, 501, 502, 503, 504, 599, 999,
         ] {
             assert_eq!(
-                verdict(StatusCode::from_u16(status).unwrap()),
+                verdict(StatusCode::from_u16(status).unwrap(), false),
                 Verdict::Release,
                 "{status}"
             );
+        }
+    }
+
+    #[test]
+    fn server_errors_and_only_they_are_stored_too_where_the_setting_says_so() {
+        for (status, expected) in [
+            (500, Verdict::Complete),
+            (503, Verdict::Complete),
+            (201, Verdict::Complete),
+            (400, Verdict::Release),
+            (429, Verdict::Release),
+            (999, Verdict::Release),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(verdict(status, true), expected, "{status}");
         }
     }
 }

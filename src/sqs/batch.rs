@@ -81,8 +81,8 @@ where
             let prepared = tail
                 .check()
                 .and_then(|()| self.prepare(position, message))
-                .and_then(|ready| {
-                    let leader = self.leader(&mut leaders, &ready)?;
+                .and_then(|mut ready| {
+                    let leader = self.leader(&mut leaders, &mut ready)?;
                     Ok((leader, ready))
                 });
             plan.fates.push(match prepared {
@@ -105,11 +105,16 @@ where
     }
 
     /// The earlier message that is the same request; `None` for the first, which leads from now on.
-    fn leader(&self, leaders: &mut Leaders, ready: &Ready<T>) -> Result<Option<usize>, Reason> {
-        let Some(record) = ready.key.as_ref().and_then(&self.identify) else {
+    fn leader(&self, leaders: &mut Leaders, ready: &mut Ready<T>) -> Result<Option<usize>, Reason> {
+        let Some(key) = &ready.key else {
             return Ok(None);
         };
-        match leaders.entry(record.map_err(Reason::Key)?) {
+        let Some(record) = (self.identify)(key) else {
+            return Ok(None);
+        };
+        let record = record.map_err(Reason::Key)?;
+        ready.key = Some(Key::of_record(key.operation(), record.clone()));
+        match leaders.entry(record) {
             Entry::Vacant(place) => {
                 place.insert((ready.position, ready.fingerprint.clone()));
                 Ok(None)

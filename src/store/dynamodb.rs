@@ -19,6 +19,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
@@ -141,12 +142,13 @@ impl DynamoDbStore {
         &self.client
     }
 
-    /// Runs one call, and says in this crate's words what went wrong.
+    /// Runs one call, and says in this crate's words what went wrong. Requests come boxed: the SDK's futures are large, and
+    /// every run's future would carry, and move, several of them.
     async fn call<T, E>(
         &self,
         action: &'static str,
         deadline: Instant,
-        request: impl Future<Output = Result<T, E>>,
+        request: Pin<Box<impl Future<Output = Result<T, E>>>>,
     ) -> Result<Result<T, Option<Found>>, StoreError>
     where
         E: Refusal,
@@ -154,8 +156,7 @@ impl DynamoDbStore {
         if Instant::now() >= deadline {
             return Err(StoreError::Timeout);
         }
-        // Boxed: the SDK's futures are large, and every handler's future would carry one.
-        match timeout_at(deadline, Box::pin(request)).await {
+        match timeout_at(deadline, request).await {
             Err(_) => Err(StoreError::Timeout),
             Ok(Ok(reply)) => Ok(Ok(reply)),
             Ok(Err(error)) => match error.met() {
@@ -167,16 +168,17 @@ impl DynamoDbStore {
 
     async fn put(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
         let expressions = Expressions::of_put(&self.layout, &change);
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(change.item(&self.layout)))
-            .condition_expression(expressions.condition)
-            .set_expression_attribute_names(Some(expressions.names))
-            .set_expression_attribute_values(expressions.values)
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send();
+        let request = Box::pin(
+            self.client
+                .put_item()
+                .table_name(&self.table)
+                .set_item(Some(change.item(&self.layout)))
+                .condition_expression(expressions.condition)
+                .set_expression_attribute_names(Some(expressions.names))
+                .set_expression_attribute_values(expressions.values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .send(),
+        );
         let reply = self.call("dynamodb:PutItem", deadline, request).await?;
         Ok(match reply {
             Ok(_) => Answer::Applied(()),
@@ -192,18 +194,19 @@ impl DynamoDbStore {
         deadline: Instant,
     ) -> Result<Answer<Option<Found>>, StoreError> {
         let expressions = Expressions::of_update(&self.layout, &change);
-        let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(change.key))
-            .set_update_expression(expressions.update)
-            .condition_expression(expressions.condition)
-            .set_expression_attribute_names(Some(expressions.names))
-            .set_expression_attribute_values(expressions.values)
-            .return_values(returning)
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send();
+        let request = Box::pin(
+            self.client
+                .update_item()
+                .table_name(&self.table)
+                .set_key(Some(change.key))
+                .set_update_expression(expressions.update)
+                .condition_expression(expressions.condition)
+                .set_expression_attribute_names(Some(expressions.names))
+                .set_expression_attribute_values(expressions.values)
+                .return_values(returning)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .send(),
+        );
         let reply = self.call("dynamodb:UpdateItem", deadline, request).await?;
         Ok(match reply {
             Ok(output) => Answer::Applied(
@@ -289,13 +292,14 @@ impl Store for DynamoDbStore {
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(self.layout.key_of(id)))
-            .consistent_read(true)
-            .send();
+        let request = Box::pin(
+            self.client
+                .get_item()
+                .table_name(&self.table)
+                .set_key(Some(self.layout.key_of(id)))
+                .consistent_read(true)
+                .send(),
+        );
         let reply = self.call("dynamodb:GetItem", deadline, request).await?;
         Ok(match reply {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),

@@ -130,11 +130,7 @@ impl Store for MemoryStore {
         let always = |_: &Record| true;
         Ok(
             self.fenced(&completion.id, &completion.owner, always, |record| {
-                record.status = completion.status;
-                record.outcome = Some(completion.outcome.clone());
-                record.completed_at = Some(completion.completed_at);
-                record.expiration = completion.expiration;
-                record.lease = None;
+                record.complete(completion);
             }),
         )
     }

@@ -9,6 +9,7 @@
     reason = "a test that panics has found something, and reads best with its helpers beside their use"
 )]
 
+mod cached;
 mod conformance;
 mod end_to_end;
 mod engine;

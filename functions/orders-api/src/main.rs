@@ -21,9 +21,9 @@ use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use lambda_http::http::Method;
 use lambda_http::http::request::Parts;
-use lambda_http::{Body, Error, Request, RequestExt, Response, run_concurrent};
+use lambda_http::{Body, Error, Request, Response, run_concurrent};
 use lambda_idempotency::Idempotency;
-use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::http::{IdempotencyLayer, Route, path};
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use serde_json::{Value, json};
 use tower::ServiceBuilder;
@@ -43,8 +43,9 @@ struct Orders {
 
 impl Orders {
     async fn serve(self, request: Request) -> Result<Response<Body>, Error> {
-        match (request.method(), request.raw_http_path()) {
-            (&Method::POST, "/orders") => match Order::parse(request.body()) {
+        let (parts, body) = request.into_parts();
+        match (&parts.method, path(&parts)) {
+            (&Method::POST, "/orders") => match Order::parse(&body) {
                 Ok(order) => answer(201, &self.place(order).await?),
                 Err(reason) => answer(400, &json!({ "error": reason })),
             },
@@ -91,10 +92,16 @@ fn answer(status: u16, body: &Value) -> Result<Response<Body>, Error> {
         .body(body.to_string().into())?)
 }
 
-/// A real API takes the tenant from a verified token; a header keeps the sample short.
+/// A real API takes the tenant from a verified token; a header keeps the sample short. Orders without one share their keys; one
+/// that can't be read is nobody's, and is refused.
 fn tenant(parts: &Parts) -> Option<String> {
-    let tenant = parts.headers.get("x-tenant-id")?.to_str().ok()?;
-    Some(tenant.to_owned())
+    let Some(tenant) = parts.headers.get("x-tenant-id") else {
+        return Some(String::new());
+    };
+    let tenant = tenant.to_str().ok()?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let is_valid = (1..=64).contains(&tenant.len()) && tenant.chars().all(is_name);
+    is_valid.then(|| tenant.to_owned())
 }
 
 #[tokio::main]
@@ -122,8 +129,11 @@ async fn start() -> Result<(), Error> {
         .namespace("orders-api")
         .build()?;
     let layer = IdempotencyLayer::new(once)
-        .methods([Method::POST])
-        .scope(tenant);
+        .route("POST /orders", Route::required())?
+        // What isn't there is answered with 404 or 405, with a key or without.
+        .other_routes(Route::off())
+        .scope(tenant)
+        .require_scope();
     let api = ServiceBuilder::new()
         .layer(layer)
         .service_fn(move |request| orders.clone().serve(request));

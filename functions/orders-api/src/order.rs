@@ -1,14 +1,21 @@
 //! An order as clients send it.
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
+
+/// 2^53 - 1: a larger number changes on its way through a reader that knows only doubles (RFC 8259, 6).
+const MAX_AMOUNT: u64 = 9_007_199_254_740_991;
 
 /// `{"sku", "quantity", "amount", "currency"}`; nothing else.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
     pub(crate) sku: String,
+    #[serde(deserialize_with = "whole")]
     pub(crate) quantity: u32,
     /// In minor units: cents, not euros.
+    #[serde(deserialize_with = "whole")]
     pub(crate) amount: u64,
     /// ISO 4217: three capital letters.
     pub(crate) currency: String,
@@ -25,14 +32,30 @@ impl Order {
         if order.quantity == 0 {
             return Err("quantity must be at least 1".to_owned());
         }
-        if order.amount == 0 {
-            return Err("amount must be at least 1, in minor units".to_owned());
+        if !(1..=MAX_AMOUNT).contains(&order.amount) {
+            return Err(format!("amount must be 1 to {MAX_AMOUNT}, in minor units"));
         }
         if order.currency.len() != 3 || !order.currency.bytes().all(|b| b.is_ascii_uppercase()) {
             return Err("currency must be three capital letters, as in EUR".to_owned());
         }
         Ok(order)
     }
+}
+
+/// A whole number, however it is written: JSON knows one kind of number, and 2.0 is 2.
+fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(deserializer: D) -> Result<T, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    let is_whole = |value: &f64| value.fract() == 0.0;
+    let rounded = || {
+        number
+            .as_f64()
+            .filter(is_whole)
+            .map(|value| format!("{value:.0}"))
+    };
+    let whole = number.as_u64().or_else(|| rounded()?.parse().ok());
+    whole
+        .and_then(|whole| T::try_from(whole).ok())
+        .ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of that size")))
 }
 
 #[cfg(test)]
@@ -49,6 +72,14 @@ mod tests {
             currency: "EUR".to_owned(),
         };
         assert_eq!(order, Ok(expected));
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_fraction_of_zero() {
+        let one = Order::parse(br#"{"sku":"tea","quantity":2.0,"amount":1.25e3,"currency":"EUR"}"#);
+        let other = Order::parse(br#"{"sku":"tea","quantity":2,"amount":1250,"currency":"EUR"}"#);
+        assert_eq!(one, other);
+        assert!(one.is_ok());
     }
 
     #[test]
@@ -79,6 +110,10 @@ mod tests {
             ),
             (
                 r#"{"sku":"tea","quantity":2,"amount":0,"currency":"EUR"}"#,
+                "amount",
+            ),
+            (
+                r#"{"sku":"tea","quantity":2,"amount":9007199254740992,"currency":"EUR"}"#,
                 "amount",
             ),
             (

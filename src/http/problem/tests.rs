@@ -1,14 +1,19 @@
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+
+use super::super::details::seconds;
 use super::*;
 
-const ALL: [Problem; 23] = [
+const ALL: [Problem; 25] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
     Problem::KeyRepeated,
     Problem::KeyParameters,
     Problem::KeyMalformed,
+    Problem::KeyNotQuoted,
     Problem::KeyControlCharacter,
     Problem::KeyNotAscii,
+    Problem::ScopeMissing,
     Problem::BodyTooLarge,
     Problem::BodyUnreadable,
     Problem::Mismatch,
@@ -48,14 +53,18 @@ fn the_page_promises_retry_after_where_it_is_sent() {
             .iter()
             .find(|s| s.starts_with(&format!("{}\n", problem.code())));
         let promised = section.unwrap().contains("with `Retry-After`");
-        let sent = problem.into_response().headers().contains_key(RETRY_AFTER);
+        let sent = problem
+            .details(None)
+            .to_response()
+            .headers()
+            .contains_key(RETRY_AFTER);
         assert_eq!(promised, sent, "{}", problem.code());
     }
 }
 
 #[test]
 fn a_problem_is_a_complete_document() {
-    let response = Problem::Mismatch.into_response();
+    let response = Problem::Mismatch.details(None).to_response();
     assert_eq!(response.status(), 422);
     assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
     let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();

@@ -86,7 +86,7 @@ pub(super) async fn create_all(
 ) -> Vec<Result<Answer, StoreError>> {
     let statements = claims.iter().map(|claim| {
         let change = change::create(&store.layout, claim);
-        Statement::insert(&store.table, &store.layout, &change)
+        Statement::insert(&store.table, &store.layout, change)
     });
     // An INSERT into a table that has only the first of two keys would be taken: there, single requests are stricter.
     let replies = if store.layout.is_composite() {
@@ -176,7 +176,7 @@ async fn update(
     changes: impl Iterator<Item = Change>,
     deadline: Instant,
 ) -> Vec<Reply> {
-    let statements = changes.map(|change| Statement::update(&store.table, &store.layout, &change));
+    let statements = changes.map(|change| Statement::update(&store.table, &store.layout, change));
     execute(store, Action::Update, statements, deadline).await
 }
 
@@ -234,11 +234,13 @@ async fn send(
     else {
         return unsettled();
     };
-    let request = store
-        .client
-        .batch_execute_statement()
-        .set_statements(Some(statements))
-        .send();
+    let request = Box::pin(
+        store
+            .client
+            .batch_execute_statement()
+            .set_statements(Some(statements))
+            .send(),
+    );
     let output = match store.call(action.name(), deadline, request).await {
         Ok(Ok(output)) => output,
         Err(StoreError::AccessDenied { .. }) => {
@@ -322,11 +324,13 @@ async fn read_group(
             .consistent_read(true)
             .build()
             .ok()?;
-        let request = store
-            .client
-            .batch_get_item()
-            .request_items(&store.table, wanted)
-            .send();
+        let request = Box::pin(
+            store
+                .client
+                .batch_get_item()
+                .request_items(&store.table, wanted)
+                .send(),
+        );
         let output = match store.call(Action::Get.name(), deadline, request).await {
             Ok(Ok(output)) => output,
             Err(StoreError::AccessDenied { .. }) => {

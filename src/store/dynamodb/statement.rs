@@ -17,61 +17,97 @@ pub(super) struct Statement {
 
 impl Statement {
     /// A claim: INSERT is conditional by nature.
-    pub(super) fn insert(table: &str, layout: &TableLayout, change: &Change) -> Self {
-        let mut names = Vec::new();
-        let mut parameters = Vec::new();
-        for (name, value) in change.item(layout) {
-            names.push(format!("{}: ?", quoted(&name, '\'')));
-            parameters.push(value);
+    pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
+        let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
+        statement.quoted(table, '"');
+        let mut separator = " VALUE {";
+        for (name, value) in change.key {
+            statement.member(separator, &name, value);
+            separator = ", ";
         }
-        Self {
-            text: format!(
-                "INSERT INTO {} VALUE {{{}}}",
-                quoted(table, '"'),
-                names.join(", ")
-            ),
-            parameters,
+        for (attribute, value) in change.sets {
+            statement.member(separator, layout.name(attribute), value);
+            separator = ", ";
         }
+        statement.text.push('}');
+        statement
+    }
+
+    fn member(&mut self, separator: &str, name: &str, value: AttributeValue) {
+        self.text.push_str(separator);
+        self.quoted(name, '\'');
+        self.text.push_str(": ?");
+        self.parameters.push(value);
     }
 
     /// A write under the fence.
-    pub(super) fn update(table: &str, layout: &TableLayout, change: &Change) -> Self {
-        let name = |attribute| quoted(layout.name(attribute), '"');
-        let mut clauses = vec![format!("UPDATE {}", quoted(table, '"'))];
-        let mut conditions = Vec::new();
-        let mut parameters = Vec::new();
-        for (attribute, value) in &change.sets {
-            clauses.push(format!("SET {}=?", name(*attribute)));
-            parameters.push(value.clone());
+    pub(super) fn update(table: &str, layout: &TableLayout, change: Change) -> Self {
+        let parameters = change.sets.len() + change.key.len() + change.tests.len();
+        let mut statement = Self::starting("UPDATE ", parameters);
+        statement.quoted(table, '"');
+        for (attribute, value) in change.sets {
+            statement.text.push_str(" SET ");
+            statement.compare(layout.name(attribute), "=", value);
         }
-        for attribute in &change.removes {
-            clauses.push(format!("REMOVE {}", name(*attribute)));
+        for attribute in change.removes {
+            statement.text.push_str(" REMOVE ");
+            statement.quoted(layout.name(attribute), '"');
         }
-        for (key, value) in &change.key {
-            conditions.push(format!("{}=?", quoted(key, '"')));
-            parameters.push(value.clone());
+        let mut separator = " WHERE ";
+        for (name, value) in change.key {
+            statement.text.push_str(separator);
+            statement.compare(&name, "=", value);
+            separator = " AND ";
         }
-        for test in &change.tests {
+        for test in change.tests {
+            statement.text.push_str(separator);
             match test {
                 Test::Equals(attribute, value) => {
-                    conditions.push(format!("{}=?", name(*attribute)));
-                    parameters.push(value.clone());
+                    statement.compare(layout.name(attribute), "=", value);
                 }
                 Test::Less(attribute, value) => {
-                    conditions.push(format!("{}<?", name(*attribute)));
-                    parameters.push(value.clone());
+                    statement.compare(layout.name(attribute), "<", value);
                 }
-                Test::Absent(attribute) => {
-                    conditions.push(format!("{} IS MISSING", name(*attribute)));
-                }
+                Test::Absent(attribute) => statement.missing(layout.name(attribute)),
                 // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
-                Test::NoRecord => {}
+                Test::NoRecord => statement.missing(layout.partition()),
             }
         }
+        statement
+    }
+
+    fn starting(verb: &str, parameters: usize) -> Self {
+        let mut text = String::with_capacity(400);
+        text.push_str(verb);
         Self {
-            text: format!("{} WHERE {}", clauses.join(" "), conditions.join(" AND ")),
-            parameters,
+            text,
+            parameters: Vec::with_capacity(parameters),
         }
+    }
+
+    fn compare(&mut self, name: &str, operator: &str, value: AttributeValue) {
+        self.quoted(name, '"');
+        self.text.push_str(operator);
+        self.text.push('?');
+        self.parameters.push(value);
+    }
+
+    fn missing(&mut self, name: &str) {
+        self.quoted(name, '"');
+        self.text.push_str(" IS MISSING");
+    }
+
+    /// A quote inside a name is doubled.
+    fn quoted(&mut self, name: &str, quote: char) {
+        self.text.push(quote);
+        for (position, part) in name.split(quote).enumerate() {
+            if position > 0 {
+                self.text.push(quote);
+                self.text.push(quote);
+            }
+            self.text.push_str(part);
+        }
+        self.text.push(quote);
     }
 
     /// About how many bytes it adds to a request.
@@ -87,12 +123,6 @@ impl Statement {
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .build()
     }
-}
-
-/// A quote inside a name is doubled.
-fn quoted(name: &str, quote: char) -> String {
-    let escaped = name.replace(quote, &format!("{quote}{quote}"));
-    format!("{quote}{escaped}{quote}")
 }
 
 fn size_of_value(value: &AttributeValue) -> usize {

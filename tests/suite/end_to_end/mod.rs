@@ -3,6 +3,7 @@
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
 mod harness;
+mod openapi;
 mod orders_api;
 mod payments_worker;
 

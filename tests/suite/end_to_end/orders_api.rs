@@ -158,6 +158,37 @@ async fn an_order_without_a_key_is_refused() {
 }
 
 #[tokio::test]
+async fn a_named_stage_is_no_part_of_the_path() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    let mut event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
+    event["rawPath"] = json!("/live/orders");
+    event["requestContext"]["stage"] = json!("live");
+    for is_replayed in [false, true] {
+        let placed = Response::of(sandbox.invoke(event.clone()).await);
+        assert_eq!((placed.status, placed.is_replayed()), (201, is_replayed));
+    }
+    assert_eq!(function.effects().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_path_that_is_not_there_is_a_404_and_another_method_a_405() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    let mut elsewhere = Gateway::Http.post(&[], &order());
+    elsewhere["rawPath"] = json!("/nowhere");
+    elsewhere["routeKey"] = json!("$default");
+    elsewhere["requestContext"]["routeKey"] = json!("$default");
+    assert_eq!(Response::of(sandbox.invoke(elsewhere).await).status, 404);
+
+    let mut put = Gateway::Http.post(&[], &order());
+    put["requestContext"]["http"]["method"] = json!("PUT");
+    let refused = Response::of(sandbox.invoke(put).await);
+    assert_eq!(refused.status, 405);
+    assert_eq!(refused.header("allow").as_deref(), Some("POST"));
+}
+
+#[tokio::test]
 async fn two_tenants_may_choose_the_same_key() {
     let function = Function::orders_api().await;
     let mut sandbox = function.start().await;
@@ -172,6 +203,18 @@ async fn two_tenants_may_choose_the_same_key() {
     }
     assert_ne!(order_ids[0], order_ids[1]);
     assert_eq!(function.effects().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_tenant_that_cannot_be_read_is_refused_and_never_meets_the_others() {
+    let function = Function::orders_api().await;
+    let mut sandbox = function.start().await;
+    for tenant in ["", "a,b", "ten\u{fc}nt"] {
+        let headers = [("Idempotency-Key", "cart-1"), ("x-tenant-id", tenant)];
+        let refused = sandbox.invoke(Gateway::Http.post(&headers, &order())).await;
+        Response::of(refused).assert_problem(403);
+    }
+    assert!(function.effects().await.is_empty());
 }
 
 #[tokio::test]

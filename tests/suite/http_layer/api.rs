@@ -28,10 +28,14 @@ pub enum Door {
     Http,
     /// An Application Load Balancer, with multi-value headers switched on.
     Alb,
+    /// A function URL, with IAM as its authorizer.
+    Url,
+    /// A VPC Lattice service: events of version 2.0.
+    Lattice,
 }
 
 impl Door {
-    pub const ALL: [Self; 3] = [Self::Rest, Self::Http, Self::Alb];
+    pub const ALL: [Self; 5] = [Self::Rest, Self::Http, Self::Alb, Self::Url, Self::Lattice];
 
     /// `POST /shops/7/orders` with this key, if any.
     pub fn post(self, key: impl Into<Option<&'static str>>) -> Call {
@@ -39,6 +43,8 @@ impl Door {
             Self::Rest => include_str!("../../fixtures/apigw-v1.json"),
             Self::Http => include_str!("../../fixtures/apigw-v2.json"),
             Self::Alb => include_str!("../../fixtures/alb.json"),
+            Self::Url => include_str!("../../fixtures/function-url.json"),
+            Self::Lattice => include_str!("../../fixtures/vpc-lattice.json"),
         };
         let call = Call {
             door: self,
@@ -72,7 +78,10 @@ impl Call {
                 self.event["headers"][name] = json!(values.last());
                 self.event["multiValueHeaders"][name] = json!(values);
             }
-            Door::Http => self.event["headers"][name.to_lowercase()] = json!(values.join(",")),
+            Door::Http | Door::Url => {
+                self.event["headers"][name.to_lowercase()] = json!(values.join(","));
+            }
+            Door::Lattice => self.event["headers"][name.to_lowercase()] = json!(values),
             Door::Alb => self.event["multiValueHeaders"][name.to_lowercase()] = json!(values),
         }
         self
@@ -81,7 +90,10 @@ impl Call {
     pub fn method(mut self, method: &str) -> Self {
         match self.door {
             Door::Rest | Door::Alb => self.event["httpMethod"] = json!(method),
-            Door::Http => self.event["requestContext"]["http"]["method"] = json!(method),
+            Door::Http | Door::Url => {
+                self.event["requestContext"]["http"]["method"] = json!(method);
+            }
+            Door::Lattice => self.event["method"] = json!(method),
         }
         self
     }
@@ -89,8 +101,8 @@ impl Call {
     /// The route's template stays what it is.
     pub fn path(mut self, path: &str) -> Self {
         let name = match self.door {
-            Door::Rest | Door::Alb => "path",
-            Door::Http => "rawPath",
+            Door::Rest | Door::Alb | Door::Lattice => "path",
+            Door::Http | Door::Url => "rawPath",
         };
         self.event[name] = json!(path);
         self
@@ -101,13 +113,24 @@ impl Call {
         match self.door {
             Door::Rest => self.event["requestContext"]["resourcePath"] = json!("/{proxy+}"),
             Door::Http => self.event["requestContext"]["routeKey"] = json!("$default"),
-            Door::Alb => {}
+            Door::Alb | Door::Url | Door::Lattice => {}
         }
         self
     }
 
+    /// The stage of the API that was called.
+    pub fn stage(self, name: &str) -> Self {
+        self.request_context("stage", json!(name))
+    }
+
+    /// A member of what the door says about the request.
+    pub fn request_context(mut self, name: &str, value: Value) -> Self {
+        self.event["requestContext"][name] = value;
+        self
+    }
+
     pub fn query(mut self, pairs: &[(&str, &str)]) -> Self {
-        if self.door == Door::Http {
+        if matches!(self.door, Door::Http | Door::Url) {
             let pairs: Vec<String> = pairs.iter().map(|(n, v)| format!("{n}={v}")).collect();
             self.event["rawQueryString"] = json!(pairs.join("&"));
             return self;
@@ -119,7 +142,11 @@ impl Call {
                 None => values[name] = json!([value]),
             }
         }
-        self.event["multiValueQueryStringParameters"] = values;
+        let name = match self.door {
+            Door::Lattice => "queryStringParameters",
+            _ => "multiValueQueryStringParameters",
+        };
+        self.event[name] = values;
         self
     }
 
@@ -143,6 +170,11 @@ impl Call {
     pub fn context(mut self, context: lambda_http::Context) -> Self {
         self.context = Some(context);
         self
+    }
+
+    /// As Lambda delivers it.
+    pub fn event(&self) -> &Value {
+        &self.event
     }
 
     /// As `lambda_http` makes it of the event.
@@ -259,7 +291,7 @@ impl Api {
             Ok(Answer {
                 status: parts.status,
                 headers: parts.headers,
-                body: BodyExt::collect(body).await?.to_bytes(),
+                body: BodyExt::collect(body).await.map_err(Into::into)?.to_bytes(),
             })
         });
         Self {

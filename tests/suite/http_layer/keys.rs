@@ -2,6 +2,7 @@
 
 use http::header::HeaderName;
 use lambda_idempotency::MissingKey;
+use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Call, Door, place_order};
 use crate::on_each_server;
@@ -74,6 +75,15 @@ on_each_server! {
         for same in [r#"say "hi"\now"#, r#""say \"hi\"\\now""#] {
             assert_eq!(api.send(&keys(&[same])).await.text(), "order 2", "{same}");
         }
+    }
+}
+
+on_each_server! {
+    async fn strict_mode_takes_the_quoted_form_only(server: Server) {
+        let api = Api::configured(&server, |once| once, IdempotencyLayer::strict, place_order).await;
+        api.send(&keys(&["cart-17"])).await.assert_problem(400, "key-not-quoted");
+        api.send(&keys(&[""])).await.assert_problem(400, "key-empty");
+        assert_eq!(api.send(&keys(&[r#""cart-17""#])).await.text(), "order 1");
     }
 }
 

@@ -1,0 +1,91 @@
+//! A plain axum server, outside Lambda, with a client that retries. The server ends with the example.
+//!
+//! ```sh
+//! cargo run --example axum_server
+//! ```
+//!
+//! A server of several processes needs a store that they share: `DynamoDbStore` works outside Lambda too. There is no deadline
+//! here, so a claim lasts as long as the engine's lease: make it longer than the slowest request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use lambda_idempotency::Idempotency;
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::MemoryStore;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("payments")
+        .lease(Duration::from_secs(30))
+        .build()?;
+    let charges = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&charges);
+    let charge = move |body: String| {
+        let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        async move { (StatusCode::CREATED, format!("charge {number}: {body}")) }
+    };
+    let router = Router::new()
+        .route("/charges", post(charge))
+        .layer(IdempotencyLayer::new(once));
+
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = tokio::spawn(async move {
+        let until = async { drop(stopped.await) };
+        axum::serve(listener, router)
+            .with_graceful_shutdown(until)
+            .await
+    });
+
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let send = async |key: &str, body: &'static str| -> Result<(StatusCode, bool, Bytes), Error> {
+        let request =
+            Request::post(format!("http://{address}/charges")).header("idempotency-key", key);
+        let answer = client.request(request.body(body.into())?).await?;
+        let is_replayed = answer.headers().contains_key("idempotent-replayed");
+        let status = answer.status();
+        Ok((
+            status,
+            is_replayed,
+            answer.into_body().collect().await?.to_bytes(),
+        ))
+    };
+    let first = send("cart-17", "12.50 EUR").await?;
+    let retry = send("cart-17", "12.50 EUR").await?;
+    let other = send("cart-17", "99.00 EUR").await?;
+    assert_eq!(
+        first,
+        (
+            StatusCode::CREATED,
+            false,
+            Bytes::from("charge 1: 12.50 EUR")
+        )
+    );
+    assert_eq!(retry, (StatusCode::CREATED, true, first.2.clone()));
+    assert_eq!(other.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(charges.load(Ordering::SeqCst), 1);
+    println!(
+        "3 requests, 1 charge: {}",
+        String::from_utf8_lossy(&retry.2)
+    );
+
+    drop((client, stop));
+    server.await??;
+    Ok(())
+}

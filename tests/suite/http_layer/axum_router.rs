@@ -1,0 +1,134 @@
+//! An axum router: behind a socket of its own, and in a function.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::routing::post;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use lambda_idempotency::http::{IdempotencyLayer, Route, path};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::{Claim, Idempotency};
+use tower::ServiceExt;
+
+use super::api::Door;
+use crate::on_each_server;
+
+/// `POST /tenants/{tenant}/orders`, nested, and `POST /echo`.
+fn router(store: DynamoDbStore) -> Router {
+    let once = Idempotency::builder(store)
+        .namespace("shop")
+        .build()
+        .unwrap();
+    let layer = IdempotencyLayer::new(once).other_routes(Route::required());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let orders = Router::new().route(
+        "/orders",
+        post(move |request: Request<Body>| {
+            let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
+            let claim = request.extensions().get::<Claim>().unwrap();
+            let answer = format!("order {run}, {}", claim.operation());
+            async move { (StatusCode::CREATED, [("x-run", run.to_string())], answer) }
+        }),
+    );
+    Router::new()
+        .nest("/tenants/{tenant}", orders)
+        .route("/echo", post(|body: Bytes| async move { body }))
+        .layer(layer)
+}
+
+async fn serve(router: Router) -> String {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+/// Status, headers and text.
+async fn send(base: &str, path: &str, key: Option<&str>, body: &str) -> (u16, HeaderMap, String) {
+    let mut request = Request::post(format!("{base}{path}"));
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    let request = request
+        .body(Full::new(Bytes::from(body.to_owned())))
+        .unwrap();
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let (parts, body) = client.request(request).await.unwrap().into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    (
+        parts.status.as_u16(),
+        parts.headers,
+        String::from_utf8(bytes.to_vec()).unwrap(),
+    )
+}
+
+on_each_server! {
+    async fn a_plain_server_runs_a_request_once_and_replays_it(server: Server) {
+        let base = serve(router(server.store().await)).await;
+        let (status, headers, first) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+        assert_eq!((status, first.as_str()), (201, "order 1, POST /tenants/{tenant}/orders"));
+        assert!(headers.contains_key("date"));
+
+        let (status, retry, text) = send(&base, "/tenants/7/orders", Some("\"k-1\""), "tea").await;
+        assert_eq!((status, &text), (201, &first));
+        assert_eq!(retry["idempotent-replayed"], "true");
+        assert_eq!(retry["x-run"], "1");
+        // The server dates each of its messages itself: one date, of now.
+        assert_eq!(retry.get_all("date").iter().count(), 1);
+
+        let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "jam").await;
+        assert_eq!(status, 422);
+        let (status, _, problem) = send(&base, "/tenants/7/orders", None, "tea").await;
+        assert_eq!(status, 400);
+        assert!(problem.contains("key-missing"));
+        let (_, _, echo) = send(&base, "/echo", Some("k-2"), "as it came").await;
+        assert_eq!(echo, "as it came");
+    }
+}
+
+on_each_server! {
+    async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
+        let once = Idempotency::builder(server.store().await).namespace("shop").build().unwrap();
+        let orders = Router::new()
+            .route("/orders", post(|| async { StatusCode::CREATED }))
+            .layer(IdempotencyLayer::new(once));
+        let base = serve(Router::new().nest("/tenants/{tenant}", orders)).await;
+        let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+        assert_eq!(status, 201);
+        let (_, retry, _) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+        assert_eq!(retry["idempotent-replayed"], "true");
+        // Inside, the layer sees `/orders` in both; what counts is what the client asked for.
+        let (status, _, problem) = send(&base, "/tenants/8/orders", Some("k-1"), "tea").await;
+        assert_eq!(status, 422, "{problem}");
+    }
+}
+
+on_each_server! {
+    async fn a_router_in_a_function_does_the_same_at_each_door(server: Server) {
+        for door in Door::ALL {
+            let router = router(server.store().await);
+            let call = door.post("k-1").catch_all().path("/tenants/7/orders").stage("$default").text("tea");
+            for is_replayed in [false, true] {
+                let answer = router.clone().oneshot(call.request()).await.unwrap();
+                assert_eq!(answer.status(), 201, "{door:?}");
+                assert_eq!(answer.headers().contains_key("idempotent-replayed"), is_replayed);
+                let text = answer.into_body().collect().await.unwrap().to_bytes();
+                assert_eq!(text, "order 1, POST /tenants/{tenant}/orders");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_path_of_a_plain_request_is_its_own() {
+    let (parts, ()) = Request::post("/orders?x=1").body(()).unwrap().into_parts();
+    assert_eq!(path(&parts), "/orders");
+}
