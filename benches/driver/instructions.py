@@ -46,7 +46,7 @@ def count(path, units):
 
 
 def main(record):
-    tools.need("valgrind", "counting instructions")
+    tools.need_valgrind()
     tools.build("benches")
     listed = [line.split() for line in tools.output(tools.program("benches"), "paths").splitlines()]
     tools.say("count instructions")
