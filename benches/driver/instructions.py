@@ -17,8 +17,6 @@ from driver import tools
 BASELINE = tools.BENCHES / "instructions.json"
 # Hash maps are seeded anew in each process, and times have other digits: that moves the larger paths by up to half a percent.
 TOLERANCE = 0.02
-# The layer over the SDK by hand, in instructions: no server, no clock.
-FLOOR_LIMITS = {"new": 1.5, "replay": 1.5}
 ROUNDS = {"fingerprint-200B": 50, "fingerprint-10KB": 10, "key": 50, "settle": 50}
 
 
@@ -37,6 +35,8 @@ def count(path, units):
             "path",
             path,
             rounds,
+            # glibc would copy with `rep movsb`, which valgrind counts once for each byte.
+            env={**os.environ, "GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1000000000"},
         )
         text = Path(folder, "out").read_text()
     total = int(re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE).group(1))
@@ -46,7 +46,7 @@ def count(path, units):
 
 
 def main(record):
-    tools.need("valgrind", "counting instructions")
+    tools.need_valgrind()
     tools.build("benches")
     listed = [line.split() for line in tools.output(tools.program("benches"), "paths").splitlines()]
     tools.say("count instructions")
@@ -62,25 +62,14 @@ def main(record):
         tools.say(f"recorded with rustc {recorded['rustc']}, counted with {rustc}: not compared")
         recorded = {"instructions": {}}
     rows = [row(path, counted, recorded["instructions"].get(path)) for path, counted in found.items()]
-    gates = [
-        {
-            "name": f"{scenario}: instructions, layer / floor",
-            "median": found[f"sdk-{scenario}"] / found[f"floor-{scenario}"],
-            "limit": f"≤ {limit}",
-            "holds": found[f"sdk-{scenario}"] <= limit * found[f"floor-{scenario}"],
-        }
-        for scenario, limit in FLOOR_LIMITS.items()
-    ]
-    tools.save("instructions", {"rows": rows, "gates": gates, "rustc": rustc})
+    tools.save("instructions", {"rows": rows, "rustc": rustc})
     for one in rows:
         before = "" if one["recorded"] is None else f"{one['recorded']:>9,} recorded  {one['change']:+.2%}"
         print(f"{one['path']:18}{one['instructions']:>9,}  {before}{'' if one['holds'] else '  CHANGED'}")
-    for gate in gates:
-        print(f"{gate['name']}: {gate['median']:.2f}, {gate['limit']}{'' if gate['holds'] else '  MISSED'}")
     changed = [one["path"] for one in rows if not one["holds"]]
     if changed:
         print("If that is meant, record it: scripts/bench instructions --record")
-    return not changed and all(gate["holds"] for gate in gates)
+    return not changed
 
 
 def row(path, counted, recorded):

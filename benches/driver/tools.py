@@ -38,6 +38,15 @@ def need(tool, why):
         sys.exit(f"{why} needs {tool}: install it first")
 
 
+def need_valgrind():
+    """Debian's package, where this may install one; else it has to be there."""
+    if shutil.which("valgrind") is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        say("install valgrind")
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "valgrind"]):
+            subprocess.run(["apt-get", "--quiet", *arguments], check=False, stdout=sys.stderr)
+    need("valgrind", "counting instructions")
+
+
 # --- programs
 
 
@@ -47,7 +56,8 @@ def build(*packages):
     selection = [f"--package={package}" for package in packages]
     say(f"build {', '.join(packages)}")
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "AWS_LC_SYS_NO_JITTER_ENTROPY": "1"}
-    run("cargo", "build", "--release", "--locked", *selection, cwd=BENCHES, env=environment)
+    # Without `--locked`: what the library needs anew is added, and the rest stays as it is.
+    run("cargo", "build", "--release", *selection, cwd=BENCHES, env=environment)
 
 
 def program(name):
