@@ -49,6 +49,13 @@ def count(path, units):
     return round(total / (rounds * units))
 
 
+def processor():
+    """What glibc chooses its copies of memcpy and the like by."""
+    line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features")))
+    told_apart = {"avx", "avx2", "bmi2", "erms", "fsrm", "lzcnt", "abm", "movbe", "popcnt", "rtm", "sse4_2", "asimd", "sve"}
+    return " ".join(sorted(told_apart & set(line.split(":")[1].split())))
+
+
 def main(record):
     tools.need_valgrind()
     tools.build("benches")
@@ -58,12 +65,14 @@ def main(record):
         counts = list(pool.map(lambda row: count(row[0], int(row[1])), listed))
     found = {path: counted for (path, _), counted in zip(listed, counts, strict=True)}
     rustc = tools.output("rustc", "--version").split()[1]
+    made = {"rustc": rustc, "processor": processor()}
     if record:
-        BASELINE.write_text(json.dumps({"rustc": rustc, "instructions": found}, indent=2) + "\n")
+        BASELINE.write_text(json.dumps({**made, "instructions": found}, indent=2) + "\n")
     recorded = json.loads(BASELINE.read_text())
-    if recorded["rustc"] != rustc:
-        # Another compiler is another program; the paths are still compared with each other.
-        tools.say(f"recorded with rustc {recorded['rustc']}, counted with {rustc}: not compared")
+    if any(recorded[what] != made[what] for what in made):
+        # Another compiler makes another program, and another processor is given other copies of memcpy; the layer and the floor
+        # are still compared with each other.
+        tools.say(f"recorded with {({what: recorded[what] for what in made})}, counted with {made}: the baseline is not compared")
         recorded = {"instructions": {}}
     rows = [row(path, counted, recorded["instructions"].get(path)) for path, counted in found.items()]
     gates = [gate(scenario, found[ours] / found[floor]) for scenario, (ours, floor) in SIDES.items()]

@@ -182,7 +182,7 @@ fn members(value: &serde_json::Value) -> usize {
 
 /// As many as the members of a document whose strings hold none; then no name was repeated.
 fn colons(text: &[u8]) -> usize {
-    text.iter().filter(|&&byte| byte == b':').count()
+    text.split(|&byte| byte == b':').count() - 1
 }
 
 proptest! {
