@@ -12,6 +12,7 @@ use crate::settings::Settings;
 
 mod acquire;
 mod finish;
+mod journal;
 mod patience;
 
 pub(crate) use acquire::Acquired;

@@ -101,6 +101,10 @@
 //! The handler finds the [`Claim`](crate::Claim) among the request's extensions. The claim lasts until the invocation's deadline, which
 //! `lambda_http` puts there too; elsewhere for the engine's [`lease`](crate::Builder::lease).
 //!
+//! A handler with [steps](crate::Claim::step) returns their errors as its own: an interrupted one is then answered with
+//! [409](#interrupted), a lost lease with [409](#lease-lost). An answer that the handler makes of such an error (in axum it must) is
+//! the answer; give it a status of 500 or above, so that the claim is released.
+//!
 //! [draft-ietf-httpapi-idempotency-key-header]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
 //!
 #![doc = include_str!("http/problems.md")]

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::claim::{Claim, Hold};
+use crate::claim::{Claim, Desk, Hold, Stop};
 use crate::clock::{Clock, EpochMillis};
 use crate::engine::{Acquired, Engine, Finished, Request};
 use crate::error::Error;
@@ -330,6 +330,7 @@ impl<S: Store> Idempotency<S> {
             &request.operation,
             request.id.clone(),
             Some(hold.clone()),
+            Some(self.desk()),
             Some(until),
             Arc::clone(&self.engine.clock),
         );
@@ -337,7 +338,7 @@ impl<S: Store> Idempotency<S> {
         // The call itself is inside, too: a handler may panic before it returns its future.
         let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
         let ended = running.await;
-        hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps() || ended.is_err();
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
@@ -360,6 +361,10 @@ impl<S: Store> Idempotency<S> {
                 self.conclude(request, finished, value)
             }
             Err(error) => {
+                // A step's word counts for more than what the handler made of it.
+                if let Some(stop) = claim.stop() {
+                    return Err(self.stopped(request, &hold, stop).await);
+                }
                 if verdict == Verdict::Fail {
                     self.engine.fail(request, &hold, &Failure::of(&error)).await;
                 } else {
@@ -370,6 +375,33 @@ impl<S: Store> Idempotency<S> {
                 Err(Error::Handler(error))
             }
         }
+    }
+
+    fn desk(&self) -> Desk {
+        Desk {
+            scribe: Arc::clone(&self.engine) as Arc<_>,
+            reports_unrecorded: self.engine.settings.unrecorded == Unrecorded::Fail,
+        }
+    }
+
+    /// An attempt that a step brought to its end.
+    async fn stopped<E>(&self, request: &Request, hold: &Hold, stop: Stop) -> Error<E> {
+        let error = match stop {
+            // Somebody else's: there is nothing to release.
+            Stop::LeaseLost => Error::LeaseLost,
+            // Once a person has settled the step, a retry may run at once.
+            Stop::Interrupted { since } => {
+                let engine = &self.engine;
+                engine
+                    .release(request, hold, Some("interrupted step"))
+                    .await;
+                Error::Interrupted {
+                    since: since.into(),
+                }
+            }
+        };
+        observe::refused(request, &error);
+        error
     }
 
     fn conclude<T, E>(
@@ -424,6 +456,7 @@ impl<S: Store> Idempotency<S> {
         let claim = Claim::new(
             operation,
             id,
+            None,
             None,
             self.deadline,
             Arc::clone(&self.engine.clock),

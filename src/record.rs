@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
+use crate::journal::{Journal, StepNote};
 use crate::key::RecordId;
 
 /// The layout version that this crate writes, and the only one that it believes.
@@ -194,6 +195,8 @@ pub struct Record {
     pub outcome: Option<StoredOutcome>,
     /// The kind of the error that the last attempt ended with.
     pub last_error: Option<String>,
+    /// The steps that its attempts have begun.
+    pub journal: Journal,
     /// When the current attempt claimed it.
     pub started_at: Option<EpochMillis>,
     /// When its outcome became final.
@@ -214,6 +217,7 @@ impl Record {
             fingerprint: None,
             outcome: None,
             last_error: None,
+            journal: Journal::default(),
             started_at: None,
             completed_at: None,
             layout: None,
@@ -375,6 +379,8 @@ pub struct Amendment {
     pub owner: Owner,
     /// The kind of the last error; `None` leaves the attribute alone.
     pub last_error: Option<String>,
+    /// A step's entry; it applies only over an older revision of the same step's. `None` leaves the journal alone.
+    pub step: Option<StepNote>,
 }
 
 /// The end of a lease, to be written under the fence. Nothing is deleted.

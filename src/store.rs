@@ -84,7 +84,8 @@ pub trait Store: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
-    /// Notes something on the record, if it is in progress and held by the owner.
+    /// Notes something on the record, if it is in progress and held by the owner, and, where a step's entry is noted, if its
+    /// revision is newer than the one that stands there.
     fn amend(
         &self,
         amendment: &Amendment,

@@ -40,6 +40,7 @@ mod expression;
 mod failure;
 mod group;
 mod item;
+mod journal;
 mod layout;
 mod statement;
 

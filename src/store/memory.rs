@@ -108,10 +108,10 @@ impl Store for MemoryStore {
         let mut records = self.records();
         match records.get_mut(&claim.id) {
             Some(record) if Version::of(record) == *seen => {
-                let last_error = record.last_error.take();
-                *record = Record::claimed(claim);
+                let before = std::mem::replace(record, Record::claimed(claim));
                 if mode == Takeover::Resume {
-                    record.last_error = last_error;
+                    record.last_error = before.last_error;
+                    record.journal = before.journal;
                 }
                 Ok(Answer::Applied(Found::readable(record.clone())))
             }
@@ -146,11 +146,17 @@ impl Store for MemoryStore {
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
         in_time(deadline)?;
-        let always = |_: &Record| true;
+        let newer = |record: &Record| {
+            let step = amendment.step.as_ref();
+            step.is_none_or(|note| record.journal.takes(note))
+        };
         Ok(
-            self.fenced(&amendment.id, &amendment.owner, always, |record| {
+            self.fenced(&amendment.id, &amendment.owner, newer, |record| {
                 if let Some(kind) = &amendment.last_error {
                     record.last_error = Some(kind.clone());
+                }
+                if let Some(note) = &amendment.step {
+                    record.journal.put(note.clone());
                 }
             }),
         )

@@ -17,6 +17,7 @@ use crate::store::{Answer, Store};
 mod claims;
 mod fence;
 mod groups;
+mod journal;
 mod limits;
 mod takeovers;
 
@@ -83,6 +84,11 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         fence::a_renewal_only_lengthens,
         fence::an_amendment_changes_nothing_else,
         fence::writes_under_the_fence_create_nothing,
+        journal::every_step_comes_back_as_it_was,
+        journal::a_note_replaces_an_older_one_alone,
+        journal::nobody_else_notes_a_step,
+        journal::a_release_and_a_takeover_keep_the_journal,
+        journal::a_fresh_takeover_forgets_the_journal,
         takeovers::a_resumed_record_keeps_its_last_error,
         takeovers::a_fresh_takeover_keeps_nothing,
         takeovers::a_takeover_needs_the_exact_version,

@@ -17,5 +17,6 @@ mod faults;
 mod http_layer;
 mod secrets;
 mod sqs;
+mod steps;
 mod support;
 mod wire;

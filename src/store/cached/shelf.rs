@@ -113,7 +113,8 @@ fn size(id: &RecordId, entry: &Entry) -> usize {
         .as_ref()
         .map_or(0, |print| print.as_str().len());
     let last_error = record.last_error.as_ref().map_or(0, String::len);
-    OVERHEAD + id.as_str().len() + id.hash().len() + outcome + owner + fingerprint + last_error
+    let texts = id.as_str().len() + id.hash().len() + outcome + owner + fingerprint + last_error;
+    OVERHEAD + texts + record.journal.size()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::journal;
 use super::layout::{Attribute, Item, TableLayout};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
@@ -68,6 +69,7 @@ impl Reader<'_> {
         record.started_at = self.number(Attribute::StartedAt)?.map(EpochMillis);
         record.completed_at = self.number(Attribute::CompletedAt)?.map(EpochMillis);
         record.outcome = self.outcome()?;
+        record.journal = journal::decode(self.item)?;
         if let Some(attempt) = self.number(Attribute::Attempt)? {
             record.attempt =
                 u32::try_from(attempt).map_err(|_| format!("attempt {attempt} is no count"))?;

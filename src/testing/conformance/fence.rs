@@ -270,6 +270,7 @@ fn amendment(id: &crate::key::RecordId, owner: &crate::record::Owner) -> Amendme
         id: id.clone(),
         owner: owner.clone(),
         last_error: Some("conformance::Late".to_owned()),
+        step: None,
     }
 }
 
