@@ -91,7 +91,8 @@
 //!
 //! # Large and streamed answers
 //!
-//! An answer larger than [`inline_limit`](crate::Builder::inline_limit) is sent, but not kept: a retry learns that it was
+//! An answer larger than [`inline_limit`](crate::Builder::inline_limit) is kept compressed, beside its record if need be. Where the
+//! store takes nothing so large (DynamoDB: 400 KB, compressed), it is sent, but not kept: a retry learns that it was
 //! [done](#outcome-omitted). So is one that streams: `text/event-stream`, or more than
 //! [`answer_limit`](IdempotencyLayer::answer_limit) bytes. It is passed on as it comes, and logged as `streamed`. The effect is
 //! protected, the answer isn't: where it may run again instead, the handler says `Verdict::Release`.

@@ -1,11 +1,10 @@
-//! What is known of a request's steps: the values, their bounds, and what may be done about each. No I/O.
+//! What is known of a request's steps: the values, and their bounds. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::clock::EpochMillis;
-use crate::protocol::Crashed;
-use crate::record::Omission;
+use crate::omission::Omission;
 
 /// How many steps a request may have.
 pub const MAX_STEPS: usize = 50;
@@ -165,28 +164,6 @@ impl StepEntry {
     }
 }
 
-/// What to do about a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StepDecision<'a> {
-    /// Record it as pending, then let its effect happen.
-    Fire,
-    /// It happened: this came of it.
-    Skip(&'a StepResult),
-    /// It may have happened, and the policy wants a person to look.
-    Interrupted { since: EpochMillis },
-}
-
-/// What to do about a step, given what is known of it. Pure.
-pub(crate) fn decide_step(known: Option<&StepEntry>, crashed: Crashed) -> StepDecision<'_> {
-    match known.map(|entry| (&entry.state, entry.at)) {
-        Some((StepState::Confirmed(result), _)) => StepDecision::Skip(result),
-        Some((StepState::Pending, since)) if crashed == Crashed::Interrupt => {
-            StepDecision::Interrupted { since }
-        }
-        _ => StepDecision::Fire,
-    }
-}
-
 /// Whether a name can be used: letters, digits, `-`, `_` and `.`, so that it reads well in a log and in the table.
 pub(crate) fn is_step_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -205,36 +182,6 @@ mod tests {
 
     fn text(bytes: usize) -> StepState {
         StepState::Confirmed(StepResult::Text("x".repeat(bytes)))
-    }
-
-    #[test]
-    fn what_is_confirmed_is_skipped_under_every_policy() {
-        for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
-            let known = entry(text(1));
-            let decision = decide_step(Some(&known), crashed);
-            assert!(matches!(decision, StepDecision::Skip(StepResult::Text(_))));
-        }
-    }
-
-    #[test]
-    fn what_is_pending_fires_again_or_waits_for_a_person() {
-        let known = entry(StepState::Pending);
-        let decide = |crashed| decide_step(Some(&known), crashed);
-        assert_eq!(decide(Crashed::RunAgain), StepDecision::Fire);
-        assert_eq!(
-            decide(Crashed::Interrupt),
-            StepDecision::Interrupted { since: AT }
-        );
-    }
-
-    #[test]
-    fn what_failed_or_never_began_fires_under_every_policy() {
-        let failed = entry(StepState::Failed);
-        for known in [None, Some(&failed)] {
-            for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
-                assert_eq!(decide_step(known, crashed), StepDecision::Fire);
-            }
-        }
     }
 
     #[test]

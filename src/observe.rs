@@ -79,6 +79,17 @@ pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>)
     );
 }
 
+pub(crate) fn not_kept(request: &Request, hold: &Hold, error: &dyn Display) {
+    tracing::warn!(
+        event = "outcome_not_kept",
+        operation = request.operation,
+        key = %request.id,
+        attempt = hold.attempt,
+        %error,
+        "idempotency"
+    );
+}
+
 pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display) {
     tracing::warn!(
         event = "release_failed",

@@ -14,11 +14,10 @@ use super::{Claim, Inner};
 use crate::clock::EpochMillis;
 use crate::error::StoreError;
 use crate::journal::{
-    Journal, MAX_STEP_RESULT_BYTES, StepDecision, StepEntry, StepNote, StepResult, StepState,
-    decide_step, is_step_name,
+    Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState, is_step_name,
 };
 use crate::observe;
-use crate::protocol::Crashed;
+use crate::protocol::{Crashed, StepDecision, decide_step};
 use crate::record::{Amendment, Omission, error_kind};
 use crate::step::{Step, StepError};
 use crate::store::Answer;

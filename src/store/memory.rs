@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{
     Amendment, Completion, Found, NewClaim, Owner, RELEASED, Record, Release, Renewal, Status,
     Takeover, Version,
@@ -28,6 +29,7 @@ use crate::store::{Answer, Store};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     records: Arc<Mutex<HashMap<RecordId, Record>>>,
+    outcomes: Arc<Mutex<HashMap<(RecordId, Owner), LargeOutcome>>>,
 }
 
 impl MemoryStore {
@@ -50,11 +52,17 @@ impl MemoryStore {
     pub fn sweep(&self, now: EpochMillis) {
         let now = EpochSeconds(now.0.div_euclid(1_000));
         self.records().retain(|_, record| record.expiration >= now);
+        self.outcomes()
+            .retain(|_, outcome| outcome.expiration >= now);
     }
 
     /// A panic elsewhere can't leave a record half-written: each change below is one assignment.
     fn records(&self) -> MutexGuard<'_, HashMap<RecordId, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outcomes(&self) -> MutexGuard<'_, HashMap<(RecordId, Owner), LargeOutcome>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies `change` to the record, if it is in progress and held by the owner and `condition` holds.
@@ -180,5 +188,27 @@ impl Store for MemoryStore {
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         in_time(deadline)?;
         Ok(self.records().get(id).cloned().map(Found::readable))
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        in_time(deadline)?;
+        let name = (outcome.id.clone(), outcome.owner.clone());
+        self.outcomes().insert(name, outcome.clone());
+        Ok(Place::Item(outcome.owner.clone()))
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        in_time(deadline)?;
+        let Place::Item(owner) = place else {
+            return Ok(None);
+        };
+        let name = (id.clone(), owner.clone());
+        let found = self.outcomes().get(&name).map(|kept| kept.content.clone());
+        Ok(found)
     }
 }

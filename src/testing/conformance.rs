@@ -19,6 +19,7 @@ mod fence;
 mod groups;
 mod journal;
 mod limits;
+mod oversize;
 mod takeovers;
 
 /// A promise of the [`Store`] contract that a store broke.
@@ -102,6 +103,9 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         groups::grouped_reads_answer_in_order,
         groups::a_large_group_is_taken,
         groups::an_empty_group_is_answered,
+        oversize::what_is_kept_comes_back_byte_for_byte,
+        oversize::each_owner_has_an_outcome_of_its_own,
+        oversize::nothing_is_kept_after_the_deadline,
         limits::a_passed_deadline_writes_nothing,
         limits::a_read_sees_the_write_before_it,
     }

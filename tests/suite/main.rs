@@ -15,6 +15,7 @@ mod end_to_end;
 mod engine;
 mod faults;
 mod http_layer;
+mod oversize;
 mod secrets;
 mod sqs;
 mod steps;

@@ -102,6 +102,7 @@ fn size(id: &RecordId, entry: &Entry) -> usize {
     let (Entry::Claim(record) | Entry::Outcome(record)) = entry;
     let outcome = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text.len(),
+        Some(StoredOutcome::Packed(packed)) => packed.size(),
         _ => 0,
     };
     let owner = record

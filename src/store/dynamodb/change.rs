@@ -4,8 +4,8 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{number, string};
-use super::journal;
 use super::layout::{Attribute, Item, TableLayout};
+use super::{journal, packed};
 use crate::key::RecordId;
 use crate::record::{
     Amendment, Completion, LAYOUT, NewClaim, Owner, RELEASED, Release, Renewal, Status,
@@ -138,6 +138,7 @@ pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> 
 pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change {
     let (attribute, outcome) = match &completion.outcome {
         StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
+        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
         StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
     };
     Change::of(layout, &completion.id)

@@ -2,8 +2,8 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::journal;
 use super::layout::{Attribute, Item, TableLayout};
+use super::{journal, packed};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version};
@@ -92,6 +92,10 @@ impl Reader<'_> {
             let reason = Omission::parse(reason)
                 .ok_or_else(|| format!("unknown reason {reason:?} in `omitted`"))?;
             return Ok(Some(StoredOutcome::Omitted(reason)));
+        }
+        if let Some(value) = self.item.get(self.layout.name(Attribute::Packed)) {
+            let packed = packed::decode(value).map_err(|reason| format!("`packed`: {reason}"))?;
+            return Ok(Some(StoredOutcome::Packed(packed)));
         }
         Ok(self
             .string(Attribute::Data)?

@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{number, string};
 use super::layout::Item;
+use super::members::Members;
 use crate::clock::EpochMillis;
 use crate::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
 use crate::record::Omission;
@@ -63,10 +64,7 @@ pub(super) fn decode(item: &Item) -> Result<Journal, String> {
         let Some(name) = attribute.strip_prefix(PREFIX) else {
             continue;
         };
-        let entry = match value {
-            AttributeValue::M(members) => Entry { members }.read(),
-            _ => Err("it is not a map".to_owned()),
-        };
+        let entry = Members::of(value).and_then(read);
         let entry = entry.map_err(|reason| format!("`{attribute}`: {reason}"))?;
         journal.put(StepNote {
             name: name.to_owned(),
@@ -76,60 +74,32 @@ pub(super) fn decode(item: &Item) -> Result<Journal, String> {
     Ok(journal)
 }
 
-struct Entry<'a> {
-    members: &'a HashMap<String, AttributeValue>,
+fn read(members: Members<'_>) -> Result<StepEntry, String> {
+    let state = match members.required_text(STATE)? {
+        PENDING => StepState::Pending,
+        FAILED => StepState::Failed,
+        CONFIRMED => StepState::Confirmed(result(members)?),
+        other => return Err(format!("unknown state {other:?}")),
+    };
+    let count = |name: &str| {
+        u32::try_from(members.number(name)?).map_err(|_| format!("`{name}` is no count"))
+    };
+    Ok(StepEntry {
+        state,
+        revision: count(REVISION)?,
+        tries: count(TRIES)?,
+        last_error: members.text(LAST_ERROR)?.map(str::to_owned),
+        at: EpochMillis(members.number(AT)?),
+    })
 }
 
-impl Entry<'_> {
-    fn read(&self) -> Result<StepEntry, String> {
-        let state = match self.text(STATE)?.ok_or_else(|| missing(STATE))? {
-            PENDING => StepState::Pending,
-            FAILED => StepState::Failed,
-            CONFIRMED => StepState::Confirmed(self.result()?),
-            other => return Err(format!("unknown state {other:?}")),
-        };
-        let count = |name: &str| {
-            u32::try_from(self.number(name)?).map_err(|_| format!("`{name}` is no count"))
-        };
-        Ok(StepEntry {
-            state,
-            revision: count(REVISION)?,
-            tries: count(TRIES)?,
-            last_error: self.text(LAST_ERROR)?.map(str::to_owned),
-            at: EpochMillis(self.number(AT)?),
-        })
+fn result(members: Members<'_>) -> Result<StepResult, String> {
+    if let Some(text) = members.text(RESULT)? {
+        return Ok(StepResult::Text(text.to_owned()));
     }
-
-    fn result(&self) -> Result<StepResult, String> {
-        if let Some(text) = self.text(RESULT)? {
-            return Ok(StepResult::Text(text.to_owned()));
-        }
-        let reason = self.text(OMITTED)?.ok_or_else(|| missing(RESULT))?;
-        let reason = Omission::parse(reason);
-        reason
-            .map(StepResult::Omitted)
-            .ok_or_else(|| format!("unknown reason in `{OMITTED}`"))
-    }
-
-    fn text(&self, name: &str) -> Result<Option<&str>, String> {
-        match self.members.get(name) {
-            None => Ok(None),
-            Some(AttributeValue::S(text)) => Ok(Some(text)),
-            Some(_) => Err(format!("`{name}` is not a string")),
-        }
-    }
-
-    fn number(&self, name: &str) -> Result<i64, String> {
-        match self.members.get(name) {
-            None => Err(missing(name)),
-            Some(AttributeValue::N(digits)) => digits
-                .parse()
-                .map_err(|_| format!("`{name}` is not a whole number")),
-            Some(_) => Err(format!("`{name}` is not a number")),
-        }
-    }
-}
-
-fn missing(name: &str) -> String {
-    format!("`{name}` is missing")
+    let Some(reason) = members.text(OMITTED)? else {
+        return Err(format!("`{RESULT}` is missing"));
+    };
+    let reason = Omission::parse(reason).map(StepResult::Omitted);
+    reason.ok_or_else(|| format!("unknown reason in `{OMITTED}`"))
 }

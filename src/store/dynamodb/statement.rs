@@ -147,6 +147,12 @@ fn size_of_value(value: &AttributeValue) -> usize {
     WRAPPING
         + match value {
             AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            // Bytes travel in Base64.
+            AttributeValue::B(bytes) => bytes.as_ref().len() / 3 * 4 + 4,
+            AttributeValue::M(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size_of_value(value))
+                .sum(),
             _ => 0,
         }
 }
