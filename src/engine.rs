@@ -12,6 +12,8 @@ use crate::settings::Settings;
 
 mod acquire;
 mod finish;
+mod journal;
+mod oversize;
 mod patience;
 
 pub(crate) use acquire::Acquired;
@@ -47,6 +49,8 @@ pub(crate) struct Request {
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
+    /// Whether somebody reads the outcome of a replay. Where nobody does, a large one needn't be kept.
+    pub(crate) wants_outcome: bool,
 }
 
 impl<S> Engine<S> {

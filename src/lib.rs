@@ -37,6 +37,8 @@
 //! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
 //!    keys catches what the first promise can't.
 //!
+//! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats none that is confirmed.
+//!
 //! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
 //!
 //! # Where things are
@@ -47,6 +49,7 @@
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
 //!
@@ -82,14 +85,19 @@ mod hash;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+pub mod journal;
 mod key;
 mod observe;
+mod omission;
 mod outcome;
+mod owner;
+pub mod packed;
 pub mod protocol;
 pub mod record;
 mod settings;
 #[cfg(feature = "sqs")]
 pub mod sqs;
+mod step;
 pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
@@ -108,6 +116,7 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+pub use step::{Step, StepError};
 
 /// Compiles what the README and the guide show.
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::claim::Hold;
+use crate::clock::{EpochMillis, EpochSeconds};
 use crate::engine::patience::persist;
 use crate::engine::{Engine, Request};
 use crate::error::StoreError;
@@ -13,6 +14,13 @@ use crate::observe;
 use crate::protocol::{Settled, settle};
 use crate::record::{Completion, Failure, Omission, Owner, Record, Release, Status, StoredOutcome};
 use crate::store::{Answer, Store};
+
+/// How a run ends, and when.
+struct End {
+    status: Status,
+    completed_at: EpochMillis,
+    expiration: EpochSeconds,
+}
 
 /// What became of a completion.
 #[derive(Debug)]
@@ -37,12 +45,13 @@ impl<S: Store> Engine<S> {
     ) -> Finished {
         // The value's own code runs here. If it panics, the handler has succeeded all the same.
         let text = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value)));
+        let end = self.end(request, Status::Completed);
         let outcome = match text.unwrap_or_else(|_| Err(serde::ser::Error::custom("panicked"))) {
             Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
-            Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
+            Ok(text) => self.pack(request, hold, &text, end.expiration).await,
             Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
         };
-        self.finish(request, hold, Status::Completed, outcome).await
+        self.finish(request, hold, end, outcome).await
     }
 
     /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are kept whatever the limit.
@@ -51,7 +60,21 @@ impl<S: Store> Engine<S> {
             Ok(text) => StoredOutcome::Inline(text),
             Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
         };
-        self.finish(request, hold, Status::Failed, outcome).await
+        let end = self.end(request, Status::Failed);
+        self.finish(request, hold, end, outcome).await
+    }
+
+    fn end(&self, request: &Request, status: Status) -> End {
+        let completed_at = self.clock.now();
+        let retention = match status {
+            Status::Failed => self.settings.failure_retention,
+            _ => request.retention,
+        };
+        End {
+            status,
+            completed_at,
+            expiration: (completed_at + retention).ceil_seconds(),
+        }
     }
 
     /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
@@ -59,21 +82,16 @@ impl<S: Store> Engine<S> {
         &self,
         request: &Request,
         hold: &Hold,
-        status: Status,
+        end: End,
         outcome: StoredOutcome,
     ) -> Finished {
-        let completed_at = self.clock.now();
-        let retention = match status {
-            Status::Failed => self.settings.failure_retention,
-            _ => request.retention,
-        };
         let mut completion = Completion {
             id: request.id.clone(),
             owner: hold.owner.clone(),
-            status,
+            status: end.status,
             outcome,
-            completed_at,
-            expiration: (completed_at + retention).ceil_seconds(),
+            completed_at: end.completed_at,
+            expiration: end.expiration,
         };
         let mut answer = self.send(hold, &completion).await;
         if let Err(StoreError::TooLarge) = answer {

@@ -32,6 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
 
@@ -40,7 +41,11 @@ mod expression;
 mod failure;
 mod group;
 mod item;
+mod journal;
 mod layout;
+mod members;
+mod oversize;
+mod packed;
 mod statement;
 
 pub use layout::TableLayout;
@@ -305,6 +310,19 @@ impl Store for DynamoDbStore {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),
             Err(found) => found,
         })
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        oversize::keep(self, outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        oversize::fetch(self, id, place, deadline).await
     }
 
     async fn create_all(

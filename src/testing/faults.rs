@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
 
@@ -35,6 +36,10 @@ pub enum Call {
     Release,
     /// `load`
     Load,
+    /// `keep`
+    Keep,
+    /// `fetch`
+    Fetch,
 }
 
 /// What happens to one call.
@@ -48,7 +53,7 @@ pub enum Fault {
     /// It applies, its answer is lost, and it is sent again at once, as the SDK does: the second answer is the one that counts.
     Resent,
     /// Its answer is lost, and it arrives only after so long, whatever happened meanwhile: before the next call that comes
-    /// then. A read just never arrives.
+    /// then. A read, and an outcome to be kept, just never arrive.
     Late(Duration),
     /// It arrives after so long; past its deadline the answer is lost.
     Delayed(Duration),
@@ -196,6 +201,42 @@ impl<S: Store> FaultyStore<S> {
     }
 }
 
+impl<S: Store> FaultyStore<S> {
+    /// A call that may be made twice without harm, and never arrives late.
+    async fn ask<T, Fut>(
+        &self,
+        call: Call,
+        deadline: Instant,
+        send: impl Fn() -> Fut,
+    ) -> Result<T, StoreError>
+    where
+        Fut: Future<Output = Result<T, StoreError>>,
+    {
+        match self.next(call).await {
+            None => send().await,
+            Some(Fault::Resent) => {
+                let _ = send().await;
+                send().await
+            }
+            Some(fault @ Fault::ReplyLost) => {
+                let _ = send().await;
+                Err(fault.lost())
+            }
+            Some(Fault::Delayed(pause)) => {
+                let at = Instant::now() + pause;
+                tokio::time::sleep_until(at.min(deadline)).await;
+                if at > deadline {
+                    return Err(StoreError::Timeout);
+                }
+                send().await
+            }
+            Some(Fault::Throttled) => Err(StoreError::Throttled),
+            Some(Fault::Conflict) => Err(StoreError::Conflict),
+            Some(fault) => Err(fault.lost()),
+        }
+    }
+}
+
 impl Fault {
     /// Its name, as [`FaultyStore::met`] counts it.
     pub fn name(self) -> &'static str {
@@ -263,19 +304,22 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        match self.next(Call::Load).await {
-            None | Some(Fault::Resent) => self.inner.load(id, deadline).await,
-            Some(Fault::Delayed(pause)) => {
-                let at = Instant::now() + pause;
-                tokio::time::sleep_until(at.min(deadline)).await;
-                if at > deadline {
-                    return Err(StoreError::Timeout);
-                }
-                self.inner.load(id, deadline).await
-            }
-            Some(Fault::Throttled) => Err(StoreError::Throttled),
-            Some(Fault::Conflict) => Err(StoreError::Conflict),
-            Some(fault) => Err(fault.lost()),
-        }
+        self.ask(Call::Load, deadline, || self.inner.load(id, deadline))
+            .await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.ask(Call::Keep, deadline, || self.inner.keep(outcome, deadline))
+            .await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let call = || self.inner.fetch(id, place, deadline);
+        self.ask(Call::Fetch, deadline, call).await
     }
 }

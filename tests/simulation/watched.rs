@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
+use lambda_idempotency::packed::{LargeOutcome, Place};
 use lambda_idempotency::record::{
     Amendment, Completion, Found, NewClaim, Owner, Record, Release, Renewal, Takeover, Version,
 };
@@ -138,6 +139,10 @@ impl Store for Watched {
         };
         let current = self.record(&claim.id).await;
         let (seen, sent) = self.mutation.takeover(seen, claim, current.as_ref());
+        let mode = match self.mutation {
+            Mutation::JournalForgotten => Takeover::Fresh,
+            _ => mode,
+        };
         let write = self.table.take_over(&seen, &sent, mode, deadline);
         self.watch(&claim.id, kind, &claim.owner, write).await
     }
@@ -179,5 +184,18 @@ impl Store for Watched {
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         self.table.load(id, deadline).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.table.keep(outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.table.fetch(id, place, deadline).await
     }
 }
