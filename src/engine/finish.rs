@@ -28,7 +28,7 @@ pub(crate) enum Finished {
     /// It stands in the record.
     Recorded,
     /// The lease ran out, and a successor's outcome stands instead.
-    Superseded(Record),
+    Superseded(Box<Record>),
     /// The lease ran out, and somebody else holds the key.
     Lost,
     /// The store didn't take it in time.
@@ -103,7 +103,7 @@ impl<S: Store> Engine<S> {
             Ok(Answer::Refused(found)) => {
                 match settle(found.as_ref(), &completion, request.fingerprint.as_ref()) {
                     Settled::Recorded => Finished::Recorded,
-                    Settled::Superseded(record) => Finished::Superseded(record.clone()),
+                    Settled::Superseded(record) => Finished::Superseded(Box::new(record.clone())),
                     Settled::Lost => Finished::Lost,
                 }
             }
