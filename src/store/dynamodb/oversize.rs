@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::DynamoDbStore;
 use super::item::number;
-use super::layout::Attribute;
+use super::layout::{Attribute, Item};
 use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
@@ -27,9 +27,8 @@ pub(super) async fn keep(
     if outcome.content.len() > MOST_BYTES {
         return Err(StoreError::TooLarge);
     }
-    let mut item = store
-        .layout
-        .key_of_item(outcome.id.outcome_of(outcome.owner.as_str()));
+    let id = outcome.id.outcome_of(outcome.owner.as_str());
+    let mut item: Item = store.layout.key_of_item(id).into_iter().collect();
     let content = AttributeValue::B(Blob::new(outcome.content.clone()));
     item.insert(CONTENT.to_owned(), content);
     let expiration = store.layout.name(Attribute::Expiration).to_owned();
@@ -58,7 +57,7 @@ pub(super) async fn fetch(
             .client
             .get_item()
             .table_name(&store.table)
-            .set_key(Some(key))
+            .set_key(Some(key.into_iter().collect()))
             .consistent_read(true)
             .send(),
     );

@@ -29,6 +29,8 @@ pub enum Fault {
     Delay(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
+    /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
+    Unprocessed,
 }
 
 impl Fault {
@@ -155,6 +157,7 @@ async fn relay(
         Some(Fault::Reply(body)) => Ok(Response::new(Full::new(Bytes::from_static(
             body.as_bytes(),
         )))),
+        Some(Fault::Unprocessed) => unprocessed(request).await,
         Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
     }
 }
@@ -184,6 +187,14 @@ async fn forward(
     let (parts, body) = reply.into_parts();
     let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
     Ok(Response::from_parts(parts, Full::new(body)))
+}
+
+/// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.
+async fn unprocessed(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+    let body = request.collect().await.map_err(|_| Cut)?.to_bytes();
+    let asked: serde_json::Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
+    let reply = serde_json::json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]});
+    Ok(Response::new(Full::new(Bytes::from(reply.to_string()))))
 }
 
 fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {
