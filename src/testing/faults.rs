@@ -53,7 +53,7 @@ pub enum Fault {
     /// It applies, its answer is lost, and it is sent again at once, as the SDK does: the second answer is the one that counts.
     Resent,
     /// Its answer is lost, and it arrives only after so long, whatever happened meanwhile: before the next call that comes
-    /// then. A read just never arrives.
+    /// then. A read, and an outcome to be kept, just never arrive.
     Late(Duration),
     /// It arrives after so long; past its deadline the answer is lost.
     Delayed(Duration),
@@ -161,36 +161,6 @@ impl<S: Store> FaultyStore<S> {
         due.into_iter().map(|late| late.write).collect()
     }
 
-    /// A call that may be repeated, or lost, without anybody else's noticing.
-    async fn ask<T, F, Fut>(&self, call: Call, deadline: Instant, ask: F) -> Result<T, StoreError>
-    where
-        F: Fn() -> Fut,
-        Fut: Future<Output = Result<T, StoreError>>,
-    {
-        match self.next(call).await {
-            None => ask().await,
-            Some(Fault::Resent) => {
-                let _ = ask().await;
-                ask().await
-            }
-            Some(fault @ Fault::ReplyLost) => {
-                let _ = ask().await;
-                Err(fault.lost())
-            }
-            Some(Fault::Delayed(pause)) => {
-                let at = Instant::now() + pause;
-                tokio::time::sleep_until(at.min(deadline)).await;
-                if at > deadline {
-                    return Err(StoreError::Timeout);
-                }
-                ask().await
-            }
-            Some(Fault::Throttled) => Err(StoreError::Throttled),
-            Some(Fault::Conflict) => Err(StoreError::Conflict),
-            Some(fault) => Err(fault.lost()),
-        }
-    }
-
     async fn carry(
         &self,
         call: Call,
@@ -227,6 +197,42 @@ impl<S: Store> FaultyStore<S> {
             }
             Fault::Throttled => Err(StoreError::Throttled),
             Fault::Conflict => Err(StoreError::Conflict),
+        }
+    }
+}
+
+impl<S: Store> FaultyStore<S> {
+    /// A call that may be made twice without harm, and never arrives late.
+    async fn ask<T, Fut>(
+        &self,
+        call: Call,
+        deadline: Instant,
+        send: impl Fn() -> Fut,
+    ) -> Result<T, StoreError>
+    where
+        Fut: Future<Output = Result<T, StoreError>>,
+    {
+        match self.next(call).await {
+            None => send().await,
+            Some(Fault::Resent) => {
+                let _ = send().await;
+                send().await
+            }
+            Some(fault @ Fault::ReplyLost) => {
+                let _ = send().await;
+                Err(fault.lost())
+            }
+            Some(Fault::Delayed(pause)) => {
+                let at = Instant::now() + pause;
+                tokio::time::sleep_until(at.min(deadline)).await;
+                if at > deadline {
+                    return Err(StoreError::Timeout);
+                }
+                send().await
+            }
+            Some(Fault::Throttled) => Err(StoreError::Throttled),
+            Some(Fault::Conflict) => Err(StoreError::Conflict),
+            Some(fault) => Err(fault.lost()),
         }
     }
 }
@@ -298,14 +304,13 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        let ask = || self.inner.load(id, deadline);
-        self.ask(Call::Load, deadline, ask).await
+        self.ask(Call::Load, deadline, || self.inner.load(id, deadline))
+            .await
     }
 
-    /// Late it never arrives: no other attempt would ever see it.
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
-        let ask = || self.inner.keep(outcome, deadline);
-        self.ask(Call::Keep, deadline, ask).await
+        self.ask(Call::Keep, deadline, || self.inner.keep(outcome, deadline))
+            .await
     }
 
     async fn fetch(
@@ -314,7 +319,7 @@ impl<S: Store> Store for FaultyStore<S> {
         place: &Place,
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let ask = || self.inner.fetch(id, place, deadline);
-        self.ask(Call::Fetch, deadline, ask).await
+        let call = || self.inner.fetch(id, place, deadline);
+        self.ask(Call::Fetch, deadline, call).await
     }
 }

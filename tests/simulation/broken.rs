@@ -20,18 +20,21 @@ pub enum Mutation {
     EarlyExpiration,
     /// A takeover starts to count again.
     AttemptsForgotten,
+    /// A takeover starts without the journal.
+    JournalForgotten,
     /// A completion is answered, and forgotten.
     CompletionForgotten,
 }
 
 impl Mutation {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::CompletionWithoutFence,
         Self::ReleaseWithoutFence,
         Self::TakeoverWithoutVersion,
         Self::LeaseWithoutMargin,
         Self::EarlyExpiration,
         Self::AttemptsForgotten,
+        Self::JournalForgotten,
         Self::CompletionForgotten,
     ];
 

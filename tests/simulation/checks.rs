@@ -1,5 +1,6 @@
 //! The invariants of `docs/protocol.md`, held against what one night left behind.
 
+use lambda_idempotency::journal::StepState;
 use lambda_idempotency::record::{Record, Status, StoredOutcome};
 use lambda_idempotency::{Fingerprint, RecordId};
 
@@ -7,14 +8,14 @@ use crate::doors::{http, payload};
 use crate::night::{BATCH, Night};
 use crate::scenario::{Door, MARGIN};
 use crate::watched::{Change, Kind};
-use crate::world::{End, Execution, What};
+use crate::world::{Effect, End, Execution, What};
 
 type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 9] = [
         (
             "a final record stays as it is until it expires",
             final_records_stay,
@@ -25,6 +26,7 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("no two run at once while the first has time", no_overlap),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results_are_true),
+        ("a step that is confirmed fires no more", steps_fire_once),
         (
             "a batch is taken in order, each key once",
             batches_are_in_order,
@@ -235,6 +237,8 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 "lease_lost" => !mine.iter().any(|execution| recorded(execution.value)),
                 "handler_failed" | "unrecorded" => !mine.is_empty(),
                 code if code.starts_with("HTTP") => true,
+                // A step may have found out.
+                "interrupted" => true,
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
             },
@@ -310,6 +314,48 @@ fn batches_are_in_order(night: &Night, _: &[RecordId]) -> Vec<String> {
                         "message {later} went on after {earlier} of its group was reported"
                     ));
                 }
+            }
+        }
+    }
+    broken
+}
+
+/// Once its result stands in the journal, until the key is fresh again; always with the same key; and whoever skips it gets
+/// what an effect of this step gave.
+fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (number, effect) in night.effects.iter().enumerate() {
+        let same = |other: &&Effect| other.key == effect.key && other.step == effect.step;
+        let others = night.effects.iter().take(number).filter(same);
+        if others.clone().any(|other| other.derived != effect.derived) {
+            broken.push(format!("{effect:?} was given another key"));
+        }
+        let is_fresh =
+            |change: &Change| matches!(change.kind, Kind::Create | Kind::Replace | Kind::Swept);
+        let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
+        let name = format!("step-{}", effect.step);
+        // Backwards, until the key was fresh. What was written in the same instant may have been written after.
+        let confirmed = night
+            .changes
+            .iter()
+            .rev()
+            .filter(mine)
+            .take_while(|change| !is_fresh(change))
+            .find(|change| {
+                let record = change.after.as_ref();
+                let entry = record.and_then(|record| record.journal.get(&name));
+                change.at < effect.at
+                    && entry.is_some_and(|entry| matches!(entry.state, StepState::Confirmed(_)))
+            });
+        if let Some(change) = confirmed {
+            broken.push(format!("{effect:?} after {change:?}"));
+        }
+    }
+    for execution in &night.executions {
+        for (step, effect) in execution.steps.iter().enumerate() {
+            let origin = &night.effects[*effect];
+            if origin.key != execution.key || origin.step != step {
+                broken.push(format!("{execution:?} was given what {origin:?} gave"));
             }
         }
     }

@@ -12,7 +12,7 @@ use lambda_idempotency::{
 
 use crate::scenario::{Deed, Delivery};
 use crate::watched::Watched;
-use crate::world::{End, Execution, Ledger, What, World, millis};
+use crate::world::{Effect, End, Execution, Ledger, What, World, millis};
 
 pub mod http;
 pub mod sqs;
@@ -82,8 +82,17 @@ impl Worker {
             attempt: claim.attempt(),
             began: self.world.now(),
             may_run_until: until,
+            steps: Vec::new(),
             ended: None,
         });
+        for step in 0..delivery.steps {
+            let effect = |derived| self.clone().effect(delivery, step, derived);
+            let Ok(effect) = claim.step(format!("step-{step}"), effect).await else {
+                self.ledger.end(value, self.world.now(), End::Failed);
+                return Err(Trouble::Passing);
+            };
+            self.ledger.step(value, effect);
+        }
         tokio::time::sleep(millis(delivery.takes)).await;
         let (end, result) = match delivery.deed {
             Deed::Succeed => (End::Succeeded, Ok(value)),
@@ -96,6 +105,22 @@ impl Worker {
             resume_unwind(Box::new(OnPurpose));
         }
         result
+    }
+
+    async fn effect(
+        self,
+        delivery: Delivery,
+        step: usize,
+        derived: String,
+    ) -> Result<usize, Trouble> {
+        let number = self.ledger.fire(Effect {
+            key: delivery.key,
+            step,
+            at: self.world.now(),
+            derived,
+        });
+        tokio::time::sleep(millis(delivery.takes / 4)).await;
+        Ok(number)
     }
 
     /// What the clock of its machine will say when so many milliseconds have passed.

@@ -14,7 +14,7 @@ use crate::checks;
 use crate::doors::{OPERATION, OnPurpose, Table, Worker, http, sqs, token};
 use crate::scenario::{Delivery, Door, MARGIN, Scenario};
 use crate::watched::{Change, Watched};
-use crate::world::{Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
+use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
 
 /// How often a caller tries again when the trouble is over.
 const RETRIES: usize = 12;
@@ -30,6 +30,7 @@ pub struct Night {
     pub broken: Vec<String>,
     pub changes: Vec<Change>,
     pub executions: Vec<Execution>,
+    pub effects: Vec<Effect>,
     pub results: Vec<Result>,
     pub met: BTreeMap<(Call, &'static str), u64>,
 }
@@ -107,7 +108,8 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         trace: Vec::new(),
         broken: Vec::new(),
         changes: watched.changes(),
-        executions: ledger.all(),
+        executions: ledger.executions(),
+        effects: ledger.effects(),
         results: results.all(),
         met: table.met(),
         scenario,
@@ -264,6 +266,9 @@ fn trace(night: &Night) -> Vec<String> {
     }
     for execution in &night.executions {
         lines.push((execution.began, format!("ran: {execution:?}")));
+    }
+    for effect in &night.effects {
+        lines.push((effect.at, format!("{effect:?}")));
     }
     for result in &night.results {
         lines.push((

@@ -66,6 +66,7 @@ impl Report {
         let calls = [
             Call::Create,
             Call::TakeOver,
+            Call::Amend,
             Call::Complete,
             Call::Release,
             Call::Load,
@@ -83,7 +84,7 @@ impl Report {
             .into_iter()
             .flat_map(|call| faults.map(|fault| fault_of(call, fault)));
         let writes = [
-            "Create", "Replace", "Resume", "Complete", "Release", "Swept",
+            "Create", "Replace", "Resume", "Amend", "Complete", "Release", "Swept",
         ]
         .map(|kind| format!("write {kind}"));
         let results = [

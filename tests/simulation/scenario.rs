@@ -36,6 +36,8 @@ pub struct Delivery {
     pub takes: i64,
     /// Whether it derives a key for an effect outside.
     pub derives: bool,
+    /// How many journaled steps it takes.
+    pub steps: usize,
     /// How long its invocation may take, where that is known.
     pub deadline: Option<i64>,
     /// When its process dies, counted from its start.
@@ -55,6 +57,7 @@ impl Delivery {
             deed: Deed::Succeed,
             takes: 0,
             derives: false,
+            steps: 0,
             deadline: None,
             dies_after: None,
             redelivered: false,
@@ -161,6 +164,7 @@ fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery
         deed,
         takes,
         derives: dice.u8(0..4) == 0,
+        steps: [0, 0, 0, 1, 2][dice.usize(0..5)],
         deadline: match dice.u8(0..6) {
             0 => Some(dice.i64(0..=600)),
             1 => Some(dice.i64(600..=2 * lease)),

@@ -139,6 +139,10 @@ impl Store for Watched {
         };
         let current = self.record(&claim.id).await;
         let (seen, sent) = self.mutation.takeover(seen, claim, current.as_ref());
+        let mode = match self.mutation {
+            Mutation::JournalForgotten => Takeover::Fresh,
+            _ => mode,
+        };
         let write = self.table.take_over(&seen, &sent, mode, deadline);
         self.watch(&claim.id, kind, &claim.owner, write).await
     }

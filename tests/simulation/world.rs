@@ -58,6 +58,8 @@ pub struct Execution {
     pub began: i64,
     /// In true time: until when its claim lets it run.
     pub may_run_until: i64,
+    /// What its steps gave, by the numbers of their effects.
+    pub steps: Vec<usize>,
     /// How it ended, and when; `None` where its process died.
     pub ended: Option<(i64, End)>,
 }
@@ -69,24 +71,55 @@ pub enum End {
     Panicked,
 }
 
-/// What handlers did. Handlers of the layers must be `Send`, so it is shared by a lock.
+/// A step's effect, as its provider saw it.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    pub key: usize,
+    pub step: usize,
+    pub at: i64,
+    /// The key that it was given.
+    pub derived: String,
+}
+
+/// What handlers did. Handlers of the layers must be `Send`, so it is shared by locks.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Arc<Mutex<Vec<Execution>>>);
+pub struct Ledger {
+    executions: Arc<Mutex<Vec<Execution>>>,
+    effects: Arc<Mutex<Vec<Effect>>>,
+}
 
 impl Ledger {
     pub fn begin(&self, execution: impl FnOnce(usize) -> Execution) -> usize {
-        let mut all = self.0.lock().expect("not poisoned");
+        let mut all = self.executions.lock().expect("not poisoned");
         let value = all.len();
         all.push(execution(value));
         value
     }
 
     pub fn end(&self, value: usize, at: i64, end: End) {
-        self.0.lock().expect("not poisoned")[value].ended = Some((at, end));
+        self.executions.lock().expect("not poisoned")[value].ended = Some((at, end));
     }
 
-    pub fn all(&self) -> Vec<Execution> {
-        self.0.lock().expect("not poisoned").clone()
+    /// What the next of its steps gave.
+    pub fn step(&self, value: usize, effect: usize) {
+        self.executions.lock().expect("not poisoned")[value]
+            .steps
+            .push(effect);
+    }
+
+    /// What the effect gives: a number of its own.
+    pub fn fire(&self, effect: Effect) -> usize {
+        let mut all = self.effects.lock().expect("not poisoned");
+        all.push(effect);
+        all.len() - 1
+    }
+
+    pub fn executions(&self) -> Vec<Execution> {
+        self.executions.lock().expect("not poisoned").clone()
+    }
+
+    pub fn effects(&self) -> Vec<Effect> {
+        self.effects.lock().expect("not poisoned").clone()
     }
 }
 

@@ -27,8 +27,11 @@ pub(super) async fn keep(
     if outcome.content.len() > MOST_BYTES {
         return Err(StoreError::TooLarge);
     }
-    let id = outcome.id.outcome_of(outcome.owner.as_str());
-    let mut item: Item = store.layout.key_of_item(id).into_iter().collect();
+    let mut item = store
+        .layout
+        .key_of_item(outcome.id.outcome_of(outcome.owner.as_str()))
+        .into_iter()
+        .collect::<Item>();
     let content = AttributeValue::B(Blob::new(outcome.content.clone()));
     item.insert(CONTENT.to_owned(), content);
     let expiration = store.layout.name(Attribute::Expiration).to_owned();
