@@ -13,6 +13,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::Server;
 
@@ -25,6 +26,10 @@ pub enum Fault {
     LoseRequest,
     /// Answered with a service error, never forwarded.
     Answer { status: u16, code: &'static str },
+    /// Forwarded: the fault is for a later one.
+    Pass,
+    /// Never answered. The test hears of it, and whether the server does is said here.
+    Park { applies: bool },
     /// Forwarded after a pause.
     Delay(Duration),
     /// Answered with this, never forwarded.
@@ -65,6 +70,7 @@ struct State {
     counts: Mutex<BTreeMap<String, usize>>,
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
+    parked: Notify,
 }
 
 impl Proxy {
@@ -96,6 +102,11 @@ impl Proxy {
             .lock()
             .expect("not poisoned")
             .push_back((operation.to_owned(), fault));
+    }
+
+    /// Waits until a request was [parked](Fault::Park).
+    pub async fn parked(&self) {
+        self.state.parked.notified().await;
     }
 
     /// Requests since the last call, by operation, retries of the SDK among them.
@@ -144,7 +155,14 @@ async fn relay(
         .entry(operation.clone())
         .or_default() += 1;
     match state.next_fault(&operation) {
-        None => forward(&state, &client, request).await,
+        None | Some(Fault::Pass) => forward(&state, &client, request).await,
+        Some(Fault::Park { applies }) => {
+            if applies {
+                forward(&state, &client, request).await?;
+            }
+            state.parked.notify_one();
+            std::future::pending().await
+        }
         Some(Fault::Delay(pause)) => {
             tokio::time::sleep(pause).await;
             forward(&state, &client, request).await
