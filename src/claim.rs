@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::clock::{Clock, EpochMillis};
 use crate::key::RecordId;
 use crate::record::{NewClaim, Owner, Record};
+use crate::transaction::Collected;
 
 /// The leased, exclusive right to run the handler for a key, as the handler sees it.
 ///
@@ -25,6 +26,7 @@ struct Inner {
     deadline: Option<EpochMillis>,
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
+    collected: Collected,
 }
 
 /// What protects a claim.
@@ -67,6 +69,7 @@ impl Claim {
         hold: Option<Hold>,
         deadline: Option<EpochMillis>,
         clock: Arc<dyn Clock>,
+        collected: Collected,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -76,6 +79,7 @@ impl Claim {
                 deadline,
                 clock,
                 derived: AtomicBool::new(false),
+                collected,
             }),
         }
     }
@@ -104,6 +108,21 @@ impl Claim {
     pub fn derive_key(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
         self.inner.id.derive(effect)
+    }
+
+    /// The same key as a UUID, for providers and columns that take nothing longer: PayPal's `PayPal-Request-Id` (38), a UUID in a
+    /// database. Use it as the id of what the handler makes, and a repetition makes the same thing.
+    ///
+    /// Version 8 of [RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-8): the first bits of the SHA-256 that
+    /// [`derive_key`](Self::derive_key) gives whole. In lower case, with hyphens.
+    pub fn derive_uuid(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
+        self.inner.id.derive_uuid(effect)
+    }
+
+    /// What the handler has handed over to be committed.
+    pub(crate) fn collected(&self) -> &Collected {
+        &self.inner.collected
     }
 
     /// Whether a key was derived, so that an effect may exist outside.

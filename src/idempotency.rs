@@ -25,6 +25,9 @@ use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown,
 use crate::store::Grouped;
 use crate::store::Store;
 
+mod transactional;
+mod unprotected;
+
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
 /// Cheap to clone; make one at start-up and share it. It spawns nothing: all work is done inside the calls.
@@ -52,6 +55,7 @@ pub struct Idempotency<S> {
     deadline: Option<EpochMillis>,
     default_retention: Duration,
     read_first: bool,
+    claimless: bool,
     overrides: Overrides,
 }
 
@@ -95,6 +99,7 @@ impl<S: Store> Idempotency<S> {
             deadline: None,
             default_retention: EVENT_RETENTION,
             read_first: false,
+            claimless: false,
             overrides: Overrides::default(),
         }
     }
@@ -140,6 +145,7 @@ impl<S: Store> Idempotency<S> {
             deadline: self.deadline,
             default_retention: self.default_retention,
             read_first: self.read_first,
+            claimless: self.claimless,
             overrides: self.overrides,
         }
     }
@@ -199,7 +205,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -243,12 +249,12 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         let Some(key) = key.into() else {
-            return self.run_without_key(handler).await;
+            return self.run_without_key(handler, verdict).await;
         };
         if self.engine.disabled {
             // Switched off means as if nothing were there: a key that can't be used stops nobody.
@@ -256,9 +262,14 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self.run_unprotected(key.operation(), id, handler).await;
+            return self
+                .run_unprotected(key.operation(), id, handler, verdict)
+                .await;
         }
         let request = self.request(&key, fingerprint.into())?;
+        if self.claimless {
+            return Box::pin(self.run_claimless(&request, handler, verdict)).await;
+        }
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
             Ok(Acquired::Replay(record)) => {
@@ -266,7 +277,7 @@ impl<S: Store> Idempotency<S> {
             }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(&request.operation, request.id, handler)
+                self.run_unprotected(&request.operation, request.id, handler, verdict)
                     .await
             }
             Err(error) => {
@@ -321,7 +332,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -332,6 +343,7 @@ impl<S: Store> Idempotency<S> {
             Some(hold.clone()),
             Some(until),
             Arc::clone(&self.engine.clock),
+            self.collected(),
         );
         let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
@@ -356,6 +368,11 @@ impl<S: Store> Idempotency<S> {
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
+                let writes = claim.collected().close();
+                if !writes.is_empty() {
+                    // Boxed: most runs have no writes, and shouldn't carry the room for them.
+                    return Box::pin(self.commit(request, &hold, value, writes)).await;
+                }
                 let finished = self.engine.complete(request, &hold, &value).await;
                 self.conclude(request, finished, value)
             }
@@ -393,44 +410,6 @@ impl<S: Store> Idempotency<S> {
                 Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
                 Unrecorded::Fail => Err(Error::Unrecorded(error)),
             },
-        }
-    }
-
-    async fn run_without_key<T, E, F, Fut>(&self, handler: F) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let policy = self.overrides.missing_key;
-        let policy = policy.unwrap_or(self.engine.settings.missing_key);
-        if !self.engine.disabled && policy == MissingKey::Refuse {
-            return Err(KeyError::Missing.into());
-        }
-        observe::unprotected("", &KeyError::Missing);
-        let id = RecordId::unkeyed(Owner::random()?.as_str());
-        self.run_unprotected("", id, handler).await
-    }
-
-    async fn run_unprotected<T, E, F, Fut>(
-        &self,
-        operation: &str,
-        id: RecordId,
-        handler: F,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let claim = Claim::new(
-            operation,
-            id,
-            None,
-            self.deadline,
-            Arc::clone(&self.engine.clock),
-        );
-        match handler(claim).await {
-            Ok(value) => Ok(Outcome::Unprotected(value)),
-            Err(error) => Err(Error::Handler(error)),
         }
     }
 }

@@ -77,6 +77,9 @@ mod clock;
 mod engine;
 mod error;
 mod fingerprint;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod guard;
 mod hash;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
@@ -94,6 +97,7 @@ pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;
+pub mod transaction;
 
 pub use claim::Claim;
 pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
