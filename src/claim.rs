@@ -110,7 +110,7 @@ impl Claim {
         self.inner.id.derive(effect)
     }
 
-    /// The same key as a UUID, for providers and columns that take nothing longer: PayPal's `PayPal-Request-Id` (38), a UUID in a
+    /// The same key as a UUID, for providers and columns that take nothing longer: a `PayPal-Request-Id` (38), a UUID in a
     /// database. Use it as the id of what the handler makes, and a repetition makes the same thing.
     ///
     /// Version 8 of [RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-8): the first bits of the SHA-256 that

@@ -37,7 +37,6 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure, Update,
@@ -85,17 +84,12 @@ async fn send(client: &Client, update: Update) -> Result<Result<(), Option<Item>
         .return_values_on_condition_check_failure(OnFailure::AllOld);
     match Box::pin(request.send()).await {
         Ok(_) => Ok(Ok(())),
-        Err(error) => match condition(&error) {
-            Some(found) => Ok(Err(found)),
-            None => Err(GuardError(error.into())),
+        Err(error) => match error.as_service_error() {
+            Some(UpdateItemError::ConditionalCheckFailedException(failed)) => {
+                Ok(Err(failed.item.clone()))
+            }
+            _ => Err(GuardError(error.into())),
         },
-    }
-}
-
-fn condition<R>(error: &SdkError<UpdateItemError, R>) -> Option<Option<Item>> {
-    match error.as_service_error()? {
-        UpdateItemError::ConditionalCheckFailedException(failed) => Some(failed.item.clone()),
-        _ => None,
     }
 }
 

@@ -79,7 +79,7 @@ impl<S: Store> Engine<S> {
                             rounds = 0;
                             continue;
                         }
-                        return Err(obstacle(other, now));
+                        return Err(obstacle(&other, now));
                     }
                 };
             if rounds == MAX_ROUNDS {
@@ -175,8 +175,8 @@ impl<S: Store> Engine<S> {
 }
 
 /// Why nothing runs, where something stands in the way.
-pub(super) fn obstacle<E>(decision: Decision<'_>, now: EpochMillis) -> Error<E> {
-    match decision {
+pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E> {
+    match *decision {
         Decision::InFlight { until } => Error::InFlight {
             retry_after: until.saturating_since(now),
         },

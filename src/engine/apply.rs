@@ -57,7 +57,7 @@ impl<S: Store> Engine<S> {
             Decision::Replay(record) | Decision::ReplayFailure(record) => {
                 return Ok(Err(record.clone()));
             }
-            other => return Err(obstacle(other, started_at)),
+            other => return Err(obstacle(&other, started_at)),
         }
         Ok(Ok(Unclaimed {
             owner,
@@ -116,7 +116,7 @@ impl<S: Store> Engine<S> {
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
                     return Ok(Applied::Replay(record.clone()));
                 }
-                other => return Err(obstacle(other, now)),
+                other => return Err(obstacle(&other, now)),
             };
             let mut record = Final { completion, basis };
             let token = format!("{}-{round}", owner.as_str());

@@ -47,6 +47,7 @@ mod layout;
 mod size;
 mod statement;
 mod transaction;
+mod write;
 
 pub use layout::TableLayout;
 
@@ -297,7 +298,7 @@ impl Store for DynamoDbStore {
     }
 
     fn admission(&self) -> Option<Admission> {
-        Some(transaction::admit)
+        Some(write::admit)
     }
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {

@@ -1,12 +1,10 @@
 use super::*;
 
-fn anything(_: &[Write], _: &Write) -> Result<(), WriteError> {
-    Ok(())
-}
+const ANYTHING: Admission = |_, _| Ok(());
 
 #[test]
 fn writes_are_collected_in_order_until_the_handler_has_returned() {
-    let collected = Collected::new(Some(anything));
+    let collected = Collected::new(Some(ANYTHING));
     collected.add(Write::new(1)).unwrap();
     collected.add(Write::new(2)).unwrap();
     let writes = collected.close();
