@@ -1,6 +1,7 @@
 //! Which payload a key was first used with.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -27,29 +28,34 @@ pub(crate) use pointer::JsonPointer;
 /// assert_ne!(sent, Fingerprint::json(br#"{"currency":"EUR","amount":1251}"#));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Fingerprint(String);
+pub struct Fingerprint(Arc<str>);
 
 impl Fingerprint {
     /// Of a JSON text as received; of its bytes, where it isn't JSON.
     pub fn json(payload: &[u8]) -> Self {
-        match canonical::canonicalize(payload) {
-            Some(canonical) => Self(digest("lambda-idempotency/json/1", [canonical.as_slice()])),
-            None => Self::bytes(payload),
-        }
+        Self::of_canonical(canonical::canonicalize(payload), payload)
     }
 
     /// Of a JSON text as received, except for these fields; of its bytes, where it isn't JSON.
     #[cfg(any(feature = "http", test))]
     pub(crate) fn json_without(payload: &[u8], left_out: &[JsonPointer]) -> Self {
-        match canonical::canonicalize_without(payload, left_out) {
-            Some(canonical) => Self(digest("lambda-idempotency/json/1", [canonical.as_slice()])),
+        Self::of_canonical(canonical::canonicalize_without(payload, left_out), payload)
+    }
+
+    fn of_canonical(canonical: Option<Vec<u8>>, payload: &[u8]) -> Self {
+        match canonical {
+            Some(canonical) => Self::digest("lambda-idempotency/json/1", [canonical.as_slice()]),
             None => Self::bytes(payload),
         }
     }
 
+    fn digest<'a>(domain: &'a str, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self(digest(domain, parts).into())
+    }
+
     /// Of bytes, one by one.
     pub fn bytes(payload: &[u8]) -> Self {
-        Self(digest("lambda-idempotency/bytes/1", [payload]))
+        Self::digest("lambda-idempotency/bytes/1", [payload])
     }
 
     /// Of a value: for callers that have no received text.
@@ -71,11 +77,11 @@ impl Fingerprint {
     /// Of several parts together, in this order: a method, a path and a body, say.
     pub fn combine<'a>(parts: impl IntoIterator<Item = &'a Fingerprint>) -> Self {
         let parts = parts.into_iter().map(|part| part.0.as_bytes());
-        Self(digest("lambda-idempotency/parts/1", parts))
+        Self::digest("lambda-idempotency/parts/1", parts)
     }
 
     /// As it was read from a store.
-    pub fn from_stored(text: impl Into<String>) -> Self {
+    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

@@ -1,6 +1,7 @@
 //! The identity of one logical request.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -130,10 +131,10 @@ impl Key {
             Token::RawId(id) if id.len() > MAX_PARTITION_KEY_BYTES => {
                 Err(KeyError::IdTooLong { bytes: id.len() })
             }
-            Token::RawId(id) => Ok(RecordId {
-                id: id.clone(),
-                hash: digest("lambda-idempotency/raw/1", [id.as_bytes()]),
-            }),
+            Token::RawId(id) => {
+                let hash = digest("lambda-idempotency/raw/1", [id.as_bytes()]);
+                Ok(RecordId::new(id.clone(), hash))
+            }
             Token::Text(token) => {
                 check_token(token, max_token_chars)?;
                 Ok(self.derive_id(namespace, token))
@@ -158,10 +159,7 @@ impl Key {
             ],
         );
         let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
-        RecordId {
-            id: format!("{}#{readable}#{hash}", namespace.0),
-            hash,
-        }
+        RecordId::new(format!("{}#{readable}#{hash}", namespace.0), hash)
     }
 }
 
@@ -219,7 +217,11 @@ impl Namespace {
 ///
 /// Its `Debug` and `Display` show the hash alone: an id that the caller supplied may hold a secret.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RecordId {
+pub struct RecordId(Arc<Identity>);
+
+/// Shared, since each write of a record names it.
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Identity {
     id: String,
     hash: String,
 }
@@ -227,29 +229,30 @@ pub struct RecordId {
 impl RecordId {
     /// The id as it is stored.
     pub fn as_str(&self) -> &str {
-        &self.id
+        &self.0.id
     }
 
     /// What logs call this key: 64 hex digits, without token and scope. Whoever can
     /// guess a token can compute its hash.
     pub fn hash(&self) -> &str {
-        &self.hash
+        &self.0.hash
+    }
+
+    fn new(id: String, hash: String) -> Self {
+        Self(Arc::new(Identity { id, hash }))
     }
 
     /// Stands in where a request has no key: `nonce` makes it unlike any other.
     pub(crate) fn unkeyed(nonce: &str) -> Self {
         let hash = digest("lambda-idempotency/unkeyed/1", [nonce.as_bytes()]);
-        Self {
-            id: hash.clone(),
-            hash,
-        }
+        Self::new(hash.clone(), hash)
     }
 
     /// A key for an effect outside, the same in every attempt: SHA-256 over the id and the effect's name, in hex.
     pub(crate) fn derive(&self, effect: &str) -> String {
         digest(
             "lambda-idempotency/derived/1",
-            [self.id.as_bytes(), effect.as_bytes()],
+            [self.as_str().as_bytes(), effect.as_bytes()],
         )
     }
 
@@ -283,13 +286,13 @@ fn uuid(digest: &str) -> String {
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.hash)
+        f.write_str(self.hash())
     }
 }
 
 impl fmt::Debug for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RecordId({})", self.hash)
+        write!(f, "RecordId({})", self.hash())
     }
 }
 

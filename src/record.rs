@@ -1,6 +1,7 @@
 //! The values that a store keeps, and the changes that it is asked to make. No I/O.
 
 use std::fmt;
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ pub const LAYOUT: i64 = 1;
 /// The Lambda request id is not an owner: retries of an asynchronous invocation keep it, and a handler that timed out may
 /// still be running beside its retry.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(String);
+pub struct Owner(Arc<str>);
 
 impl Owner {
     /// A fresh owner from the operating system's entropy.
@@ -28,11 +29,11 @@ impl Owner {
     pub fn random() -> Result<Self, EntropyError> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| EntropyError(error.to_string()))?;
-        Ok(Self(HEXLOWER.encode(&bytes)))
+        Ok(Self(HEXLOWER.encode(&bytes).into()))
     }
 
     /// As it was read from a store.
-    pub fn from_stored(text: impl Into<String>) -> Self {
+    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

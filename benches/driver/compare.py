@@ -1,14 +1,12 @@
 """The library beside its peers: the same messages, the same server, in turns."""
 
-import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import time
 
-from driver import tools
+from driver import tools, web
+from driver.contender import Contender
 
 # In the order of the table.
 NAMES = {
@@ -27,48 +25,6 @@ SIZE = 10
 WARM_UP = 3
 
 
-class Contender:
-    """A process that takes jobs, one a line."""
-
-    def __init__(self, name, endpoint, table):
-        template = tools.BENCHES / "message.json"
-        peers = tools.BENCHES / "peers"
-        folder = None
-        if name == "powertools-python":
-            command = [tools.PYTHON_HOME / "bin" / "python", peers / "powertools.py", endpoint, table, template]
-        elif name == "powertools-typescript":
-            command = ["node", peers / "powertools.mjs", endpoint, table, template]
-            folder = tools.NODE_HOME
-        else:
-            command = [tools.program("benches"), "contender", name, endpoint, table]
-        self.name = name
-        self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def work(self, prefix, batches, size, *, new, receives=1):
-        job = {"prefix": prefix, "batches": batches, "size": size, "receives": receives}
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.name} ended at {job}")
-        report = json.loads(line)
-        expected = batches * size if new else 0
-        if report["ran"] != expected:
-            sys.exit(f"{self.name}: {report['ran']} ran instead of {expected}, at {job}")
-        return report
-
-
 def measure(server, endpoint, rounds, batches):
     """All of it on one server."""
     table = f"bench-{time.time_ns()}"
@@ -85,6 +41,7 @@ def measure(server, endpoint, rounds, batches):
         "contenders": sides,
         "requests": requests,
         "large": large,
+        "web": web.measure(server, endpoint, table, rounds, batches * SIZE),
     }
 
 
@@ -101,14 +58,14 @@ def side_by_side(server, endpoint, table, rounds, batches):
                 prefix = f"{contender.name[:13]:-<13}-{number:04}"
                 share = batches if contender.name in PEERS else batches * QUICKER
                 taken = {
-                    "new": contender.work(prefix, share, SIZE, new=True),
-                    "replay": contender.work(prefix, share, SIZE, new=False),
+                    "new": contender.work(prefix, share, SIZE, runs=share * SIZE),
+                    "replay": contender.work(prefix, share, SIZE, runs=0),
                 }
                 # Messages that SQS says have been here before: the layer reads first, and so does whoever writes it by hand.
                 if contender.name == LAYER:
-                    taken["redelivery"] = contender.work(prefix, share, SIZE, new=False, receives=2)
+                    taken["redelivery"] = contender.work(prefix, share, SIZE, runs=0, receives=2)
                 if contender.name == FLOOR:
-                    taken["redelivery"] = reads.work(prefix, share, SIZE, new=False)
+                    taken["redelivery"] = reads.work(prefix, share, SIZE, runs=0)
                 if number >= WARM_UP:
                     for scenario, report in taken.items():
                         figures[contender.name][scenario].append(report)
@@ -134,7 +91,7 @@ def requests_per_batch(endpoint, table):
     """Of new messages, for some sizes around the limit of a group."""
     sizes = [1, 10, 25, 26, 100]
     with Contender(LAYER, endpoint, table) as layer:
-        return {str(size): layer.work(f"requests-{size:03}", 1, size, new=True)["requests"] for size in sizes}
+        return {str(size): layer.work(f"requests-{size:03}", 1, size, runs=size)["requests"] for size in sizes}
 
 
 def large_batches(server, endpoint, table):
@@ -145,8 +102,8 @@ def large_batches(server, endpoint, table):
         tools.say(f"{server}: large batches, {again + 1} of 3")
         for name, size in taken:
             with Contender(name, endpoint, table) as contender:
-                contender.work(f"warm-{name}-{size}-{again}", 2, SIZE, new=True)
-                report = contender.work(f"{name}-{size:05}-{again}", shapes[size], size, new=True)
+                contender.work(f"warm-{name}-{size}-{again}", 2, SIZE, runs=2 * SIZE)
+                report = contender.work(f"{name}-{size:05}-{again}", shapes[size], size, runs=shapes[size] * size)
                 taken[name, size].append(report)
     return [
         {

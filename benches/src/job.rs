@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_idempotency::sqs::SqsEvent;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::dynamo::{Requests, connect};
 use crate::layer::Layer;
 use crate::messages::{event, ids};
 use crate::raw::{Raw, Record, Style};
+use crate::web::{Web, request};
 use crate::{Error, usage};
 
 /// So many batches of so many messages.
@@ -51,11 +53,13 @@ pub struct Contender {
 enum Way {
     Layer(Box<Layer>),
     Raw(Box<Raw>),
+    Web(Box<Web>),
 }
 
 enum Input {
     Event(SqsEvent),
     Records(Vec<Record>),
+    Requests(Vec<ApiGatewayV2httpRequest>),
 }
 
 impl Contender {
@@ -69,6 +73,8 @@ impl Contender {
             "raw-at-once" => raw(Style::AtOnce),
             "raw-groups" => raw(Style::Groups),
             "raw-reads" => raw(Style::Reads),
+            "web-bare" => Way::Web(Box::new(Web::bare())),
+            "web-layer" => Way::Web(Box::new(Web::guarded(DynamoDbStore::new(client, table))?)),
             _ => return Err(format!("no contender {name}").into()),
         };
         Ok(Self { requests, way })
@@ -90,6 +96,7 @@ impl Contender {
             ran += match (&mut self.way, input) {
                 (Way::Layer(layer), Input::Event(event)) => layer.batch(event).await?,
                 (Way::Raw(raw), Input::Records(records)) => raw.batch(&records).await?,
+                (Way::Web(web), Input::Requests(requests)) => web.requests(requests).await?,
                 _ => 0,
             };
             walls.push(start.elapsed());
@@ -109,6 +116,9 @@ impl Contender {
         Ok(match &self.way {
             Way::Layer(_) => Input::Event(event(ids, receives)?),
             Way::Raw(_) => Input::Records(ids.iter().map(|id| Record::of(id)).collect()),
+            Way::Web(_) => {
+                Input::Requests(ids.iter().map(|id| request(id)).collect::<Result<_, _>>()?)
+            }
         })
     }
 }

@@ -56,7 +56,7 @@ impl Layer {
 }
 
 /// An invocation that has a minute.
-fn context() -> Result<Context, Error> {
+pub fn context() -> Result<Context, Error> {
     let end = SystemTime::now().duration_since(UNIX_EPOCH)? + Duration::from_mins(1);
     let mut context = Context::default();
     context.deadline = end.as_millis().try_into()?;

@@ -11,6 +11,7 @@ pub mod layer;
 pub mod messages;
 pub mod raw;
 pub mod usage;
+pub mod web;
 
 /// What a program of this crate may fail with.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -191,7 +191,8 @@ impl Raw {
     async fn group(&self, group: &[Record]) -> Result<usize, Error> {
         let claims = group
             .iter()
-            .map(|record| statement(&self.insert, record.values().into()))
+            // A duplicate's reply doesn't show what it met, so nothing is asked for.
+            .map(|record| statement(&self.insert, record.values().into(), None))
             .collect::<Result<_, Error>>()?;
         let claimed = self.send(claims).await?;
         let mut winners = Vec::with_capacity(group.len());
@@ -216,7 +217,7 @@ impl Raw {
                         S(record.owner.clone()),
                         S("INPROGRESS".to_owned()),
                     ];
-                    statement(&self.update, values)
+                    statement(&self.update, values, Some(OnFailure::AllOld))
                 })
                 .collect::<Result<_, Error>>()?;
             if let Some(code) = self.send(completions).await?.into_iter().flatten().next() {
@@ -278,11 +279,15 @@ impl Raw {
     }
 }
 
-fn statement(text: &str, values: Vec<AttributeValue>) -> Result<BatchStatementRequest, Error> {
+fn statement(
+    text: &str,
+    values: Vec<AttributeValue>,
+    on_failure: Option<OnFailure>,
+) -> Result<BatchStatementRequest, Error> {
     Ok(BatchStatementRequest::builder()
         .statement(text)
         .set_parameters(Some(values))
-        .return_values_on_condition_check_failure(OnFailure::AllOld)
+        .set_return_values_on_condition_check_failure(on_failure)
         .build()?)
 }
 

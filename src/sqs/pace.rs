@@ -162,7 +162,12 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     pub(super) fn started(&mut self) {
         if !std::mem::replace(&mut self.counted, true) {
-            self.pace.started.send_modify(|started| *started += 1);
+            let group = self.pace.group;
+            // They wait for whole groups.
+            self.pace.started.send_if_modified(|started| {
+                *started += 1;
+                started.is_multiple_of(group)
+            });
         }
     }
 }

@@ -204,7 +204,7 @@ impl DynamoDbStore {
             self.client
                 .update_item()
                 .table_name(&self.table)
-                .set_key(Some(change.key))
+                .set_key(Some(change.key.into_iter().collect()))
                 .set_update_expression(expressions.update)
                 .condition_expression(expressions.condition)
                 .set_expression_attribute_names(Some(expressions.names))
@@ -310,7 +310,7 @@ impl Store for DynamoDbStore {
             self.client
                 .get_item()
                 .table_name(&self.table)
-                .set_key(Some(self.layout.key_of(id)))
+                .set_key(Some(self.layout.key_of(id).into_iter().collect()))
                 .consistent_read(true)
                 .send(),
         );

@@ -25,7 +25,7 @@ pub(super) enum Test {
 /// A conditional write on one record.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) key: Item,
+    pub(super) key: Vec<(String, AttributeValue)>,
     pub(super) sets: Vec<(Attribute, AttributeValue)>,
     pub(super) removes: Vec<Attribute>,
     pub(super) tests: Vec<Test>,
@@ -102,7 +102,7 @@ impl Change {
 
     /// The item that the write leaves where none was, or where nothing of the old one stays.
     pub(super) fn item(&self, layout: &TableLayout) -> Item {
-        let mut item = self.key.clone();
+        let mut item: Item = self.key.iter().cloned().collect();
         for (attribute, value) in &self.sets {
             item.insert(layout.name(*attribute).to_owned(), value.clone());
         }

@@ -315,7 +315,8 @@ async fn read_group(
     if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
         return None;
     }
-    let mut keys: Vec<Item> = ids.iter().map(|id| store.layout.key_of(id)).collect();
+    let keys = |id| store.layout.key_of(id).into_iter().collect();
+    let mut keys: Vec<Item> = ids.iter().map(keys).collect();
     let mut records = HashMap::new();
     let mut pause = Duration::from_millis(10);
     loop {

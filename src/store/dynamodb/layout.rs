@@ -172,18 +172,18 @@ impl TableLayout {
     }
 
     /// The key of a record.
-    pub(super) fn key_of(&self, id: &RecordId) -> Item {
+    pub(super) fn key_of(&self, id: &RecordId) -> Vec<(String, AttributeValue)> {
         let id = AttributeValue::S(id.as_str().to_owned());
         match &self.key {
-            KeySchema::Simple { partition } => HashMap::from([(partition.clone(), id)]),
+            KeySchema::Simple { partition } => vec![(partition.clone(), id)],
             KeySchema::Composite {
                 partition,
                 value,
                 sort,
-            } => HashMap::from([
+            } => vec![
                 (partition.clone(), AttributeValue::S(value.clone())),
                 (sort.clone(), id),
-            ]),
+            ],
         }
     }
 

@@ -13,10 +13,12 @@ use super::layout::TableLayout;
 pub(super) struct Statement {
     text: String,
     parameters: Vec<AttributeValue>,
+    /// What the reply shows of a record whose condition failed.
+    on_failure: Option<OnFailure>,
 }
 
 impl Statement {
-    /// A claim: INSERT is conditional by nature.
+    /// A claim: INSERT is conditional by nature. Asked for or not, a duplicate's reply doesn't show the record that it met.
     pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
         let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
         statement.quoted(table, '"');
@@ -44,6 +46,7 @@ impl Statement {
     pub(super) fn update(table: &str, layout: &TableLayout, change: Change) -> Self {
         let parameters = change.sets.len() + change.key.len() + change.tests.len();
         let mut statement = Self::starting("UPDATE ", parameters);
+        statement.on_failure = Some(OnFailure::AllOld);
         statement.quoted(table, '"');
         for (attribute, value) in change.sets {
             statement.text.push_str(" SET ");
@@ -82,6 +85,7 @@ impl Statement {
         Self {
             text,
             parameters: Vec::with_capacity(parameters),
+            on_failure: None,
         }
     }
 
@@ -100,12 +104,11 @@ impl Statement {
     /// A quote inside a name is doubled.
     fn quoted(&mut self, name: &str, quote: char) {
         self.text.push(quote);
-        for (position, part) in name.split(quote).enumerate() {
-            if position > 0 {
-                self.text.push(quote);
-                self.text.push(quote);
-            }
-            self.text.push_str(part);
+        if name.contains(quote) {
+            let doubled = [quote, quote].iter().collect::<String>();
+            self.text.push_str(&name.replace(quote, &doubled));
+        } else {
+            self.text.push_str(name);
         }
         self.text.push(quote);
     }
@@ -120,7 +123,7 @@ impl Statement {
         BatchStatementRequest::builder()
             .statement(self.text)
             .set_parameters(Some(self.parameters))
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
+            .set_return_values_on_condition_check_failure(self.on_failure)
             .build()
     }
 }

@@ -79,7 +79,11 @@ fn actions(
     }
     fits(actions.iter().map(bytes_of).sum(), MOST_BYTES).map_err(invalid)?;
     if let Some(record) = commit.record {
-        let key = store.layout.key_of(&record.completion.id);
+        let key = store
+            .layout
+            .key_of(&record.completion.id)
+            .into_iter()
+            .collect();
         let own = Target {
             table: name_of(&store.table),
             item: &key,
@@ -127,7 +131,7 @@ fn update(store: &DynamoDbStore, change: Change) -> Result<Update, BuildError> {
     let expressions = Expressions::of_update(&store.layout, &change);
     Update::builder()
         .table_name(&store.table)
-        .set_key(Some(change.key))
+        .set_key(Some(change.key.into_iter().collect()))
         .set_update_expression(expressions.update)
         .condition_expression(expressions.condition)
         .set_expression_attribute_names(Some(expressions.names))

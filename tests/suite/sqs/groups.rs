@@ -147,6 +147,20 @@ on_each_server! {
         let (proxy, effects, mut worker) = bench(&server).await;
         deliver(&mut worker, messages(3, 1)).await;
         effects.take();
+        proxy.take_total();
+        proxy.inject("BatchGetItem", Fault::Unprocessed);
+        assert_eq!(deliver(&mut worker, messages(3, 2)).await, NOTHING);
+        assert_eq!(effects.take(), NOTHING);
+        let counts = proxy.take_counts();
+        assert_eq!((counts["BatchGetItem"], counts.len()), (2, 1), "no claim was tried");
+    }
+}
+
+on_each_server! {
+    async fn a_throttled_read_is_tried_again(server: Server) {
+        let (proxy, effects, mut worker) = bench(&server).await;
+        deliver(&mut worker, messages(3, 1)).await;
+        effects.take();
         proxy.inject("BatchGetItem", Fault::THROTTLE);
         assert_eq!(deliver(&mut worker, messages(3, 2)).await, NOTHING);
         assert_eq!(effects.take(), NOTHING);

@@ -33,6 +33,8 @@ pub enum Fault {
     Reply(&'static str),
     /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
     Cancel(&'static [&'static str]),
+    /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
+    Unprocessed,
 }
 
 impl Fault {
@@ -168,6 +170,7 @@ async fn relay(
         Some(Fault::Reply(body)) => Ok(Response::new(Full::new(Bytes::from_static(
             body.as_bytes(),
         )))),
+        Some(Fault::Unprocessed) => unprocessed(request).await,
         Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
         Some(Fault::Cancel(reasons)) => Ok(cancelled(reasons)),
     }
@@ -234,6 +237,14 @@ fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
+}
+
+/// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.
+async fn unprocessed(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+    let body = request.collect().await.map_err(|_| Cut)?.to_bytes();
+    let asked: serde_json::Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
+    let reply = serde_json::json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]});
+    Ok(Response::new(Full::new(Bytes::from(reply.to_string()))))
 }
 
 fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {
