@@ -36,6 +36,8 @@
 //!    its *outcome* can't be stored twice.
 //! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
 //!    keys catches what the first promise can't.
+//! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome are one transaction under the
+//!    fence. Handlers that do nothing else need no claim: [`Idempotency::claimless`].
 //!
 //! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
 //!
@@ -46,6 +48,7 @@
 //! | wrap a handler | [`Idempotency`], `sqs`, `http` |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
+//! | write to DynamoDB exactly once | [`transaction`], `guard` |
 //! | know what came back | [`Outcome`], [`Error`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
@@ -117,4 +120,5 @@ pub use settings::{
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/exactly-once.md")]
 struct Readme;
