@@ -26,5 +26,7 @@ doc: ## the documentation, in target/doc
 bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md (needs Java 17, Node with npm, valgrind)
 	@scripts/bench
 
-e2e: ## the end-to-end tests alone (needs Java 17 and npm)
+e2e: ## the functions as processes, then the template deployed and driven through its endpoint and queues (as `make test`)
 	scripts/dynamodb-local run scripts/schemathesis run cargo test --test suite end_to_end
+	scripts/deployment lint
+	scripts/dynamodb-local run scripts/deployment test

@@ -5,13 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Clock, EpochMillis};
+use crate::journal::Journal;
 use crate::key::RecordId;
 use crate::record::{NewClaim, Owner, Record};
 use crate::transaction::Collected;
 
+mod steps;
+
+pub(crate) use steps::{Desk, Scribe, Stop, Urgency};
+
+use steps::Steps;
+
 /// The leased, exclusive right to run the handler for a key, as the handler sees it.
 ///
-/// Cheap to clone. It gives keys for effects outside, and tells how much time is left. Dropping it ends nothing: the lease
+/// Cheap to clone. It gives keys for effects outside, keeps a journal of them, and tells how much time is left. Dropping it ends nothing: the lease
 /// ends when the handler returns, or when its time is up.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -27,6 +34,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
     collected: Collected,
+    steps: Steps,
 }
 
 /// What protects a claim.
@@ -38,6 +46,8 @@ pub(crate) struct Hold {
     pub(crate) lease: EpochMillis,
     /// Whether an earlier attempt may have had an effect, so that no other payload may use the key.
     pub(crate) keeps_fingerprint: bool,
+    /// The steps that earlier attempts began.
+    pub(crate) journal: Journal,
 }
 
 impl Hold {
@@ -47,6 +57,7 @@ impl Hold {
             attempt: claim.attempt,
             lease: claim.lease,
             keeps_fingerprint,
+            journal: Journal::default(),
         }
     }
 
@@ -57,20 +68,23 @@ impl Hold {
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
             keeps_fingerprint: record.attempt > 1,
+            journal: record.journal.clone(),
         }
     }
 }
 
 impl Claim {
-    /// `hold` is `None` where nothing protects the run.
+    /// `hold` and `desk` are `None` where nothing protects the run.
     pub(crate) fn new(
         operation: &str,
         id: RecordId,
-        hold: Option<Hold>,
+        mut hold: Option<Hold>,
+        desk: Option<Desk>,
         deadline: Option<EpochMillis>,
         clock: Arc<dyn Clock>,
         collected: Collected,
     ) -> Self {
+        let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         Self {
             inner: Arc::new(Inner {
                 operation: operation.to_owned(),
@@ -80,6 +94,7 @@ impl Claim {
                 clock,
                 derived: AtomicBool::new(false),
                 collected,
+                steps: Steps::new(desk, journal.unwrap_or_default()),
             }),
         }
     }

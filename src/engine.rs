@@ -14,6 +14,8 @@ mod acquire;
 mod apply;
 mod commit;
 mod finish;
+mod journal;
+mod oversize;
 mod patience;
 
 pub(crate) use acquire::Acquired;
@@ -51,6 +53,8 @@ pub(crate) struct Request {
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
+    /// Whether somebody reads the outcome of a replay. Where nobody does, a large one needn't be kept.
+    pub(crate) wants_outcome: bool,
 }
 
 impl<S> Engine<S> {

@@ -15,7 +15,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 ///
 /// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost), [`Unrecorded`](Self::Unrecorded), and the three that a
 /// transaction ends with ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
-/// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call. After any other it has not, and a retry is safe.
+/// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after [`Interrupted`](Self::Interrupted) it may
+/// have, up to the step in question. After any other it has not, and a retry is safe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
@@ -36,12 +37,13 @@ pub enum Error<E> {
         "the idempotency key was first used with another payload: send a new key with a new request"
     )]
     Mismatch,
-    /// An earlier attempt crashed, and the policy wants a person to look before it is repeated.
+    /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy wants a person to look before it
+    /// is repeated.
     #[error(
         "an earlier attempt was interrupted and may have taken effect: look, then release its record"
     )]
     Interrupted {
-        /// When its lease ran out.
+        /// When its lease ran out, or the step began.
         since: SystemTime,
     },
     /// Attempts crashed until the key had used up `max_attempts`.

@@ -10,21 +10,22 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::claim::{Claim, Hold};
+use crate::claim::{Claim, Desk, Hold, Stop};
 use crate::clock::{Clock, EpochMillis};
-use crate::engine::{Acquired, Engine, Finished, Request};
+use crate::engine::{Acquired, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
 use crate::observe;
-use crate::outcome::{Outcome, Replay, Verdict};
+use crate::outcome::{Outcome, Verdict};
 use crate::protocol::Crashed;
-use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
+use crate::record::{Failure, Owner, error_kind};
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
 #[cfg(feature = "sqs")]
 use crate::store::Grouped;
 use crate::store::Store;
 
+mod replay;
 mod transactional;
 mod unprotected;
 
@@ -56,6 +57,7 @@ pub struct Idempotency<S> {
     default_retention: Duration,
     read_first: bool,
     claimless: bool,
+    wants_outcome: bool,
     overrides: Overrides,
 }
 
@@ -100,6 +102,7 @@ impl<S: Store> Idempotency<S> {
             default_retention: EVENT_RETENTION,
             read_first: false,
             claimless: false,
+            wants_outcome: true,
             overrides: Overrides::default(),
         }
     }
@@ -130,6 +133,15 @@ impl<S: Store> Idempotency<S> {
         Self { read_first, ..self }
     }
 
+    /// The same engine, for runs whose replays nobody reads: a large outcome is not kept.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn unread(self) -> Self {
+        Self {
+            wants_outcome: false,
+            ..self
+        }
+    }
+
     /// The same engine on a store whose calls leave in groups. Somebody must drive it.
     #[cfg(feature = "sqs")]
     pub(crate) fn grouped(&self) -> Idempotency<Grouped<S>> {
@@ -146,6 +158,7 @@ impl<S: Store> Idempotency<S> {
             default_retention: self.default_retention,
             read_first: self.read_first,
             claimless: self.claimless,
+            wants_outcome: self.wants_outcome,
             overrides: self.overrides,
         }
     }
@@ -273,7 +286,8 @@ impl<S: Store> Idempotency<S> {
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
             Ok(Acquired::Replay(record)) => {
-                replay(&request, &record).inspect_err(|error| observe::refused(&request, error))
+                let replayed = self.replay(&request, &record).await;
+                replayed.inspect_err(|error| observe::refused(&request, error))
             }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
@@ -310,6 +324,7 @@ impl<S: Store> Idempotency<S> {
             id: self.record_id(key)?,
             fingerprint,
             read_first: self.read_first,
+            wants_outcome: self.wants_outcome,
             deadline: self.deadline,
             retention: self
                 .overrides
@@ -341,6 +356,7 @@ impl<S: Store> Idempotency<S> {
             &request.operation,
             request.id.clone(),
             Some(hold.clone()),
+            Some(self.desk()),
             Some(until),
             Arc::clone(&self.engine.clock),
             self.collected(),
@@ -349,7 +365,7 @@ impl<S: Store> Idempotency<S> {
         // The call itself is inside, too: a handler may panic before it returns its future.
         let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
         let ended = running.await;
-        hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps() || ended.is_err();
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
@@ -374,9 +390,13 @@ impl<S: Store> Idempotency<S> {
                     return Box::pin(self.commit(request, &hold, value, writes)).await;
                 }
                 let finished = self.engine.complete(request, &hold, &value).await;
-                self.conclude(request, finished, value)
+                self.conclude(request, finished, value).await
             }
             Err(error) => {
+                // A step's word counts for more than what the handler made of it.
+                if let Some(stop) = claim.stop() {
+                    return Err(self.stopped(request, &hold, stop).await);
+                }
                 if verdict == Verdict::Fail {
                     self.engine.fail(request, &hold, &Failure::of(&error)).await;
                 } else {
@@ -389,72 +409,30 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    fn conclude<T, E>(
-        &self,
-        request: &Request,
-        finished: Finished,
-        value: T,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        T: DeserializeOwned,
-    {
-        match finished {
-            Finished::Recorded => Ok(Outcome::Executed(value)),
-            // This handler has run: a successor's outcome that can't be given back doesn't change that.
-            Finished::Superseded(record) => replay(request, &record).map_err(|error| match error {
-                Error::OutcomeOmitted { .. } => error,
-                _ => Error::LeaseLost,
-            }),
-            Finished::Lost => Err(Error::LeaseLost),
-            Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
-                Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
-                Unrecorded::Fail => Err(Error::Unrecorded(error)),
-            },
+    fn desk(&self) -> Desk {
+        Desk {
+            scribe: Arc::clone(&self.engine) as Arc<_>,
+            reports_unrecorded: self.engine.settings.unrecorded == Unrecorded::Fail,
         }
     }
-}
 
-/// What an earlier attempt left, given back.
-fn replay<T: DeserializeOwned, E>(
-    request: &Request,
-    record: &Record,
-) -> Result<Outcome<T>, Error<E>> {
-    let completed_at = record.completed_at.map(Into::into);
-    let text = match &record.outcome {
-        Some(StoredOutcome::Inline(text)) => text,
-        // A failure that lost its words is a failure still: it must not pass for something done.
-        _ if record.status == Status::Failed => return Err(Error::Failed(Failure::unknown())),
-        Some(StoredOutcome::Omitted(reason)) => {
-            return Err(Error::OutcomeOmitted {
-                reason: *reason,
-                completed_at,
-            });
-        }
-        None => {
-            return Err(Error::Unreadable(
-                "a final record without an outcome".to_owned(),
-            ));
-        }
-    };
-    if record.status == Status::Failed {
-        return Err(Error::Failed(decode(text)?));
+    /// An attempt that a step brought to its end.
+    async fn stopped<E>(&self, request: &Request, hold: &Hold, stop: Stop) -> Error<E> {
+        let error = match stop {
+            // Somebody else's: there is nothing to release.
+            Stop::LeaseLost => Error::LeaseLost,
+            // Once a person has settled the step, a retry may run at once.
+            Stop::Interrupted { since } => {
+                let engine = &self.engine;
+                engine
+                    .release(request, hold, Some("interrupted step"))
+                    .await;
+                Error::Interrupted {
+                    since: since.into(),
+                }
+            }
+        };
+        observe::refused(request, &error);
+        error
     }
-    let replay = Replay {
-        processed_at: completed_at,
-        attempt: record.attempt,
-    };
-    let value = decode(text)?;
-    observe::replayed(request, record);
-    Ok(Outcome::Replayed(value, replay))
-}
-
-/// The parser's own message may quote the outcome; where it failed is enough to find out why.
-fn decode<T: DeserializeOwned, E>(text: &str) -> Result<T, Error<E>> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::Unreadable(format!(
-            "the stored outcome no longer decodes as {} (column {})",
-            std::any::type_name::<T>(),
-            error.column()
-        ))
-    })
 }

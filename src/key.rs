@@ -15,6 +15,10 @@ pub const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
 /// ([constraints](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
 pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2_048;
 
+/// So that the id of an outcome fits a sort key.
+#[cfg(feature = "dynamodb")]
+const MAX_ID_BYTES_IN_OUTCOME_ID: usize = 900;
+
 /// Room that the readable part of an operation gets in an id. The hash covers the whole of it.
 const MAX_OPERATION_BYTES_IN_ID: usize = 255;
 
@@ -248,6 +252,14 @@ impl RecordId {
         Self::new(hash.clone(), hash)
     }
 
+    /// The id under which this owner's outcome is kept, where it is too large for the record. No two owners are the same, so the
+    /// first part need not be the whole of a long id.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn outcome_of(&self, owner: &str) -> String {
+        let start = truncate(self.as_str(), MAX_ID_BYTES_IN_OUTCOME_ID);
+        format!("{start}#outcome#{owner}")
+    }
+
     /// A key for an effect outside, the same in every attempt: SHA-256 over the id and the effect's name, in hex.
     pub(crate) fn derive(&self, effect: &str) -> String {
         digest(
@@ -477,6 +489,18 @@ mod tests {
                 "{uuid}"
             );
         }
+    }
+
+    #[cfg(feature = "dynamodb")]
+    #[test]
+    fn the_id_of_an_outcome_keeps_the_namespace_and_fits_a_sort_key() {
+        let owner = "0123456789abcdef0123456789abcdef";
+        let id = resolve(&Key::new("charge", "t")).unwrap();
+        let expected = format!("{}#outcome#{owner}", id.as_str());
+        assert_eq!(id.outcome_of(owner), expected);
+        let long = resolve(&Key::raw("charge", "x".repeat(2_000))).unwrap();
+        assert!(long.outcome_of(owner).len() <= 1_024);
+        assert!(long.outcome_of(owner).ends_with(owner));
     }
 
     #[test]

@@ -39,6 +39,8 @@
 //! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome are one transaction under the
 //!    fence. Handlers that do nothing else need no claim: [`Idempotency::claimless`].
 //!
+//! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats none that is confirmed.
+//!
 //! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
 //!
 //! # Where things are
@@ -50,6 +52,7 @@
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | write to DynamoDB exactly once | [`transaction`], `guard` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
 //!
@@ -88,14 +91,19 @@ mod hash;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+pub mod journal;
 mod key;
 mod observe;
+mod omission;
 mod outcome;
+mod owner;
+pub mod packed;
 pub mod protocol;
 pub mod record;
 mod settings;
 #[cfg(feature = "sqs")]
 pub mod sqs;
+mod step;
 pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
@@ -115,6 +123,7 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+pub use step::{Step, StepError};
 
 /// Compiles what the README and the guide show.
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use crate::claim::Hold;
 use crate::engine::{Ended, Finished, Request};
 use crate::error::Error;
+use crate::key::RecordId;
 use crate::record::{Completion, Record, StoredOutcome};
 
 pub(crate) fn claimed(request: &Request, hold: &Hold) {
@@ -100,6 +101,17 @@ pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>)
     );
 }
 
+pub(crate) fn not_kept(request: &Request, hold: &Hold, error: &dyn Display) {
+    tracing::warn!(
+        event = "outcome_not_kept",
+        operation = request.operation,
+        key = %request.id,
+        attempt = hold.attempt,
+        %error,
+        "idempotency"
+    );
+}
+
 pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display) {
     tracing::warn!(
         event = "release_failed",
@@ -109,6 +121,20 @@ pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display
         %error,
         "idempotency"
     );
+}
+
+pub(crate) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
+    tracing::debug!(event, operation, %key, step, "idempotency");
+}
+
+pub(crate) fn step_failed(
+    event: &str,
+    operation: &str,
+    key: &RecordId,
+    step: &str,
+    error: &dyn Display,
+) {
+    tracing::warn!(event, operation, %key, step, %error, "idempotency");
 }
 
 pub(crate) fn unprotected(operation: &str, reason: &dyn Display) {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::transaction::{Admission, Commit, Committed};
 
@@ -85,7 +86,8 @@ pub trait Store: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
-    /// Notes something on the record, if it is in progress and held by the owner.
+    /// Notes something on the record, if it is in progress and held by the owner, and, where a step's entry is noted, if its
+    /// revision is newer than the one that stands there.
     fn amend(
         &self,
         amendment: &Amendment,
@@ -131,6 +133,30 @@ pub trait Store: Send + Sync + 'static {
         id: &RecordId,
         deadline: Instant,
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
+
+    /// Keeps a compressed outcome beside its record, before the completion that points at it; says where. The same outcome may
+    /// come twice. Nothing else ever has its owner, so no condition is needed.
+    ///
+    /// A store that keeps nothing so large answers [`StoreError::TooLarge`], as the default does.
+    fn keep(
+        &self,
+        outcome: &LargeOutcome,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Place, StoreError>> + Send {
+        let _ = (outcome, deadline);
+        std::future::ready(Err(StoreError::TooLarge))
+    }
+
+    /// What was [kept](Self::keep) there, strongly consistent; `None` where nothing is.
+    fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
+        let _ = (id, place, deadline);
+        std::future::ready(Ok(None))
+    }
 
     /// [`create`](Self::create) for each claim. No id may occur twice.
     fn create_all(

@@ -98,10 +98,20 @@ impl<S: Store> Engine<S> {
                 }
             };
             match answer {
-                Answer::Applied(()) => {
-                    return self
-                        .start(request, Hold::of_claim(&claim, keeps_fingerprint))
-                        .await;
+                Answer::Applied(taken_over) => {
+                    let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
+                    match taken_over.map(|found| found.content).transpose() {
+                        // The reply has what the predecessor wrote up to the takeover; what was read before may not.
+                        Ok(record) => {
+                            let journal = record.map(|record| record.journal);
+                            hold.journal = journal.unwrap_or_default();
+                        }
+                        Err(reason) => {
+                            self.release(request, &hold, None).await;
+                            return Err(Error::Unreadable(reason));
+                        }
+                    }
+                    return self.start(request, hold).await;
                 }
                 Answer::Refused(other) => found = other,
             }
@@ -130,17 +140,27 @@ impl<S: Store> Engine<S> {
     }
 
     /// What the SDK has not retried already is retried here. A store that can't be reached is not: the caller hears of it.
-    async fn set(&self, claim: &NewClaim, set: Set<'_>) -> Result<Answer, StoreError> {
+    async fn set(
+        &self,
+        claim: &NewClaim,
+        set: Set<'_>,
+    ) -> Result<Answer<Option<Found>>, StoreError> {
         let until = claim.lease - self.settings.rules.skew_margin;
         let deadline = self.store_deadline(until, self.settings.store_timeout);
         let again =
             |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
         match set {
-            Set::Create => persist(deadline, again, || self.store.create(claim, deadline)).await,
+            Set::Create => {
+                let send = || self.store.create(claim, deadline);
+                match persist(deadline, again, send).await? {
+                    Answer::Applied(()) => Ok(Answer::Applied(None)),
+                    Answer::Refused(found) => Ok(Answer::Refused(found)),
+                }
+            }
             Set::TakeOver(seen, mode) => {
                 let send = || self.store.take_over(seen, claim, mode, deadline);
                 match persist(deadline, again, send).await? {
-                    Answer::Applied(_) => Ok(Answer::Applied(())),
+                    Answer::Applied(found) => Ok(Answer::Applied(Some(found))),
                     Answer::Refused(found) => Ok(Answer::Refused(found)),
                 }
             }

@@ -3,12 +3,11 @@
 use crate::clock::EpochMillis;
 use crate::engine::acquire::{MAX_ROUNDS, obstacle};
 use crate::engine::commit::{doubtful, is_mine};
-use crate::engine::finish::stored_failure;
 use crate::engine::{Ended, Engine, Finished, Request};
 use crate::error::Error;
 use crate::observe;
 use crate::protocol::{Asking, Decision, decide};
-use crate::record::{Failure, Found, Owner, Record, Status, StoredOutcome};
+use crate::record::{Completion, Found, Owner, Record};
 use crate::store::Store;
 use crate::transaction::{Basis, Committed, Final, Write};
 
@@ -72,20 +71,15 @@ impl<S: Store> Engine<S> {
         &self,
         request: &Request,
         attempt: Unclaimed,
-        result: Result<StoredOutcome, Failure>,
+        mut completion: Completion,
         writes: Vec<Write>,
     ) -> Result<Applied, Error<E>> {
-        let (status, outcome) = match result {
-            Ok(outcome) => (Status::Completed, outcome),
-            Err(failure) => (Status::Failed, stored_failure(&failure)),
-        };
         let Unclaimed {
             owner,
             until,
             started_at,
             mut found,
         } = attempt;
-        let mut completion = self.completion(request, &owner, status, outcome);
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();
             let asking = Asking {

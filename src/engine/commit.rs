@@ -11,7 +11,7 @@ use crate::engine::patience::persist;
 use crate::engine::{Engine, Finished, LEAST_STORE_TIME, Request};
 use crate::error::StoreError;
 use crate::observe;
-use crate::record::{Found, Omission, Owner, Status, StoredOutcome};
+use crate::record::{Found, Omission, Owner, StoredOutcome};
 use crate::store::{Answer, Store};
 use crate::transaction::{Basis, Commit, Committed, Final, Refusal, Write};
 
@@ -45,9 +45,8 @@ impl<S: Store> Engine<S> {
         value: &T,
         writes: Vec<Write>,
     ) -> Ended {
-        let outcome = self.stored(value);
         let mut record = Final {
-            completion: self.completion(request, &hold.owner, Status::Completed, outcome),
+            completion: self.completion_of(request, hold, value).await,
             basis: Basis::Claimed,
         };
         let until = hold.lease - self.settings.rules.skew_margin;

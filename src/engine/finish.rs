@@ -37,36 +37,56 @@ impl<S: Store> Engine<S> {
         hold: &Hold,
         value: &T,
     ) -> Finished {
-        let outcome = self.stored(value);
-        self.finish(request, hold, Status::Completed, outcome).await
+        let completion = self.completion_of(request, hold, value).await;
+        self.finish(request, hold, completion).await
     }
 
     /// A success in the form in which it is stored.
-    pub(crate) fn stored<T: Serialize>(&self, value: &T) -> StoredOutcome {
+    pub(crate) async fn completion_of<T: Serialize>(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        value: &T,
+    ) -> Completion {
         // The value's own code runs here. If it panics, the handler has succeeded all the same.
         let text = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value)));
-        match text.unwrap_or_else(|_| Err(serde::ser::Error::custom("panicked"))) {
-            Ok(text) if text.len() <= self.settings.inline_limit => StoredOutcome::Inline(text),
-            Ok(_) => StoredOutcome::Omitted(Omission::TooLarge),
-            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
+        let unfit = StoredOutcome::Omitted(Omission::NotSerializable);
+        let mut completion = self.completion(request, &hold.owner, Status::Completed, unfit);
+        match text {
+            Ok(Ok(text)) if text.len() <= self.settings.inline_limit => {
+                completion.outcome = StoredOutcome::Inline(text);
+            }
+            Ok(Ok(text)) => {
+                let until = completion.expiration;
+                completion.outcome = self.pack(request, hold, &text, until).await;
+            }
+            Ok(Err(_)) | Err(_) => {}
         }
+        completion
     }
 
     /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are kept whatever the limit.
     pub(crate) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) -> Finished {
-        let outcome = stored_failure(failure);
-        self.finish(request, hold, Status::Failed, outcome).await
+        let completion = self.failure_of(request, &hold.owner, failure);
+        self.finish(request, hold, completion).await
+    }
+
+    /// A failure in the form in which it is stored.
+    pub(crate) fn failure_of(
+        &self,
+        request: &Request,
+        owner: &Owner,
+        failure: &Failure,
+    ) -> Completion {
+        let outcome = match serde_json::to_string(failure) {
+            Ok(text) => StoredOutcome::Inline(text),
+            Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
+        };
+        self.completion(request, owner, Status::Failed, outcome)
     }
 
     /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
-    async fn finish(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        status: Status,
-        outcome: StoredOutcome,
-    ) -> Finished {
-        let mut completion = self.completion(request, &hold.owner, status, outcome);
+    async fn finish(&self, request: &Request, hold: &Hold, mut completion: Completion) -> Finished {
         let mut answer = self.send(hold, &completion).await;
         if let Err(StoreError::TooLarge) = answer {
             completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
@@ -82,7 +102,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// Frozen before the first send: each one says the same.
-    pub(super) fn completion(
+    fn completion(
         &self,
         request: &Request,
         owner: &Owner,
@@ -150,14 +170,6 @@ impl<S: Store> Engine<S> {
             Err(error) => observe::release_failed(request, hold, error),
         }
         answer
-    }
-}
-
-/// A failure in the form in which it is stored.
-pub(super) fn stored_failure(failure: &Failure) -> StoredOutcome {
-    match serde_json::to_string(failure) {
-        Ok(text) => StoredOutcome::Inline(text),
-        Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
     }
 }
 

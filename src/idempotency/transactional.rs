@@ -8,10 +8,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Idempotency, replay};
+use super::Idempotency;
 use crate::claim::{Claim, Hold};
 use crate::engine::{Applied, Ended, Finished, Request};
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::observe;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::Failure;
@@ -75,7 +76,7 @@ impl<S: Store> Idempotency<S> {
         E: 'static,
     {
         match self.engine.commit(request, hold, &value, writes).await {
-            Ended::Finished(finished) => self.conclude(request, finished, value),
+            Ended::Finished(finished) => self.conclude(request, finished, value).await,
             other => Err(Self::not_committed(other)),
         }
     }
@@ -103,17 +104,21 @@ impl<S: Store> Idempotency<S> {
             .inspect_err(refused)?
         {
             Ok(attempt) => attempt,
-            Err(record) => return replay(request, &record).inspect_err(refused),
+            Err(record) => return self.replay(request, &record).await.inspect_err(refused),
+        };
+        let hold = Hold {
+            owner: attempt.owner.clone(),
+            attempt: 1,
+            lease: attempt.until + self.engine.settings.rules.skew_margin,
+            keeps_fingerprint: false,
+            journal: Journal::default(),
         };
         let claim = Claim::new(
             &request.operation,
             request.id.clone(),
-            Some(Hold {
-                owner: attempt.owner.clone(),
-                attempt: 1,
-                lease: attempt.until,
-                keeps_fingerprint: false,
-            }),
+            Some(hold.clone()),
+            // There is no record to keep a journal in.
+            None,
             Some(attempt.until),
             Arc::clone(&self.engine.clock),
             self.collected(),
@@ -127,7 +132,7 @@ impl<S: Store> Idempotency<S> {
         if !is_final {
             // A duplicate may fail because the original has succeeded: it gets the original's outcome.
             match self.engine.begin::<E>(request, true).await {
-                Ok(Err(record)) => return replay(request, &record).inspect_err(refused),
+                Ok(Err(record)) => return self.replay(request, &record).await.inspect_err(refused),
                 Err(error @ Error::Mismatch) => return Err(error).inspect_err(refused),
                 Ok(Ok(_)) | Err(_) => {}
             }
@@ -137,23 +142,27 @@ impl<S: Store> Idempotency<S> {
             Ok(value) => value,
             Err(error) => {
                 if is_final {
-                    let failure = Err(Failure::of(&error));
-                    let applied = self
-                        .engine
-                        .apply::<E>(request, attempt, failure, Vec::new());
+                    let engine = &self.engine;
+                    let failure = engine.failure_of(request, &hold.owner, &Failure::of(&error));
+                    let applied = engine.apply::<E>(request, attempt, failure, Vec::new());
                     // Not stored, it fails again, which changes nothing.
                     if let Ok(Applied::Replay(record)) = applied.await {
-                        return replay(request, &record).inspect_err(refused);
+                        return self.replay(request, &record).await.inspect_err(refused);
                     }
                 }
                 return Err(Error::Handler(error));
             }
         };
-        let outcome = Ok(self.engine.stored(&value));
-        let applied = self.engine.apply(request, attempt, outcome, writes).await;
+        let completion = self.engine.completion_of(request, &hold, &value).await;
+        let applied = self
+            .engine
+            .apply(request, attempt, completion, writes)
+            .await;
         match applied.inspect_err(refused)? {
-            Applied::Replay(record) => replay(request, &record).inspect_err(refused),
-            Applied::Ended(Ended::Finished(finished)) => self.conclude(request, finished, value),
+            Applied::Replay(record) => self.replay(request, &record).await.inspect_err(refused),
+            Applied::Ended(Ended::Finished(finished)) => {
+                self.conclude(request, finished, value).await
+            }
             Applied::Ended(other) => Err(Self::not_committed(other)),
         }
     }

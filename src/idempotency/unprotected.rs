@@ -50,6 +50,7 @@ impl<S: Store> Idempotency<S> {
             operation,
             id,
             None,
+            None,
             self.deadline,
             Arc::clone(&self.engine.clock),
             self.collected(),

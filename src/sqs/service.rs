@@ -156,6 +156,8 @@ where
             0 => config.once.clone(),
             _ => config.once.deadline(context.deadline()),
         };
+        // A queue wants to know that the work is done, not what came of it.
+        let once = once.unread();
         let Plan {
             mut fates,
             ready,

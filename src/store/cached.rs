@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::clock::{Clock, SystemClock};
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{
     Amendment, Completion, Found, LAYOUT, NewClaim, Record, Release, Renewal, Status, Takeover,
     Version,
@@ -255,6 +256,20 @@ impl<S: Store> Store for CachedStore<S> {
         let found = self.inner.load(id, deadline).await?;
         self.met(id, found.as_ref());
         Ok(found)
+    }
+
+    /// Not remembered: it is large.
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.inner.keep(outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.fetch(id, place, deadline).await
     }
 
     async fn create_all(

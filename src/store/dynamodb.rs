@@ -34,6 +34,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
 use crate::transaction::{Admission, Commit, Committed};
@@ -43,7 +44,11 @@ mod expression;
 mod failure;
 mod group;
 mod item;
+mod journal;
 mod layout;
+mod members;
+mod oversize;
+mod packed;
 mod size;
 mod statement;
 mod transaction;
@@ -319,6 +324,19 @@ impl Store for DynamoDbStore {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),
             Err(found) => found,
         })
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        oversize::keep(self, outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        oversize::fetch(self, id, place, deadline).await
     }
 
     async fn create_all(

@@ -18,7 +18,9 @@ mod claims;
 mod commits;
 mod fence;
 mod groups;
+mod journal;
 mod limits;
+mod oversize;
 mod takeovers;
 
 /// A promise of the [`Store`] contract that a store broke.
@@ -84,6 +86,11 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         fence::a_renewal_only_lengthens,
         fence::an_amendment_changes_nothing_else,
         fence::writes_under_the_fence_create_nothing,
+        journal::every_step_comes_back_as_it_was,
+        journal::a_note_replaces_an_older_one_alone,
+        journal::nobody_else_notes_a_step,
+        journal::a_release_and_a_takeover_keep_the_journal,
+        journal::a_fresh_takeover_forgets_the_journal,
         takeovers::a_resumed_record_keeps_its_last_error,
         takeovers::a_fresh_takeover_keeps_nothing,
         takeovers::a_takeover_needs_the_exact_version,
@@ -97,6 +104,9 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         groups::grouped_reads_answer_in_order,
         groups::a_large_group_is_taken,
         groups::an_empty_group_is_answered,
+        oversize::what_is_kept_comes_back_byte_for_byte,
+        oversize::each_owner_has_an_outcome_of_its_own,
+        oversize::nothing_is_kept_after_the_deadline,
         limits::a_passed_deadline_writes_nothing,
         limits::a_read_sees_the_write_before_it,
     }

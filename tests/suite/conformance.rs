@@ -60,6 +60,8 @@ enum Flaw {
     ShortensLeases,
     IgnoresDeadlines,
     ForgetsTheLastError,
+    TakesOlderNotes,
+    LosesNotes,
     AnswersGroupsBackwards,
     ReadsStale,
     CommitsWithoutFence,
@@ -141,7 +143,17 @@ impl<S: Store> Store for Broken<S> {
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.amend(amendment, deadline).await
+        let mut amendment = amendment.clone();
+        match self.how {
+            Flaw::TakesOlderNotes => {
+                if let Some(note) = &mut amendment.step {
+                    note.entry.revision += 100;
+                }
+            }
+            Flaw::LosesNotes => amendment.step = None,
+            _ => {}
+        }
+        self.inner.amend(&amendment, deadline).await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
@@ -217,8 +229,10 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Flaw::IgnoresDeadlines, "a_passed_deadline_writes_nothing"),
         (
             Flaw::ForgetsTheLastError,
-            "a_resumed_record_keeps_its_last_error",
+            "a_release_and_a_takeover_keep_the_journal",
         ),
+        (Flaw::TakesOlderNotes, "every_step_comes_back_as_it_was"),
+        (Flaw::LosesNotes, "every_step_comes_back_as_it_was"),
         (
             Flaw::AnswersGroupsBackwards,
             "grouped_reads_answer_in_order",

@@ -7,10 +7,12 @@
 //! |---|---|
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `LEDGER_TABLE` | the table of the entries; partition key `entry_id` |
+//! | `RETENTION_DAYS` | how long a payment's outcome is kept; default 7. Longer than its queue, its dead-letter queue and a redrive |
 //! | `PAYMENT_DELAY_MS` | stands for a slow payment provider: a pause before the entry is written; default 0 |
 //! | `RUST_LOG` | what is logged; default `info` |
 
 use std::env;
+use std::str::FromStr;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::DisplayErrorContext;
@@ -82,21 +84,26 @@ async fn serve() -> Result<(), Error> {
         client: store.client().clone(),
         table: variable("LEDGER_TABLE")
             .ok_or("set LEDGER_TABLE to the name of the ledger's table")?,
-        delay: Duration::from_millis(match variable("PAYMENT_DELAY_MS") {
-            Some(millis) => millis
-                .parse()
-                .map_err(|_| "PAYMENT_DELAY_MS must be a number of milliseconds")?,
-            None => 0,
-        }),
+        delay: Duration::from_millis(number("PAYMENT_DELAY_MS")?.unwrap_or(0)),
     };
-    let once = Idempotency::builder(store)
-        .namespace("payments-worker")
-        .build()?;
+    let mut builder = Idempotency::builder(store).namespace("payments-worker");
+    if let Some(days) = number::<u32>("RETENTION_DAYS")? {
+        builder = builder.retention(Duration::from_hours(24 * u64::from(days)));
+    }
+    let once = builder.build()?;
     let worker = BatchLayer::new(once)
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| ledger.clone().enter(message));
     lambda_runtime::run(worker).await
+}
+
+fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|_| format!("{name} must be a whole number"))
+    };
+    variable(name).map(parse).transpose()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -6,6 +6,8 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::change::{Change, Test};
+use super::item::number;
+use super::journal;
 use super::layout::TableLayout;
 
 /// A statement and its parameters.
@@ -52,6 +54,10 @@ impl Statement {
             statement.text.push_str(" SET ");
             statement.compare(layout.name(attribute), "=", value);
         }
+        if let Some((step, entry)) = change.step {
+            statement.text.push_str(" SET ");
+            statement.compare(&step, "=", entry);
+        }
         for attribute in change.removes {
             statement.text.push_str(" REMOVE ");
             statement.quoted(layout.name(attribute), '"');
@@ -74,6 +80,7 @@ impl Statement {
                 Test::Absent(attribute) => statement.missing(layout.name(attribute)),
                 // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
                 Test::NoRecord => statement.missing(layout.partition()),
+                Test::OlderStep(step, revision) => statement.older(&step, revision),
             }
         }
         statement
@@ -99,6 +106,16 @@ impl Statement {
     fn missing(&mut self, name: &str) {
         self.quoted(name, '"');
         self.text.push_str(" IS MISSING");
+    }
+
+    fn older(&mut self, step: &str, revision: u32) {
+        self.text.push('(');
+        self.missing(step);
+        self.text.push_str(" OR ");
+        self.quoted(step, '"');
+        self.text.push('.');
+        self.compare(journal::REVISION, "<", number(revision));
+        self.text.push(')');
     }
 
     /// A quote inside a name is doubled.
@@ -133,6 +150,12 @@ fn size_of_value(value: &AttributeValue) -> usize {
     WRAPPING
         + match value {
             AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            // Bytes travel in Base64.
+            AttributeValue::B(bytes) => bytes.as_ref().len() / 3 * 4 + 4,
+            AttributeValue::M(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size_of_value(value))
+                .sum(),
             _ => 0,
         }
 }

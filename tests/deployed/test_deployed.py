@@ -1,0 +1,319 @@
+"""The deployed stack, driven through its endpoint and its queues: each request that comes twice takes effect once.
+
+The classes run in the order of their names; the last one looks at all that the others made the functions send.
+"""
+
+import json
+import re
+import unittest
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from deployed import permissions
+from deployed.stack import MAX_RECEIVES, ROOT, STACK, Stack, eventually, payment, unique
+
+stack = None
+
+
+def setUpModule():
+    global stack
+    stack = Stack()
+    print(f"\ndeployed in {stack.deployed_in:.0f} s", flush=True)
+
+
+def tearDownModule():
+    effects = len(stack.items("OrdersTable")), len(stack.items("LedgerTable"))
+    print("\neffects counted: %d orders, %d payments" % effects, flush=True)
+    sent = Counter(request.operation for request in stack.wire.requests())
+    print(f"requests to DynamoDB: {dict(sent)}", flush=True)
+    stack.close()
+
+
+class Orders(unittest.TestCase):
+    """POST /orders, through the HTTP API."""
+
+    def post(self, key, body):
+        headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
+        return stack.post("/orders", json.dumps(body), headers)
+
+    def order(self, amount=1250):
+        return {"sku": unique("tea"), "quantity": 2, "amount": amount, "currency": "EUR"}
+
+    def placed(self, order):
+        return [item for item in stack.items("OrdersTable") if item["sku"]["S"] == order["sku"]]
+
+    def test_an_order_sent_again_is_placed_once_and_answered_alike(self):
+        key, order = unique("key"), self.order()
+        first, again = self.post(key, order), self.post(key, order)
+        self.assertEqual((first[0], again[0]), (201, 201))
+        self.assertNotIn("idempotent-replayed", first[1])
+        self.assertEqual(again[1]["idempotent-replayed"], "true")
+        self.assertEqual(again[2], first[2])
+        self.assertEqual(len(self.placed(order)), 1)
+
+    def test_an_order_sent_eight_times_at_once_is_placed_once(self):
+        key, order = unique("key"), self.order()
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(lambda _: self.post(key, order), range(8)))
+        statuses = Counter(answer[0] for answer in answers)
+        self.assertGreaterEqual(statuses[201], 1, answers)
+        self.assertEqual(statuses[201] + statuses[409], 8, answers)
+        self.assertEqual(len(self.placed(order)), 1)
+        self.assertEqual(self.post(key, order)[0], 201)
+        self.assertEqual(len(self.placed(order)), 1)
+
+    def test_a_key_reused_for_another_order_is_refused(self):
+        key, order = unique("key"), self.order()
+        self.assertEqual(self.post(key, order)[0], 201)
+        other = order | {"amount": 1}
+        self.assertEqual(self.post(key, other)[0], 422)
+        self.assertEqual(len(self.placed(order)), 1)
+
+    def test_an_order_that_failed_may_be_sent_again(self):
+        key, order = unique("key"), self.order()
+        stack.wire.fail(lambda request: request.body.get("Item", {}).get("sku", {}).get("S") == order["sku"], times=1)
+        self.assertGreaterEqual(self.post(key, order)[0], 500)
+        self.assertEqual(self.placed(order), [])
+        self.assertEqual(self.post(key, order)[0], 201)
+        self.assertEqual(len(self.placed(order)), 1)
+
+    def test_a_key_is_required(self):
+        order = self.order()
+        self.assertEqual(self.post(None, order)[0], 400)
+        self.assertEqual(self.placed(order), [])
+
+    def test_a_route_that_is_not_declared_reaches_no_function(self):
+        sent = len(stack.wire.requests())
+        self.assertEqual(stack.post("/customers", "{}", {"idempotency-key": unique("key")})[0], 404)
+        self.assertEqual(len(stack.wire.requests()), sent)
+
+
+class Payments(unittest.TestCase):
+    """Payments, through the queues."""
+
+    def setUp(self):
+        self.sqs = stack.client("sqs")
+
+    def send(self, queue, bodies, group=None):
+        """Sends bodies, up to ten in one request; the ids of the messages."""
+        ids = []
+        for start in range(0, len(bodies), 10):
+            entries = []
+            for position, body in enumerate(bodies[start:start + 10]):
+                entry = {"Id": str(position), "MessageBody": body if isinstance(body, str) else json.dumps(body)}
+                if group:
+                    # The broker's own de-duplication must not help: it forgets after five minutes.
+                    entry |= {"MessageGroupId": group, "MessageDeduplicationId": unique("message")}
+                entries.append(entry)
+            reply = self.sqs.send_message_batch(QueueUrl=stack.outputs[queue], Entries=entries)
+            self.assertEqual(len(reply["Successful"]), len(entries))
+            ids += [sent["MessageId"] for sent in reply["Successful"]]
+        return ids
+
+    def entries(self, payments):
+        """How many entries each payment has in the ledger."""
+        found = Counter(item["payment_id"]["S"] for item in stack.items("LedgerTable"))
+        return {one: found[one] for one in payments}
+
+    def is_drained(self, queue):
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        left = self.sqs.get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=names)["Attributes"]
+        return all(int(left[name]) == 0 for name in names)
+
+    def dead(self, queue, count):
+        """Takes that many messages off a dead-letter queue, as somebody does who redrives them by hand."""
+        taken = []
+
+        def take():
+            url = stack.outputs[queue]
+            for message in self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", []):
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+                taken.append(message)
+            return len(taken) >= count
+
+        eventually(take, seconds=90)
+        return taken
+
+    def writes(self, payments):
+        """The order in which payments were written to the ledger, refused writes among them."""
+        items = (request.body.get("Item", {}) for request in stack.wire.requests() if request.operation == "PutItem")
+        ids = [item["payment_id"]["S"] for item in items if "payment_id" in item]
+        return [one for one in ids if one in payments]
+
+    def refuse(self, payment_id, times):
+        def is_entry(request):
+            return request.body.get("Item", {}).get("payment_id", {}).get("S") == payment_id
+
+        stack.wire.fail(is_entry, times)
+
+    def test_each_payment_is_entered_once_however_often_it_is_sent(self):
+        payments = [unique("often") for _ in range(20)]
+        copies = [payment(one) for _ in range(5) for one in payments]
+        self.send("PaymentsQueueUrl", copies)
+        eventually(lambda: self.is_drained("PaymentsQueueUrl"))
+        self.assertEqual(set(self.entries(payments).values()), {1})
+
+    def test_a_payment_that_comes_by_both_queues_at_once_is_entered_once(self):
+        payments = [unique("both") for _ in range(10)]
+        with ThreadPoolExecutor(2) as senders:
+            senders.submit(self.send, "PaymentsQueueUrl", [payment(one) for one in payments])
+            senders.submit(self.send, "OrderedPaymentsQueueUrl", [payment(one) for one in payments], unique("group"))
+        eventually(lambda: self.is_drained("PaymentsQueueUrl") and self.is_drained("OrderedPaymentsQueueUrl"))
+        self.assertEqual(set(self.entries(payments).values()), {1})
+
+    def test_poison_goes_to_the_dead_letter_queue_and_holds_nobody_up(self):
+        payments = [unique("beside") for _ in range(5)]
+        poison = unique("not a payment")
+        self.send("PaymentsQueueUrl", [poison, *map(payment, payments)])
+        eventually(lambda: set(self.entries(payments).values()) == {1})
+        self.assertEqual([message["Body"] for message in self.dead("PaymentsDeadLettersUrl", 1)], [poison])
+        self.assertEqual(set(self.entries(payments).values()), {1})
+
+    def test_a_group_keeps_its_order_while_one_of_its_payments_fails(self):
+        failing, other = [unique("failing") for _ in range(4)], [unique("other") for _ in range(2)]
+        self.refuse(failing[1], times=1)
+        self.send("OrderedPaymentsQueueUrl", [payment(one) for one in failing], group=unique("group"))
+        self.send("OrderedPaymentsQueueUrl", [payment(one) for one in other], group=unique("group"))
+        eventually(lambda: self.is_drained("OrderedPaymentsQueueUrl"))
+        self.assertEqual(self.writes(failing), [failing[0], failing[1], failing[1], failing[2], failing[3]])
+        self.assertEqual(self.writes(other), other)
+        self.assertEqual(set(self.entries(failing + other).values()), {1})
+
+    def test_a_redrive_with_new_message_ids_repeats_nothing(self):
+        done, broken = unique("done"), unique("broken")
+        self.send("PaymentsQueueUrl", [payment(done)])
+        eventually(lambda: self.entries([done])[done] == 1)
+        # One that fails until it is given up, and one that was done, but whose second copy carries another amount.
+        self.refuse(broken, times=MAX_RECEIVES)
+        sent = self.send("PaymentsQueueUrl", [payment(broken), payment(done, amount=1)])
+        dead = self.dead("PaymentsDeadLettersUrl", 2)
+        self.assertEqual(sorted(message["MessageId"] for message in dead), sorted(sent))
+        self.assertEqual(self.entries([done, broken]), {done: 1, broken: 0})
+        # Mended. Somebody redrives them, and somebody else does so, too.
+        bodies = [json.dumps(payment(broken)), json.dumps(payment(done))] * 2
+        again = self.send("PaymentsQueueUrl", bodies)
+        self.assertFalse(set(again) & set(sent), "a redrive makes new messages")
+        eventually(lambda: self.is_drained("PaymentsQueueUrl"))
+        self.assertEqual(self.entries([done, broken]), {done: 1, broken: 1})
+
+    def test_a_payment_whose_function_was_killed_is_entered_by_its_successor(self):
+        killed = unique("killed")
+
+        def is_entry(request):
+            return request.body.get("Item", {}).get("payment_id", {}).get("S") == killed
+
+        stack.wire.hang(is_entry, times=1)
+        self.send("PaymentsQueueUrl", [payment(killed)])
+        eventually(lambda: self.entries([killed])[killed] == 1)
+        eventually(lambda: self.is_drained("PaymentsQueueUrl"))
+        self.assertEqual(self.writes([killed]), [killed, killed])
+        self.assertEqual(self.entries([killed]), {killed: 1})
+
+
+class Template(unittest.TestCase):
+    """What was deployed is what the template says."""
+
+    def test_every_resource_was_made(self):
+        made = Counter(kind for _, kind, _ in stack.resources())
+        for kind, count in {
+            "AWS::Lambda::Function": 2,
+            "AWS::Lambda::EventSourceMapping": 2,
+            "AWS::SQS::Queue": 4,
+            "AWS::DynamoDB::Table": 3,
+            "AWS::IAM::ManagedPolicy": 2,
+            "AWS::CloudWatch::Alarm": 2 * 9 + 2 * 2 + 1,
+            "AWS::CloudWatch::Dashboard": 1,
+            "AWS::ApiGatewayV2::Route": 1,
+            "AWS::SNS::Subscription": 1,
+        }.items():
+            self.assertEqual(made[kind], count, kind)
+
+    def test_batches_report_their_failures_and_queues_give_up(self):
+        mappings = stack.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+        self.assertEqual(len(mappings), 2)
+        for mapping in mappings:
+            self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+            self.assertEqual(mapping["ScalingConfig"]["MaximumConcurrency"], 5)
+        for queue, dead in (("PaymentsQueueUrl", "PaymentsDeadLettersUrl"), ("OrderedPaymentsQueueUrl", "OrderedPaymentsDeadLettersUrl")):
+            attributes = self.attributes(queue)
+            redrive = json.loads(attributes["RedrivePolicy"])
+            self.assertEqual(redrive["deadLetterTargetArn"], self.attributes(dead)["QueueArn"])
+            self.assertEqual(int(redrive["maxReceiveCount"]), MAX_RECEIVES)
+            self.assertEqual(self.attributes(dead)["MessageRetentionPeriod"], str(14 * 86_400))
+
+    def attributes(self, queue):
+        return stack.client("sqs").get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=["All"])["Attributes"]
+
+    def test_the_default_visibility_is_six_times_the_default_timeout(self):
+        # CloudFormation can't multiply, so that the template says both.
+        text = (ROOT / "template.yaml").read_text()
+        default = lambda name: int(re.search(rf"^  {name}:\n(?:    .*\n)*?    Default: (\d+)", text, re.MULTILINE)[1])
+        self.assertGreaterEqual(default("VisibilityTimeout"), 6 * default("FunctionTimeout"))
+
+    def test_alarms_say_what_missing_data_means_and_whom_to_tell(self):
+        alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
+        self.assertEqual(len(alarms), 23)
+        for alarm in alarms:
+            self.assertEqual(alarm["TreatMissingData"], "notBreaching", alarm["AlarmName"])
+            self.assertEqual(len(alarm["AlarmActions"]), 1, alarm["AlarmName"])
+            self.assertTrue(alarm["AlarmDescription"].strip(), alarm["AlarmName"])
+
+    def test_the_dashboard_is_json_without_holes(self):
+        cloudwatch = stack.client("cloudwatch")
+        names = [entry["DashboardName"] for entry in cloudwatch.list_dashboards()["DashboardEntries"]]
+        self.assertEqual(len(names), 1)
+        body = cloudwatch.get_dashboard(DashboardName=names[0])["DashboardBody"]
+        self.assertNotIn("${", body)
+        self.assertGreaterEqual(len(json.loads(body)["widgets"]), 12)
+
+
+class UsedPermissions(unittest.TestCase):
+    """What the functions sent, against what their roles allow: neither more nor less."""
+
+    def roles(self):
+        functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
+        client = stack.client("lambda")
+        return {
+            name: client.get_function_configuration(FunctionName=physical)["Role"].rpartition("/")[2]
+            for name, physical in functions.items()
+        }
+
+    def used(self):
+        """What each function needed, told apart by the key that it signed with."""
+        used = {}
+        for request in stack.wire.requests():
+            used.setdefault(request.access_key, []).extend(permissions.needs(request))
+        # Each function writes to one table of its own, which tells who it is.
+        own = {stack.outputs["OrdersTable"]: "OrdersApi", stack.outputs["LedgerTable"]: "PaymentsWorker"}
+        by_function = {}
+        for needed in used.values():
+            (name,) = {own[need.table] for need in needed if need.table in own}
+            self.assertNotIn(name, by_function, "one function, one key")
+            by_function[name] = needed
+        return by_function
+
+    def test_the_roles_allow_what_was_used_and_nothing_else(self):
+        iam, used = stack.client("iam"), self.used()
+        roles = self.roles()
+        self.assertEqual(set(used), set(roles))
+        for name, role in roles.items():
+            allowed = list(permissions.allowed(iam, role))
+            self.assertEqual({need[:2] for need in used[name]}, {entry[:2] for entry in allowed}, name)
+            for need in used[name]:
+                passes = any(entry[:2] == need[:2] and permissions.lets(entry[2], need.keys) for entry in allowed)
+                self.assertTrue(passes, f"{name}: {need}")
+
+    def test_a_role_is_confined_to_the_records_of_its_namespace(self):
+        iam, used, roles = stack.client("iam"), self.used(), self.roles()
+        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "OrdersApi"}
+        records = stack.outputs["IdempotencyTable"]
+        for name, role in roles.items():
+            allowed = [entry for entry in permissions.allowed(iam, role) if entry[1] == records]
+            foreign = [need for need in used[other[name]] if need.table == records]
+            self.assertTrue(allowed and foreign)
+            for entry in allowed:
+                self.assertFalse(any(permissions.lets(entry[2], need.keys) for need in foreign), entry)
+
+
+if __name__ == "__main__":
+    unittest.main()
