@@ -135,6 +135,19 @@ impl Claim {
         self.inner.id.derive_uuid(effect)
     }
 
+    /// The id of an event that is part of the transaction: it leaves when the transaction has committed, so nothing outside
+    /// binds the payload.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn event_id(&self, event: &str) -> String {
+        self.inner.id.derive_uuid(event)
+    }
+
+    /// Now, by the engine's clock.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn now(&self) -> EpochMillis {
+        self.inner.clock.now()
+    }
+
     /// What the handler has handed over to be committed.
     pub(crate) fn collected(&self) -> &Collected {
         &self.inner.collected

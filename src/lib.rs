@@ -50,7 +50,7 @@
 //! | wrap a handler | [`Idempotency`], `sqs`, `http` |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
-//! | write to DynamoDB exactly once | [`transaction`], `guard` |
+//! | write to DynamoDB exactly once | [`transaction`], `guard`, `outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
@@ -95,6 +95,9 @@ pub mod journal;
 mod key;
 mod observe;
 mod omission;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod outbox;
 mod outcome;
 mod owner;
 pub mod packed;

@@ -213,6 +213,12 @@ impl Collected {
         Ok(())
     }
 
+    /// How many there are.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn count(&self) -> usize {
+        self.writes().as_ref().map_or(0, Vec::len)
+    }
+
     /// All of them, once; nothing can be added any more.
     pub(crate) fn close(&self) -> Vec<Write> {
         self.writes().take().unwrap_or_default()
