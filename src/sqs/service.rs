@@ -223,7 +223,7 @@ async fn run_all<S, G, T, E, Svc>(
     fates: &mut [Fate],
 ) where
     G: Store,
-    E: Display,
+    E: Display + 'static,
     Svc: Service<Message<T>, Error = E> + Clone,
     Svc::Response: Serialize,
 {

@@ -13,6 +13,7 @@ use crate::record::{
     Version,
 };
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Basis, Commit, Committed, Final};
 
 mod groups;
 mod shelf;
@@ -145,6 +146,24 @@ impl<S> CachedStore<S> {
         }
     }
 
+    fn committed(&self, written: &Final, answer: &Committed) {
+        let completion = &written.completion;
+        match (answer, &written.basis) {
+            (Committed::Applied, Basis::Claimed) => {
+                self.completed(completion, &Ok(Answer::Applied(())));
+            }
+            (Committed::Applied, Basis::Absent(claim)) => {
+                let mut record = Record::claimed(claim);
+                record.complete(completion);
+                self.shelf().put_outcome(&completion.id, record);
+            }
+            // It may have kept something that isn't known here.
+            (Committed::Applied, Basis::Version { .. }) => self.shelf().forget(&completion.id),
+            (Committed::Fenced(found), _) => self.met(&completion.id, found.as_ref()),
+            (Committed::Refused(_), _) => {}
+        }
+    }
+
     fn released(&self, release: &Release, answer: &Result<Answer, StoreError>) {
         match answer {
             Ok(Answer::Refused(found)) => self.met(&release.id, found.as_ref()),
@@ -208,6 +227,26 @@ impl<S: Store> Store for CachedStore<S> {
         let answer = self.inner.release(release, deadline).await;
         self.released(release, &answer);
         answer
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        if let Some(Final {
+            basis: Basis::Absent(claim),
+            ..
+        }) = commit.record
+            && let Some(found) = self.remembered(&claim.id, deadline)
+        {
+            return Ok(Committed::Fenced(Some(found)));
+        }
+        let answer = self.inner.commit(commit, deadline).await?;
+        if let Some(record) = commit.record {
+            self.committed(record, &answer);
+        }
+        Ok(answer)
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
