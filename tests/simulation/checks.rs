@@ -6,7 +6,7 @@ use lambda_idempotency::{Fingerprint, RecordId};
 
 use crate::doors::{http, payload};
 use crate::night::{BATCH, Night};
-use crate::scenario::{Door, MARGIN};
+use crate::scenario::{Books, Door, MARGIN};
 use crate::watched::{Change, Kind};
 use crate::world::{Effect, End, Execution, What};
 
@@ -15,7 +15,11 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 10] = [
+        (
+            "a booking stands if and only if its record is completed",
+            bookings_match,
+        ),
         (
             "a final record stays as it is until it expires",
             final_records_stay,
@@ -65,7 +69,7 @@ fn is_final(record: &Record) -> bool {
 
 fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
     let touched = |change: &&Change| match (&change.before, change.kind) {
-        (Some(before), Kind::Replace) if is_final(before) => {
+        (Some(before), Kind::Replace | Kind::Commit) if is_final(before) => {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
         (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
@@ -89,6 +93,8 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
             Kind::Resume => after != before.map(|attempt| attempt + 1),
             Kind::Swept => false,
             Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
+            // In the claimless form it is a claim as well.
+            Kind::Commit => after < before && after != Some(1),
         }
     };
     night
@@ -143,13 +149,17 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
         let Some((ended, _)) = first.ended else {
             continue;
         };
+        if first.claimless {
+            continue;
+        }
         let beside = night.executions.iter().filter(|second| {
-            second.value != first.value
+            // Of two that began in the same instant, the one that is counted later.
+            second.value > first.value
+                && !second.claimless
                 && second.key == first.key
                 && (first.began..ended).contains(&second.began)
                 && second.began < first.may_run_until
         });
-        // Of two that began in the same instant, each is found by the other.
         broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
     }
     broken
@@ -160,7 +170,10 @@ fn attempts_run_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let mut broken = Vec::new();
     for (position, first) in night.executions.iter().enumerate() {
         for second in &night.executions[position + 1..] {
-            let same = first.key == second.key && first.attempt == second.attempt;
+            let same = first.key == second.key
+                && first.attempt == second.attempt
+                && !first.claimless
+                && !second.claimless;
             let fresh = |change: &Change| {
                 change.id == ids[first.key]
                     && matches!(change.kind, Kind::Create | Kind::Replace)
@@ -192,7 +205,9 @@ fn outcome(night: &Night, record: &Record) -> Option<usize> {
 
 /// The completions that applied by then: of which record, with which value.
 fn completions(night: &Night, by: i64) -> impl Iterator<Item = (&Change, Option<usize>)> {
-    let done = move |change: &&Change| change.kind == Kind::Complete && change.at <= by;
+    let done = move |change: &&Change| {
+        matches!(change.kind, Kind::Complete | Kind::Commit) && change.at <= by
+    };
     night.changes.iter().filter(done).map(|change| {
         let value = change
             .after
@@ -219,6 +234,8 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             completions(night, result.at)
                 .any(|(change, found)| change.id == ids[key] && found == Some(value))
         };
+        let ever_recorded =
+            |value| completions(night, i64::MAX).any(|(_, found)| found == Some(value));
         let succeeded = |value| {
             mine.iter().any(|execution| {
                 execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
@@ -234,11 +251,17 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             }
             What::Acknowledged => is_done(night, ids, result.delivery, key, result.at),
             What::Refused(code) => match code.as_str() {
-                "lease_lost" => !mine.iter().any(|execution| recorded(execution.value)),
-                "handler_failed" | "unrecorded" => !mine.is_empty(),
+                "lease_lost" | "not_committed" | "condition_failed" => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
+                "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
                 code if code.starts_with("HTTP") => true,
                 // A step may have found out.
                 "interrupted" => true,
+                // The claimless form finds out when its handler has run, and nothing of it is committed.
+                _ if mine.iter().all(|execution| execution.claimless) => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
             },
@@ -359,5 +382,46 @@ fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
             }
         }
     }
+    broken
+}
+
+/// Of each that books: its value was committed once, by whoever held the claim, or its booking is nowhere.
+fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for execution in &night.executions {
+        let booked = night
+            .bookings
+            .iter()
+            .filter(|(_, booking)| booking.value == execution.value)
+            .count();
+        let committed = completions(night, i64::MAX)
+            .filter(|(change, value)| {
+                change.id == ids[execution.key] && *value == Some(execution.value)
+            })
+            .count();
+        let books = night
+            .scenario
+            .deliveries
+            .get(execution.delivery)
+            .is_some_and(|delivery| delivery.books != Books::Nothing);
+        if committed > 1 || (books && booked != committed) {
+            broken.push(format!(
+                "{execution:?}: booked {booked} times, completed {committed} times"
+            ));
+        }
+    }
+    // Under the fence, or over nothing that was live.
+    let wrong = night.changes.iter().filter(|change| {
+        change.kind == Kind::Commit
+            && change.before.as_ref().is_some_and(|before| {
+                let mine = before.owner == change.by && !is_final(before);
+                let lease = before.lease.map_or(0, |lease| lease.0);
+                let over = change.at + ahead(night) >= lease
+                    && (!is_final(before)
+                        || change.at + ahead(night) >= before.expiration.to_millis().0 + MARGIN);
+                !mine && !over
+            })
+    });
+    broken.extend(wrong.map(|change| format!("{change:?}")));
     broken
 }
