@@ -8,6 +8,7 @@ use crate::clock::{Clock, EpochMillis};
 use crate::journal::Journal;
 use crate::key::RecordId;
 use crate::record::{NewClaim, Owner, Record};
+use crate::transaction::Collected;
 
 mod steps;
 
@@ -32,6 +33,7 @@ struct Inner {
     deadline: Option<EpochMillis>,
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
+    collected: Collected,
     steps: Steps,
 }
 
@@ -80,6 +82,7 @@ impl Claim {
         desk: Option<Desk>,
         deadline: Option<EpochMillis>,
         clock: Arc<dyn Clock>,
+        collected: Collected,
     ) -> Self {
         let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         Self {
@@ -90,6 +93,7 @@ impl Claim {
                 deadline,
                 clock,
                 derived: AtomicBool::new(false),
+                collected,
                 steps: Steps::new(desk, journal.unwrap_or_default()),
             }),
         }
@@ -119,6 +123,34 @@ impl Claim {
     pub fn derive_key(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
         self.inner.id.derive(effect)
+    }
+
+    /// The same key as a UUID, for providers and columns that take nothing longer: a `PayPal-Request-Id` (38), a UUID in a
+    /// database. Use it as the id of what the handler makes, and a repetition makes the same thing.
+    ///
+    /// Version 8 of [RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-8): the first bits of the SHA-256 that
+    /// [`derive_key`](Self::derive_key) gives whole. In lower case, with hyphens.
+    pub fn derive_uuid(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
+        self.inner.id.derive_uuid(effect)
+    }
+
+    /// The id of an event that is part of the transaction: it leaves when the transaction has committed, so nothing outside
+    /// binds the payload.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn event_id(&self, event: &str) -> String {
+        self.inner.id.derive_uuid(event)
+    }
+
+    /// Now, by the engine's clock.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn now(&self) -> EpochMillis {
+        self.inner.clock.now()
+    }
+
+    /// What the handler has handed over to be committed.
+    pub(crate) fn collected(&self) -> &Collected {
+        &self.inner.collected
     }
 
     /// Whether a key was derived, so that an effect may exist outside.

@@ -11,12 +11,16 @@ use crate::key::{Namespace, RecordId};
 use crate::settings::Settings;
 
 mod acquire;
+mod apply;
+mod commit;
 mod finish;
 mod journal;
 mod oversize;
 mod patience;
 
 pub(crate) use acquire::Acquired;
+pub(crate) use apply::Applied;
+pub(crate) use commit::Ended;
 pub(crate) use finish::Finished;
 
 /// The least time that a store call gets, even when the deadline is near or has passed: what is worth writing then is

@@ -1,6 +1,5 @@
 //! The engine's public face, and the one place that knows the order: claim, handler, then complete or release.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,18 +12,22 @@ use serde::de::DeserializeOwned;
 
 use crate::claim::{Claim, Desk, Hold, Stop};
 use crate::clock::{Clock, EpochMillis};
-use crate::engine::{Acquired, Engine, Finished, Request};
+use crate::engine::{Acquired, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
 use crate::observe;
-use crate::outcome::{Outcome, Replay, Verdict};
+use crate::outcome::{Outcome, Verdict};
 use crate::protocol::Crashed;
-use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
+use crate::record::{Failure, Owner, error_kind};
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
 #[cfg(feature = "sqs")]
 use crate::store::Grouped;
 use crate::store::Store;
+
+mod replay;
+mod transactional;
+mod unprotected;
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
@@ -53,6 +56,7 @@ pub struct Idempotency<S> {
     deadline: Option<EpochMillis>,
     default_retention: Duration,
     read_first: bool,
+    claimless: bool,
     wants_outcome: bool,
     overrides: Overrides,
 }
@@ -97,6 +101,7 @@ impl<S: Store> Idempotency<S> {
             deadline: None,
             default_retention: EVENT_RETENTION,
             read_first: false,
+            claimless: false,
             wants_outcome: true,
             overrides: Overrides::default(),
         }
@@ -152,6 +157,7 @@ impl<S: Store> Idempotency<S> {
             deadline: self.deadline,
             default_retention: self.default_retention,
             read_first: self.read_first,
+            claimless: self.claimless,
             wants_outcome: self.wants_outcome,
             overrides: self.overrides,
         }
@@ -212,7 +218,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -256,12 +262,12 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         let Some(key) = key.into() else {
-            return self.run_without_key(handler).await;
+            return self.run_without_key(handler, verdict).await;
         };
         if self.engine.disabled {
             // Switched off means as if nothing were there: a key that can't be used stops nobody.
@@ -269,9 +275,14 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self.run_unprotected(key.operation(), id, handler).await;
+            return self
+                .run_unprotected(key.operation(), id, handler, verdict)
+                .await;
         }
         let request = self.request(&key, fingerprint.into())?;
+        if self.claimless {
+            return Box::pin(self.run_claimless(&request, handler, verdict)).await;
+        }
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
             Ok(Acquired::Replay(record)) => {
@@ -280,7 +291,7 @@ impl<S: Store> Idempotency<S> {
             }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(&request.operation, request.id, handler)
+                self.run_unprotected(&request.operation, request.id, handler, verdict)
                     .await
             }
             Err(error) => {
@@ -336,7 +347,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -348,6 +359,7 @@ impl<S: Store> Idempotency<S> {
             Some(self.desk()),
             Some(until),
             Arc::clone(&self.engine.clock),
+            self.collected(),
         );
         let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
@@ -372,6 +384,11 @@ impl<S: Store> Idempotency<S> {
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
+                let writes = claim.collected().close();
+                if !writes.is_empty() {
+                    // Boxed: most runs have no writes, and shouldn't carry the room for them.
+                    return Box::pin(self.commit(request, &hold, value, writes)).await;
+                }
                 let finished = self.engine.complete(request, &hold, &value).await;
                 self.conclude(request, finished, value).await
             }
@@ -418,119 +435,4 @@ impl<S: Store> Idempotency<S> {
         observe::refused(request, &error);
         error
     }
-
-    async fn conclude<T, E>(
-        &self,
-        request: &Request,
-        finished: Finished,
-        value: T,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        T: DeserializeOwned,
-    {
-        match finished {
-            Finished::Recorded => Ok(Outcome::Executed(value)),
-            // This handler has run: a successor's outcome that can't be given back doesn't change that.
-            Finished::Superseded(record) => {
-                let replayed = self.replay(request, &record).await;
-                replayed.map_err(|error| match error {
-                    Error::OutcomeOmitted { .. } => error,
-                    _ => Error::LeaseLost,
-                })
-            }
-            Finished::Lost => Err(Error::LeaseLost),
-            Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
-                Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
-                Unrecorded::Fail => Err(Error::Unrecorded(error)),
-            },
-        }
-    }
-
-    /// What an earlier attempt left, given back.
-    async fn replay<T: DeserializeOwned, E>(
-        &self,
-        request: &Request,
-        record: &Record,
-    ) -> Result<Outcome<T>, Error<E>> {
-        let completed_at = record.completed_at.map(Into::into);
-        let text = match &record.outcome {
-            Some(StoredOutcome::Inline(text)) => Ok(Cow::Borrowed(text)),
-            Some(StoredOutcome::Packed(packed)) => {
-                let text = self.engine.unpack(request, packed).await?;
-                text.map(Cow::Owned)
-            }
-            // A failure that lost its words is a failure still: it must not pass for something done.
-            _ if record.status == Status::Failed => return Err(Error::Failed(Failure::unknown())),
-            Some(StoredOutcome::Omitted(reason)) => Err(*reason),
-            None => {
-                return Err(Error::Unreadable(
-                    "a final record without an outcome".to_owned(),
-                ));
-            }
-        };
-        let text = text.map_err(|reason| Error::OutcomeOmitted {
-            reason,
-            completed_at,
-        })?;
-        if record.status == Status::Failed {
-            return Err(Error::Failed(decode(&text)?));
-        }
-        let replay = Replay {
-            processed_at: completed_at,
-            attempt: record.attempt,
-        };
-        let value = decode(&text)?;
-        observe::replayed(request, record);
-        Ok(Outcome::Replayed(value, replay))
-    }
-
-    async fn run_without_key<T, E, F, Fut>(&self, handler: F) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let policy = self.overrides.missing_key;
-        let policy = policy.unwrap_or(self.engine.settings.missing_key);
-        if !self.engine.disabled && policy == MissingKey::Refuse {
-            return Err(KeyError::Missing.into());
-        }
-        observe::unprotected("", &KeyError::Missing);
-        let id = RecordId::unkeyed(Owner::random()?.as_str());
-        self.run_unprotected("", id, handler).await
-    }
-
-    async fn run_unprotected<T, E, F, Fut>(
-        &self,
-        operation: &str,
-        id: RecordId,
-        handler: F,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let claim = Claim::new(
-            operation,
-            id,
-            None,
-            None,
-            self.deadline,
-            Arc::clone(&self.engine.clock),
-        );
-        match handler(claim).await {
-            Ok(value) => Ok(Outcome::Unprotected(value)),
-            Err(error) => Err(Error::Handler(error)),
-        }
-    }
-}
-
-/// The parser's own message may quote the outcome; where it failed is enough to find out why.
-fn decode<T: DeserializeOwned, E>(text: &str) -> Result<T, Error<E>> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::Unreadable(format!(
-            "the stored outcome no longer decodes as {} (column {})",
-            std::any::type_name::<T>(),
-            error.column()
-        ))
-    })
 }

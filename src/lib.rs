@@ -36,6 +36,8 @@
 //!    its *outcome* can't be stored twice.
 //! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
 //!    keys catches what the first promise can't.
+//! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome are one transaction under the
+//!    fence. Handlers that do nothing else need no claim: [`Idempotency::claimless`].
 //!
 //! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats none that is confirmed.
 //!
@@ -48,6 +50,7 @@
 //! | wrap a handler | [`Idempotency`], `sqs`, `http` |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
+//! | write to DynamoDB exactly once | [`transaction`], `guard`, `outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
@@ -81,6 +84,9 @@ mod clock;
 mod engine;
 mod error;
 mod fingerprint;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod guard;
 mod hash;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
@@ -90,6 +96,9 @@ pub mod journal;
 mod key;
 mod observe;
 mod omission;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod outbox;
 mod outcome;
 mod owner;
 pub mod packed;
@@ -103,6 +112,7 @@ pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;
+pub mod transaction;
 
 pub use claim::Claim;
 pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
@@ -123,4 +133,5 @@ pub use step::{Step, StepError};
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/exactly-once.md")]
 struct Readme;

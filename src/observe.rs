@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::claim::Hold;
-use crate::engine::{Finished, Request};
+use crate::engine::{Ended, Finished, Request};
 use crate::error::Error;
 use crate::key::RecordId;
 use crate::record::{Completion, Record, StoredOutcome};
@@ -49,7 +49,11 @@ pub(crate) fn finished(
     completion: &Completion,
     finished: &Finished,
 ) {
-    let (operation, key, attempt) = (&request.operation, &request.id, hold.attempt);
+    finished_by(request, hold.attempt, completion, finished);
+}
+
+fn finished_by(request: &Request, attempt: u32, completion: &Completion, finished: &Finished) {
+    let (operation, key) = (&request.operation, &request.id);
     match finished {
         Finished::Recorded if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
             let outcome = &completion.outcome;
@@ -64,6 +68,24 @@ pub(crate) fn finished(
         }
         Finished::Unrecorded(error) => {
             tracing::error!(event = "unrecorded", operation, %key, attempt, %error, "idempotency");
+        }
+    }
+}
+
+/// A transaction's end.
+pub(crate) fn committed(request: &Request, attempt: u32, completion: &Completion, ended: &Ended) {
+    let (operation, key) = (&request.operation, &request.id);
+    match ended {
+        Ended::Finished(finished) => finished_by(request, attempt, completion, finished),
+        Ended::Refused(refusal) => {
+            let index = refusal.index();
+            tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
+        }
+        Ended::NotCommitted(error) => {
+            tracing::warn!(event = "not_committed", operation, %key, attempt, %error, "idempotency");
+        }
+        Ended::Unknown(error) => {
+            tracing::error!(event = "outcome_unknown", operation, %key, attempt, %error, "idempotency");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
+use crate::transaction::{Admission, Commit, Committed};
 
 mod cached;
 #[cfg(feature = "dynamodb")]
@@ -27,10 +28,6 @@ pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives for a moment, between a reply and a decision"
-)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T = ()> {
     /// The condition held, and the write applied.
@@ -99,6 +96,32 @@ pub trait Store: Send + Sync + 'static {
         release: &Release,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+
+    /// What says whether a business write may join a [`commit`](Self::commit); `None` (default) where the store keeps records
+    /// only. Asked when the handler adds the write, before anything has happened.
+    fn admission(&self) -> Option<Admission> {
+        None
+    }
+
+    /// Writes the final record and the business writes in one transaction, if the record is what [`Basis`] says and
+    /// every condition of the writes holds. All of it applies, or nothing.
+    ///
+    /// The default, for stores that keep records only, refuses; the engine never asks it where
+    /// [`admission`](Self::admission) gives nothing.
+    ///
+    /// [`Basis`]: crate::transaction::Basis
+    fn commit(
+        &self,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Committed, StoreError>> + Send {
+        let _ = (commit, deadline);
+        async {
+            Err(StoreError::Rejected(
+                "this store has no transactions".into(),
+            ))
+        }
+    }
 
     /// Reads a record, strongly consistent.
     fn load(

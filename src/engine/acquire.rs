@@ -14,7 +14,7 @@ use crate::settings::InFlight;
 use crate::store::{Answer, Store};
 
 /// After so many lost races the key is plainly being worked on.
-const MAX_ROUNDS: u32 = 3;
+pub(super) const MAX_ROUNDS: u32 = 3;
 
 /// What became of the wish to run.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Acquired {
     /// The claim is ours: run the handler.
     Run(Hold),
     /// An earlier outcome, or failure, is final: replay it.
-    Replay(Record),
+    Replay(Box<Record>),
 }
 
 enum Set<'a> {
@@ -66,10 +66,11 @@ impl<S: Store> Engine<S> {
                         return self.start(request, Hold::of_record(&owner, record)).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                        return Ok(Acquired::Replay(record.clone()));
+                        return Ok(Acquired::Replay(Box::new(record.clone())));
                     }
-                    Decision::InFlight { until } => {
-                        if let Some(wait) = &mut wait
+                    other => {
+                        if matches!(other, Decision::InFlight { .. })
+                        && let Some(wait) = &mut wait
                         && wait.pause().await
                         // A store that fails meanwhile changes nothing: somebody holds the claim.
                         && let Ok(seen) = self.look(request).await
@@ -78,19 +79,7 @@ impl<S: Store> Engine<S> {
                             rounds = 0;
                             continue;
                         }
-                        return Err(Error::InFlight {
-                            retry_after: until.saturating_since(now),
-                        });
-                    }
-                    Decision::Mismatch => return Err(Error::Mismatch),
-                    Decision::Interrupted { since } => {
-                        return Err(Error::Interrupted {
-                            since: since.into(),
-                        });
-                    }
-                    Decision::Exhausted { attempts } => return Err(Error::Exhausted { attempts }),
-                    Decision::Unreadable(reason) => {
-                        return Err(Error::Unreadable(reason.to_owned()));
+                        return Err(obstacle(&other, now));
                     }
                 };
             if rounds == MAX_ROUNDS {
@@ -130,7 +119,13 @@ impl<S: Store> Engine<S> {
     }
 
     /// The write, frozen: each send of it carries the same times and the same owner.
-    fn claim(&self, request: &Request, owner: &Owner, attempt: u32, now: EpochMillis) -> NewClaim {
+    pub(super) fn claim(
+        &self,
+        request: &Request,
+        owner: &Owner,
+        attempt: u32,
+        now: EpochMillis,
+    ) -> NewClaim {
         let margin = self.settings.rules.skew_margin;
         let lease = self.run_until(request, now) + margin;
         NewClaim {
@@ -172,7 +167,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
+    pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
         let until = self.run_until(request, self.clock.now());
         let deadline = self.store_deadline(until, self.settings.store_timeout);
         self.store.load(&request.id, deadline).await
@@ -196,6 +191,29 @@ impl<S: Store> Engine<S> {
         }
         observe::claimed(request, &hold);
         Ok(Acquired::Run(hold))
+    }
+}
+
+/// Why nothing runs, where something stands in the way.
+pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E> {
+    match *decision {
+        Decision::InFlight { until } => Error::InFlight {
+            retry_after: until.saturating_since(now),
+        },
+        Decision::Mismatch => Error::Mismatch,
+        Decision::Interrupted { since } => Error::Interrupted {
+            since: since.into(),
+        },
+        Decision::Exhausted { attempts } => Error::Exhausted { attempts },
+        Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
+        // Nothing stands in the way, and yet it was not to be had.
+        Decision::Create
+        | Decision::Mine(_)
+        | Decision::TakeOver { .. }
+        | Decision::Replay(_)
+        | Decision::ReplayFailure(_) => Error::InFlight {
+            retry_after: Duration::ZERO,
+        },
     }
 }
 

@@ -19,7 +19,7 @@ use super::capture::Capture;
 use super::problem::Problem;
 use super::response::Captured;
 use super::settings::{Plan, Settings};
-use crate::error::BoxError;
+use crate::error::{BoxError, Error};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Key;
@@ -112,9 +112,9 @@ async fn protect<S, Svc, B, RB>(
 where
     S: Store,
     Svc: Service<Request<B>, Response = Response<RB>>,
-    Svc::Error: Display,
+    Svc::Error: Display + 'static,
     B: RequestBody,
-    RB: Body<Data = Bytes>,
+    RB: Body<Data = Bytes> + 'static,
     RB::Error: Into<BoxError>,
 {
     let Some(plan) = settings.plan(&parts) else {
@@ -139,6 +139,11 @@ where
     };
     match once.run_with(key, fingerprint, handler, judge).await {
         Ok(outcome) => Ok(capture.give(answer(outcome))),
+        Err(Error::Refused(refusal)) => Ok(match refusal.into_answer::<Response<RB>>() {
+            // The handler's own answer to its condition. The claim is released, so nothing is stored.
+            Ok(response) => response.map(ResponseBody::passing),
+            Err(_) => refuse(&settings, Problem::ConditionFailed),
+        }),
         Err(error) => Ok(refuse(&settings, Problem::of(error)?)),
     }
 }

@@ -8,6 +8,8 @@
 //! # Permissions
 //!
 //! `dynamodb:PutItem`, `dynamodb:UpdateItem` and `dynamodb:GetItem` on the table. Nothing is ever deleted by this crate.
+//! Transactions need the same, and on the business tables what their writes do: `dynamodb:PutItem`, `UpdateItem`, `DeleteItem`,
+//! `ConditionCheckItem`.
 //!
 //! # Sharing a table with Powertools for AWS Lambda
 //!
@@ -35,6 +37,7 @@ use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Commit, Committed};
 
 mod change;
 mod expression;
@@ -48,7 +51,10 @@ mod members;
 mod objects;
 mod oversize;
 mod packed;
+mod size;
 mod statement;
+mod transaction;
+mod write;
 
 pub use layout::TableLayout;
 #[cfg(feature = "s3")]
@@ -311,6 +317,14 @@ impl Store for DynamoDbStore {
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         self.change(change::release(&self.layout, release), deadline)
             .await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        Some(write::admit)
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        transaction::commit(self, commit, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

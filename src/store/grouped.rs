@@ -16,11 +16,12 @@ use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Commit, Committed};
 
 /// How many requests leave together: as many statements as DynamoDB takes in one request.
 pub(crate) const GROUP: usize = 25;
 
-/// A store whose claims, completions, releases and reads leave in groups. Takeovers are rare, and leave alone.
+/// A store whose claims, completions, releases and reads leave in groups. Takeovers are rare, and leave alone, as transactions do.
 #[derive(Debug)]
 pub(crate) struct Grouped<S> {
     inner: Arc<S>,
@@ -125,6 +126,15 @@ impl<S: Store> Store for Grouped<S> {
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         self.releases.join(release.clone(), deadline).await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    /// A transaction is a request of its own.
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        self.inner.commit(commit, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

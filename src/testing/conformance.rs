@@ -15,6 +15,7 @@ use crate::record::{
 use crate::store::{Answer, Store};
 
 mod claims;
+mod commits;
 mod fence;
 mod groups;
 mod journal;
@@ -37,7 +38,7 @@ pub struct Violation {
 type Check = Result<(), String>;
 
 /// Checks a store against the contract of [`Store`]: every condition, what a refusal answers with, concurrent writes, late
-/// duplicates, and the grouped calls.
+/// duplicates, the grouped calls; and transactions, where the store has them.
 ///
 /// It uses ids of its own, so the store may hold other records. It needs a Tokio runtime, and a few hundred calls.
 ///
@@ -108,6 +109,16 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         oversize::nothing_is_kept_after_the_deadline,
         limits::a_passed_deadline_writes_nothing,
         limits::a_read_sees_the_write_before_it,
+    }
+    if store.admission().is_some() {
+        check! {
+            commits::a_commit_completes_the_owners_claim,
+            commits::nobody_else_commits,
+            commits::a_commit_without_a_claim_needs_a_fresh_key,
+            commits::a_commit_over_a_record_needs_its_exact_version,
+            commits::of_many_commits_at_once_one_applies,
+            commits::a_commit_after_its_deadline_writes_nothing,
+        }
     }
     Ok(())
 }
@@ -208,7 +219,7 @@ impl<'a, S: Store> Bench<'a, S> {
             found.version,
             Version::of(&record),
         )?;
-        Ok(record)
+        Ok(*record)
     }
 
     /// Runs a write that must be refused, and must leave the record as it was and answer with it.

@@ -11,6 +11,7 @@ use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Commit, Committed};
 
 mod plan;
 mod wire;
@@ -40,6 +41,8 @@ pub enum Call {
     Keep,
     /// `fetch`
     Fetch,
+    /// `commit`
+    Commit,
 }
 
 /// What happens to one call.
@@ -53,7 +56,7 @@ pub enum Fault {
     /// It applies, its answer is lost, and it is sent again at once, as the SDK does: the second answer is the one that counts.
     Resent,
     /// Its answer is lost, and it arrives only after so long, whatever happened meanwhile: before the next call that comes
-    /// then. A read, and an outcome to be kept, just never arrive.
+    /// then. A read, a transaction, and an outcome to be kept, just never arrive.
     Late(Duration),
     /// It arrives after so long; past its deadline the answer is lost.
     Delayed(Duration),
@@ -321,5 +324,14 @@ impl<S: Store> Store for FaultyStore<S> {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let call = || self.inner.fetch(id, place, deadline);
         self.ask(Call::Fetch, deadline, call).await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        let call = || self.inner.commit(commit, deadline);
+        self.ask(Call::Commit, deadline, call).await
     }
 }

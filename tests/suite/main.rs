@@ -13,6 +13,7 @@ mod cached;
 mod conformance;
 mod end_to_end;
 mod engine;
+mod exactly_once;
 mod faults;
 mod http_layer;
 mod oversize;

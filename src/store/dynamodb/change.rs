@@ -9,8 +9,9 @@ use super::{journal, packed};
 use crate::key::RecordId;
 use crate::record::{
     Amendment, Completion, LAYOUT, NewClaim, Owner, RELEASED, Release, Renewal, Status,
-    StoredOutcome, Version,
+    StoredOutcome, Takeover, Version,
 };
+use crate::transaction::{Basis, Final};
 
 /// A test that must hold for a write to apply.
 #[derive(Debug)]
@@ -148,6 +149,27 @@ pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change 
         .set(Attribute::Expiration, number(completion.expiration.0))
         .set(attribute, outcome)
         .remove(Attribute::Lease)
+}
+
+/// A record that becomes final in a transaction.
+pub(super) fn finish(layout: &TableLayout, record: &Final) -> Change {
+    let completed = complete(layout, &record.completion);
+    let mut change = match &record.basis {
+        Basis::Claimed => return completed,
+        Basis::Absent(claim) => create(layout, claim),
+        Basis::Version { seen, mode, claim } => match mode {
+            Takeover::Fresh => replace(layout, seen, claim),
+            Takeover::Resume => resume(layout, seen, claim),
+        },
+    };
+    // No claim came before: the record is as one would have left it, then completed.
+    change.sets.retain(|(attribute, _)| {
+        let is_said = completed.sets.iter().any(|(said, _)| said == attribute);
+        *attribute != Attribute::Lease && !is_said
+    });
+    change.sets.extend(completed.sets);
+    change.removes.extend(completed.removes);
+    change
 }
 
 pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -12,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -34,6 +36,8 @@ pub enum Fault {
     Delay(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
+    /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
+    Cancel(&'static [&'static str]),
     /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
     Unprocessed,
 }
@@ -71,6 +75,8 @@ struct State {
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
     parked: Notify,
+    /// Capacity units, as the server counts them; only where it is asked.
+    units: Mutex<Option<f64>>,
 }
 
 impl Proxy {
@@ -112,6 +118,13 @@ impl Proxy {
     /// Requests since the last call, by operation, retries of the SDK among them.
     pub fn take_counts(&self) -> BTreeMap<String, usize> {
         std::mem::take(&mut *self.state.counts.lock().expect("not poisoned"))
+    }
+
+    /// Capacity units since the last call, as the server reports them for requests that succeed; from the first call on it is
+    /// asked to.
+    pub fn take_units(&self) -> f64 {
+        let mut units = self.state.units.lock().expect("not poisoned");
+        units.replace(0.0).unwrap_or_default()
     }
 
     /// How many requests since the last call.
@@ -177,6 +190,7 @@ async fn relay(
         )))),
         Some(Fault::Unprocessed) => unprocessed(request).await,
         Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
+        Some(Fault::Cancel(reasons)) => Ok(cancelled(reasons)),
     }
 }
 
@@ -186,6 +200,20 @@ impl State {
         let position = faults.iter().position(|(wanted, _)| wanted == operation)?;
         faults.remove(position).map(|(_, fault)| fault)
     }
+
+    fn meter(&self, reply: &Value) {
+        let consumed = &reply["ConsumedCapacity"];
+        let all = consumed
+            .as_array()
+            .map_or(std::slice::from_ref(consumed), Vec::as_slice);
+        let units: f64 = all
+            .iter()
+            .filter_map(|one| one["CapacityUnits"].as_f64())
+            .sum();
+        if let Some(sum) = self.units.lock().expect("not poisoned").as_mut() {
+            *sum += units;
+        }
+    }
 }
 
 async fn forward(
@@ -194,7 +222,14 @@ async fn forward(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (mut parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let mut body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let is_metered = state.units.lock().expect("not poisoned").is_some();
+    if is_metered {
+        let mut asked: Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
+        asked["ReturnConsumedCapacity"] = json!("TOTAL");
+        body = asked.to_string().into();
+        parts.headers.remove(CONTENT_LENGTH);
+    }
     parts.uri = format!("{}{}", state.upstream, parts.uri.path())
         .parse()
         .map_err(|_| Cut)?;
@@ -204,7 +239,22 @@ async fn forward(
         .map_err(|_| Cut)?;
     let (parts, body) = reply.into_parts();
     let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    if is_metered {
+        state.meter(&serde_json::from_slice(&body).map_err(|_| Cut)?);
+    }
     Ok(Response::from_parts(parts, Full::new(body)))
+}
+
+fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
+    let reasons: Vec<_> = reasons.iter().map(|code| json!({ "Code": code })).collect();
+    let body = json!({
+        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+        "message": "injected",
+        "CancellationReasons": reasons,
+    });
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 /// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.
