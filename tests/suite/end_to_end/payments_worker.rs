@@ -18,7 +18,7 @@ fn payment(id: &str) -> String {
 }
 
 /// A batch of these bodies; the messages are called `message-0`, `message-1`, …
-fn batch(bodies: &[String]) -> Value {
+pub(super) fn batch(bodies: &[String]) -> Value {
     let fixture = include_str!("../../fixtures/e2e-sqs.json");
     let mut event: Value = serde_json::from_str(fixture).unwrap();
     let template = event["Records"][0].clone();
@@ -37,7 +37,7 @@ fn one_payment() -> Value {
 }
 
 /// The messages that SQS will deliver again.
-fn failed(reply: Reply) -> Vec<String> {
+pub(super) fn failed(reply: Reply) -> Vec<String> {
     let answer = reply.answer();
     let failures = answer["batchItemFailures"].as_array().expect("a list");
     failures

@@ -1,6 +1,7 @@
 //! A wire between the SDK and a server, on which requests are counted and replies can be lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub enum Fault {
     Answer { status: u16, code: &'static str },
     /// Forwarded after a pause.
     Delay(Duration),
+    /// Forwarded at once, and answered after a pause.
+    SlowReply(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
     /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
@@ -71,6 +74,8 @@ struct State {
     faults: Mutex<VecDeque<(String, Fault)>>,
     /// Capacity units, as the server counts them; only where it is asked.
     units: Mutex<Option<f64>>,
+    /// How many requests were made to wait, or their replies.
+    held: AtomicUsize,
 }
 
 impl Proxy {
@@ -116,6 +121,15 @@ impl Proxy {
         units.replace(0.0).unwrap_or_default()
     }
 
+    /// Waits until a request, or its reply, is held back by a `Delay` or a `SlowReply`.
+    pub async fn held(&self) {
+        let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+        while self.state.held.swap(0, Ordering::Relaxed) == 0 {
+            assert!(tokio::time::Instant::now() < patience, "nothing came");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// How many requests since the last call.
     pub fn take_total(&self) -> usize {
         self.take_counts().values().sum()
@@ -159,8 +173,15 @@ async fn relay(
     match state.next_fault(&operation) {
         None => forward(&state, &client, request).await,
         Some(Fault::Delay(pause)) => {
+            state.held.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
             forward(&state, &client, request).await
+        }
+        Some(Fault::SlowReply(pause)) => {
+            let reply = forward(&state, &client, request).await;
+            state.held.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(pause).await;
+            reply
         }
         Some(Fault::LoseReply) => {
             forward(&state, &client, request).await?;
