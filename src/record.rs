@@ -225,7 +225,7 @@ pub struct Found {
     /// What to compare.
     pub version: Version,
     /// The record, or in words why it can't be understood.
-    pub content: Result<Record, String>,
+    pub content: Result<Box<Record>, String>,
 }
 
 impl Found {
@@ -233,7 +233,7 @@ impl Found {
     pub fn readable(record: Record) -> Self {
         Self {
             version: Version::of(&record),
-            content: Ok(record),
+            content: Ok(Box::new(record)),
         }
     }
 

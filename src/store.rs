@@ -28,10 +28,6 @@ pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives for a moment, between a reply and a decision"
-)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T = ()> {
     /// The condition held, and the write applied.

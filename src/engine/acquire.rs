@@ -22,7 +22,7 @@ pub(crate) enum Acquired {
     /// The claim is ours: run the handler.
     Run(Hold),
     /// An earlier outcome, or failure, is final: replay it.
-    Replay(Record),
+    Replay(Box<Record>),
 }
 
 enum Set<'a> {
@@ -66,7 +66,7 @@ impl<S: Store> Engine<S> {
                         return self.start(request, Hold::of_record(&owner, record)).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                        return Ok(Acquired::Replay(record.clone()));
+                        return Ok(Acquired::Replay(Box::new(record.clone())));
                     }
                     other => {
                         if matches!(other, Decision::InFlight { .. })

@@ -22,7 +22,7 @@ pub(crate) enum Finished {
     /// It stands in the record.
     Recorded,
     /// The lease ran out, and a successor's outcome stands instead.
-    Superseded(Record),
+    Superseded(Box<Record>),
     /// The lease ran out, and somebody else holds the key.
     Lost,
     /// The store didn't take it in time.
@@ -181,7 +181,7 @@ pub(super) fn settled(
 ) -> Finished {
     match settle(found, completion, request.fingerprint.as_ref()) {
         Settled::Recorded => Finished::Recorded,
-        Settled::Superseded(record) => Finished::Superseded(record.clone()),
+        Settled::Superseded(record) => Finished::Superseded(Box::new(record.clone())),
         Settled::Lost => Finished::Lost,
     }
 }

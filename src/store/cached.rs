@@ -119,7 +119,7 @@ impl<S> CachedStore<S> {
             && record.status != Status::InProgress
             && record.layout == Some(LAYOUT)
         {
-            self.shelf().put_outcome(id, record.clone());
+            self.shelf().put_outcome(id, record.as_ref().clone());
         }
     }
 
@@ -196,7 +196,7 @@ impl<S: Store> Store for CachedStore<S> {
             Answer::Applied(Found {
                 content: Ok(record),
                 ..
-            }) => self.shelf().put_claim(&claim.id, record.clone()),
+            }) => self.shelf().put_claim(&claim.id, record.as_ref().clone()),
             Answer::Applied(_) => {}
             Answer::Refused(found) => self.met(&claim.id, found.as_ref()),
         }

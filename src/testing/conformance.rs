@@ -219,7 +219,7 @@ impl<'a, S: Store> Bench<'a, S> {
             found.version,
             Version::of(&record),
         )?;
-        Ok(record)
+        Ok(*record)
     }
 
     /// Runs a write that must be refused, and must leave the record as it was and answer with it.

@@ -65,7 +65,7 @@ impl Watched {
     pub async fn record(&self, id: &RecordId) -> Option<Record> {
         let far = Instant::now() + std::time::Duration::from_secs(1);
         let found = self.table.load(id, far).await.expect("a table in memory");
-        found.map(|found| found.content.expect("a record that this crate wrote"))
+        found.map(|found| *found.content.expect("a record that this crate wrote"))
     }
 
     /// TTL comes by.

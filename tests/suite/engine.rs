@@ -81,11 +81,8 @@ impl Bench {
     }
 
     async fn record(&self) -> Record {
-        self.found()
-            .await
-            .expect("a record")
-            .content
-            .expect("a readable one")
+        let found = self.found().await.expect("a record");
+        *found.content.expect("a readable one")
     }
 }
 

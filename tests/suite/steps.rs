@@ -107,7 +107,7 @@ impl Bench {
             .load(&id, Instant::now() + LEASE)
             .await
             .unwrap();
-        found.expect("a record").content.expect("a readable one")
+        *found.expect("a record").content.expect("a readable one")
     }
 }
 

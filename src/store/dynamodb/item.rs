@@ -23,7 +23,7 @@ pub(super) fn decode(layout: &TableLayout, item: &Item) -> Found {
         Ok(version) => match reader.record() {
             Ok(record) => Found {
                 version,
-                content: Ok(record),
+                content: Ok(Box::new(record)),
             },
             Err(reason) => Found::unreadable(version, reason),
         },

@@ -10,6 +10,12 @@ use super::item::number;
 use super::journal;
 use super::layout::TableLayout;
 
+/// Around the names of tables and attributes.
+const DOUBLE: &str = "\"";
+
+/// Around the names of an item's members.
+const SINGLE: &str = "'";
+
 /// A statement and its parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
@@ -23,7 +29,7 @@ impl Statement {
     /// A claim: INSERT is conditional by nature. Asked for or not, a duplicate's reply doesn't show the record that it met.
     pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
         let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
-        statement.quoted(table, '"');
+        statement.quoted(table, DOUBLE);
         let mut separator = " VALUE {";
         for (name, value) in change.key {
             statement.member(separator, &name, value);
@@ -39,7 +45,7 @@ impl Statement {
 
     fn member(&mut self, separator: &str, name: &str, value: AttributeValue) {
         self.text.push_str(separator);
-        self.quoted(name, '\'');
+        self.quoted(name, SINGLE);
         self.text.push_str(": ?");
         self.parameters.push(value);
     }
@@ -49,7 +55,7 @@ impl Statement {
         let parameters = change.sets.len() + change.key.len() + change.tests.len();
         let mut statement = Self::starting("UPDATE ", parameters);
         statement.on_failure = Some(OnFailure::AllOld);
-        statement.quoted(table, '"');
+        statement.quoted(table, DOUBLE);
         for (attribute, value) in change.sets {
             statement.text.push_str(" SET ");
             statement.compare(layout.name(attribute), "=", value);
@@ -60,7 +66,7 @@ impl Statement {
         }
         for attribute in change.removes {
             statement.text.push_str(" REMOVE ");
-            statement.quoted(layout.name(attribute), '"');
+            statement.quoted(layout.name(attribute), DOUBLE);
         }
         let mut separator = " WHERE ";
         for (name, value) in change.key {
@@ -97,14 +103,14 @@ impl Statement {
     }
 
     fn compare(&mut self, name: &str, operator: &str, value: AttributeValue) {
-        self.quoted(name, '"');
+        self.quoted(name, DOUBLE);
         self.text.push_str(operator);
         self.text.push('?');
         self.parameters.push(value);
     }
 
     fn missing(&mut self, name: &str) {
-        self.quoted(name, '"');
+        self.quoted(name, DOUBLE);
         self.text.push_str(" IS MISSING");
     }
 
@@ -112,22 +118,21 @@ impl Statement {
         self.text.push('(');
         self.missing(step);
         self.text.push_str(" OR ");
-        self.quoted(step, '"');
+        self.quoted(step, DOUBLE);
         self.text.push('.');
         self.compare(journal::REVISION, "<", number(revision));
         self.text.push(')');
     }
 
     /// A quote inside a name is doubled.
-    fn quoted(&mut self, name: &str, quote: char) {
-        self.text.push(quote);
-        if name.contains(quote) {
-            let doubled = [quote, quote].iter().collect::<String>();
-            self.text.push_str(&name.replace(quote, &doubled));
+    fn quoted(&mut self, name: &str, quote: &str) {
+        self.text.push_str(quote);
+        if quote.bytes().any(|quote| name.as_bytes().contains(&quote)) {
+            self.text.push_str(&name.replace(quote, &quote.repeat(2)));
         } else {
             self.text.push_str(name);
         }
-        self.text.push(quote);
+        self.text.push_str(quote);
     }
 
     /// About how many bytes it adds to a request.

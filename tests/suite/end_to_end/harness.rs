@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use super::provider::Provider;
 use crate::support::server::unique;
 use crate::support::{Proxy, Server};
 
@@ -111,6 +112,18 @@ impl Function {
         slow.environment
             .push(("PAYMENT_DELAY_MS", pause.as_millis().to_string()));
         slow
+    }
+
+    /// The same function, with a payment provider.
+    pub fn with_provider(&self, provider: &Provider) -> Self {
+        let mut function = self.clone();
+        let honours_keys = provider.honours_keys().to_string();
+        let variables = [
+            ("PAYMENT_PROVIDER_URL", provider.url().to_owned()),
+            ("PAYMENT_PROVIDER_HONOURS_KEYS", honours_keys),
+        ];
+        function.environment.extend(variables);
+        function
     }
 
     /// The same function, which reaches DynamoDB through a wire that can be cut.

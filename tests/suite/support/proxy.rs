@@ -16,6 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::Server;
 
@@ -28,6 +29,10 @@ pub enum Fault {
     LoseRequest,
     /// Answered with a service error, never forwarded.
     Answer { status: u16, code: &'static str },
+    /// Forwarded: the fault is for a later one.
+    Pass,
+    /// Never answered. The test hears of it, and whether the server does is said here.
+    Park { applies: bool },
     /// Forwarded after a pause.
     Delay(Duration),
     /// Forwarded at once, and answered after a pause.
@@ -72,6 +77,7 @@ struct State {
     counts: Mutex<BTreeMap<String, usize>>,
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
+    parked: Notify,
     /// Capacity units, as the server counts them; only where it is asked.
     units: Mutex<Option<f64>>,
     /// How many requests were made to wait, or their replies.
@@ -107,6 +113,11 @@ impl Proxy {
             .lock()
             .expect("not poisoned")
             .push_back((operation.to_owned(), fault));
+    }
+
+    /// Waits until a request was [parked](Fault::Park).
+    pub async fn parked(&self) {
+        self.state.parked.notified().await;
     }
 
     /// Requests since the last call, by operation, retries of the SDK among them.
@@ -171,7 +182,14 @@ async fn relay(
         .entry(operation.clone())
         .or_default() += 1;
     match state.next_fault(&operation) {
-        None => forward(&state, &client, request).await,
+        None | Some(Fault::Pass) => forward(&state, &client, request).await,
+        Some(Fault::Park { applies }) => {
+            if applies {
+                forward(&state, &client, request).await?;
+            }
+            state.parked.notify_one();
+            std::future::pending().await
+        }
         Some(Fault::Delay(pause)) => {
             state.held.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
