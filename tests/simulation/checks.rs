@@ -1,14 +1,16 @@
 //! The invariants of `docs/protocol.md`, held against what one night left behind.
 
-use lambda_idempotency::journal::StepState;
 use lambda_idempotency::record::{Record, Status, StoredOutcome};
 use lambda_idempotency::{Fingerprint, RecordId};
 
 use crate::doors::{http, payload};
 use crate::night::{BATCH, Night};
-use crate::scenario::{Books, Door, MARGIN};
+use crate::scenario::{Door, MARGIN};
 use crate::watched::{Change, Kind};
-use crate::world::{Effect, End, Execution, What};
+use crate::world::{End, Execution, What};
+
+mod bookings;
+mod steps;
 
 type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 
@@ -18,7 +20,7 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
     let checks: [(&str, Check); 10] = [
         (
             "a booking stands if and only if its record is completed",
-            bookings_match,
+            bookings::bookings_match,
         ),
         (
             "a final record stays as it is until it expires",
@@ -30,7 +32,10 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("no two run at once while the first has time", no_overlap),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results_are_true),
-        ("a step that is confirmed fires no more", steps_fire_once),
+        (
+            "a step that is confirmed fires no more",
+            steps::steps_fire_once,
+        ),
         (
             "a batch is taken in order, each key once",
             batches_are_in_order,
@@ -340,88 +345,5 @@ fn batches_are_in_order(night: &Night, _: &[RecordId]) -> Vec<String> {
             }
         }
     }
-    broken
-}
-
-/// Once its result stands in the journal, until the key is fresh again; always with the same key; and whoever skips it gets
-/// what an effect of this step gave.
-fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (number, effect) in night.effects.iter().enumerate() {
-        let same = |other: &&Effect| other.key == effect.key && other.step == effect.step;
-        let others = night.effects.iter().take(number).filter(same);
-        if others.clone().any(|other| other.derived != effect.derived) {
-            broken.push(format!("{effect:?} was given another key"));
-        }
-        let is_fresh =
-            |change: &Change| matches!(change.kind, Kind::Create | Kind::Replace | Kind::Swept);
-        let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
-        let name = format!("step-{}", effect.step);
-        // Backwards, until the key was fresh. What was written in the same instant may have been written after.
-        let confirmed = night
-            .changes
-            .iter()
-            .rev()
-            .filter(mine)
-            .take_while(|change| !is_fresh(change))
-            .find(|change| {
-                let record = change.after.as_ref();
-                let entry = record.and_then(|record| record.journal.get(&name));
-                change.at < effect.at
-                    && entry.is_some_and(|entry| matches!(entry.state, StepState::Confirmed(_)))
-            });
-        if let Some(change) = confirmed {
-            broken.push(format!("{effect:?} after {change:?}"));
-        }
-    }
-    for execution in &night.executions {
-        for (step, effect) in execution.steps.iter().enumerate() {
-            let origin = &night.effects[*effect];
-            if origin.key != execution.key || origin.step != step {
-                broken.push(format!("{execution:?} was given what {origin:?} gave"));
-            }
-        }
-    }
-    broken
-}
-
-/// Of each that books: its value was committed once, by whoever held the claim, or its booking is nowhere.
-fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
-    let mut broken = Vec::new();
-    for execution in &night.executions {
-        let booked = night
-            .bookings
-            .iter()
-            .filter(|(_, booking)| booking.value == execution.value)
-            .count();
-        let committed = completions(night, i64::MAX)
-            .filter(|(change, value)| {
-                change.id == ids[execution.key] && *value == Some(execution.value)
-            })
-            .count();
-        let books = night
-            .scenario
-            .deliveries
-            .get(execution.delivery)
-            .is_some_and(|delivery| delivery.books != Books::Nothing);
-        if committed > 1 || (books && booked != committed) {
-            broken.push(format!(
-                "{execution:?}: booked {booked} times, completed {committed} times"
-            ));
-        }
-    }
-    // Under the fence, or over nothing that was live.
-    let wrong = night.changes.iter().filter(|change| {
-        change.kind == Kind::Commit
-            && change.before.as_ref().is_some_and(|before| {
-                let mine = before.owner == change.by && !is_final(before);
-                let lease = before.lease.map_or(0, |lease| lease.0);
-                let over = change.at + ahead(night) >= lease
-                    && (!is_final(before)
-                        || change.at + ahead(night) >= before.expiration.to_millis().0 + MARGIN);
-                !mine && !over
-            })
-    });
-    broken.extend(wrong.map(|change| format!("{change:?}")));
     broken
 }
