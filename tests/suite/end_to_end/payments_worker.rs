@@ -18,7 +18,7 @@ fn payment(id: &str) -> String {
 }
 
 /// A batch of these bodies; the messages are called `message-0`, `message-1`, …
-fn batch(bodies: &[String]) -> Value {
+pub fn batch(bodies: &[String]) -> Value {
     let fixture = include_str!("../../fixtures/e2e-sqs.json");
     let mut event: Value = serde_json::from_str(fixture).unwrap();
     let template = event["Records"][0].clone();

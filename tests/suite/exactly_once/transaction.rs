@@ -250,16 +250,21 @@ on_each_server! {
 }
 
 on_each_server! {
-    async fn an_outcome_over_the_limit_commits_with_a_marker(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().inline_limit(10).build().unwrap();
-        let run = async || once.run(key(), payload(), async |claim| {
-            claim.write(bench.deposit(5))?;
-            Ok::<_, Failed>("x".repeat(20))
-        }).await;
-        assert!(matches!(run().await, Ok(Outcome::Executed(_))));
-        assert!(matches!(run().await, Err(Error::OutcomeOmitted { reason: Omission::TooLarge, .. })));
-        assert_eq!(bench.balance().await, 5);
+    async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
+        for is_claimless in [false, true] {
+            let bench = Bench::on(&server).await;
+            let once = bench.builder().inline_limit(10).build().unwrap();
+            let once = if is_claimless { once.claimless() } else { once };
+            let run = async || once.run(key(), payload(), async |claim| {
+                claim.write(bench.deposit(5))?;
+                Ok::<_, Failed>("x".repeat(20))
+            }).await;
+            assert!(matches!(run().await, Ok(Outcome::Executed(_))));
+            let again = run().await.unwrap();
+            assert!(again.is_replayed());
+            assert_eq!(again.into_inner(), "x".repeat(20));
+            assert_eq!(bench.balance().await, 5);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A wire between the SDK and a server, on which requests are counted and replies can be lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub enum Fault {
     Park { applies: bool },
     /// Forwarded after a pause.
     Delay(Duration),
+    /// Forwarded at once, and answered after a pause.
+    SlowReply(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
     /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
@@ -77,6 +80,8 @@ struct State {
     parked: Notify,
     /// Capacity units, as the server counts them; only where it is asked.
     units: Mutex<Option<f64>>,
+    /// How many requests were made to wait, or their replies.
+    held: AtomicUsize,
 }
 
 impl Proxy {
@@ -125,6 +130,15 @@ impl Proxy {
     pub fn take_units(&self) -> f64 {
         let mut units = self.state.units.lock().expect("not poisoned");
         units.replace(0.0).unwrap_or_default()
+    }
+
+    /// Waits until a request, or its reply, is held back by a `Delay` or a `SlowReply`.
+    pub async fn held(&self) {
+        let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+        while self.state.held.swap(0, Ordering::Relaxed) == 0 {
+            assert!(tokio::time::Instant::now() < patience, "nothing came");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// How many requests since the last call.
@@ -177,8 +191,15 @@ async fn relay(
             std::future::pending().await
         }
         Some(Fault::Delay(pause)) => {
+            state.held.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
             forward(&state, &client, request).await
+        }
+        Some(Fault::SlowReply(pause)) => {
+            let reply = forward(&state, &client, request).await;
+            state.held.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(pause).await;
+            reply
         }
         Some(Fault::LoseReply) => {
             forward(&state, &client, request).await?;
