@@ -1,4 +1,4 @@
-//! A small endpoint of SQS, SNS and EventBridge: it answers what it is asked as they would, and remembers the requests.
+//! A small endpoint of SQS, SNS and event buses: it answers what it is asked as they would, and remembers the requests.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
