@@ -18,8 +18,8 @@ use steps::Steps;
 
 /// The leased, exclusive right to run the handler for a key, as the handler sees it.
 ///
-/// Cheap to clone. It gives keys for effects outside, keeps a journal of them, and tells how much time is left. Dropping it ends nothing: the lease
-/// ends when the handler returns, or when its time is up.
+/// Cheap to clone. It gives keys for effects outside, keeps a journal of them, and tells how much time is left. Dropping it ends
+/// nothing: the lease ends when the handler returns, or when its time is up.
 #[derive(Clone, Debug)]
 pub struct Claim {
     inner: Arc<Inner>,

@@ -16,7 +16,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost), [`Unrecorded`](Self::Unrecorded), and the three that a
 /// transaction ends with ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
 /// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after [`Interrupted`](Self::Interrupted) it may
-/// have, up to the step in question. After any other it has not, and a retry is safe.
+/// have, up to the step in question. After any other it has not, and a retry is safe; in the
+/// [claimless form](crate::Idempotency::claimless) it may have run, and nothing that it wrote was committed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {

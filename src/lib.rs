@@ -61,6 +61,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `dynamodb` | yes | `store::dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
+//! | `s3` | | `store::dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue |
 //! | `jmespath` | | `sqs::Selector::jmespath`: keys that an expression finds in the body; implies `sqs` |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |

@@ -102,6 +102,9 @@ pub enum StepError<E> {
     /// The attempt's time is over, so that nothing may begin any more.
     #[error("the attempt's time is over: the step was not begun")]
     OutOfTime,
+    /// The claimless form has no record to keep a journal in, and each duplicate runs the handler: the effect would fire each time.
+    #[error("the claimless form keeps no journal: use the claimed form for effects outside")]
+    NoJournal,
     /// The name can't be used.
     #[error(
         "the step's name `{step}` can't be used: take 1 to {MAX_STEP_NAME_BYTES} letters, digits, `-`, `_` or `.`"

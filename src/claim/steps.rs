@@ -61,7 +61,7 @@ impl fmt::Debug for Desk {
 /// The steps of one attempt.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// `None` where nothing protects the run, so that nothing is written.
+    /// `None` where nothing protects the run, so that nothing is written, and in the claimless form, which has no journal.
     desk: Option<Desk>,
     state: Mutex<State>,
 }
@@ -190,6 +190,9 @@ enum Begun<'a> {
 
 impl Inner {
     async fn begin<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+        if self.hold.is_some() && self.steps.desk.is_none() {
+            return Err(StepError::NoJournal);
+        }
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }

@@ -47,6 +47,8 @@ mod item;
 mod journal;
 mod layout;
 mod members;
+#[cfg(feature = "s3")]
+mod objects;
 mod oversize;
 mod packed;
 mod size;
@@ -55,6 +57,8 @@ mod transaction;
 mod write;
 
 pub use layout::TableLayout;
+#[cfg(feature = "s3")]
+pub use objects::OutcomeBucket;
 
 use change::Change;
 use expression::Expressions;
@@ -82,6 +86,8 @@ pub struct DynamoDbStore {
     table: String,
     layout: TableLayout,
     denied: Denied,
+    #[cfg(feature = "s3")]
+    bucket: Option<OutcomeBucket>,
 }
 
 impl fmt::Debug for DynamoDbStore {
@@ -106,6 +112,8 @@ impl DynamoDbStore {
             table: table.into(),
             layout: TableLayout::default(),
             denied: Denied::default(),
+            #[cfg(feature = "s3")]
+            bucket: None,
         }
     }
 
@@ -145,6 +153,15 @@ impl DynamoDbStore {
     #[must_use]
     pub fn layout(mut self, layout: TableLayout) -> Self {
         self.layout = layout;
+        self
+    }
+
+    /// Keeps outcomes that no item takes in a bucket.
+    #[cfg(feature = "s3")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+    #[must_use]
+    pub fn outcome_bucket(mut self, bucket: OutcomeBucket) -> Self {
+        self.bucket = Some(bucket);
         self
     }
 

@@ -10,6 +10,8 @@ pub enum Mutation {
     None,
     /// A completion applies whoever holds the claim.
     CompletionWithoutFence,
+    /// A transaction commits whoever holds the claim.
+    CommitWithoutFence,
     /// A release applies whoever holds the claim.
     ReleaseWithoutFence,
     /// A takeover compares nothing.
@@ -27,8 +29,9 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CompletionWithoutFence,
+        Self::CommitWithoutFence,
         Self::ReleaseWithoutFence,
         Self::TakeoverWithoutVersion,
         Self::LeaseWithoutMargin,

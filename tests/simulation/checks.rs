@@ -1,6 +1,5 @@
 //! The invariants of `docs/protocol.md`, held against what one night left behind.
 
-use lambda_idempotency::journal::StepState;
 use lambda_idempotency::record::{Record, Status, StoredOutcome};
 use lambda_idempotency::{Fingerprint, RecordId};
 
@@ -8,14 +7,21 @@ use crate::doors::{http, payload};
 use crate::night::{BATCH, Night};
 use crate::scenario::{Door, MARGIN};
 use crate::watched::{Change, Kind};
-use crate::world::{Effect, End, Execution, What};
+use crate::world::{End, Execution, What};
+
+mod bookings;
+mod steps;
 
 type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 10] = [
+        (
+            "a booking stands if and only if its record is completed",
+            bookings::bookings_match,
+        ),
         (
             "a final record stays as it is until it expires",
             final_records_stay,
@@ -26,7 +32,10 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("no two run at once while the first has time", no_overlap),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results_are_true),
-        ("a step that is confirmed fires no more", steps_fire_once),
+        (
+            "a step that is confirmed fires no more",
+            steps::steps_fire_once,
+        ),
         (
             "a batch is taken in order, each key once",
             batches_are_in_order,
@@ -65,7 +74,7 @@ fn is_final(record: &Record) -> bool {
 
 fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
     let touched = |change: &&Change| match (&change.before, change.kind) {
-        (Some(before), Kind::Replace) if is_final(before) => {
+        (Some(before), Kind::Replace | Kind::Commit) if is_final(before) => {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
         (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
@@ -89,6 +98,8 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
             Kind::Resume => after != before.map(|attempt| attempt + 1),
             Kind::Swept => false,
             Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
+            // In the claimless form it is a claim as well.
+            Kind::Commit => after < before && after != Some(1),
         }
     };
     night
@@ -143,13 +154,17 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
         let Some((ended, _)) = first.ended else {
             continue;
         };
+        if first.claimless {
+            continue;
+        }
         let beside = night.executions.iter().filter(|second| {
-            second.value != first.value
+            // Of two that began in the same instant, the one that is counted later.
+            second.value > first.value
+                && !second.claimless
                 && second.key == first.key
                 && (first.began..ended).contains(&second.began)
                 && second.began < first.may_run_until
         });
-        // Of two that began in the same instant, each is found by the other.
         broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
     }
     broken
@@ -160,7 +175,10 @@ fn attempts_run_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let mut broken = Vec::new();
     for (position, first) in night.executions.iter().enumerate() {
         for second in &night.executions[position + 1..] {
-            let same = first.key == second.key && first.attempt == second.attempt;
+            let same = first.key == second.key
+                && first.attempt == second.attempt
+                && !first.claimless
+                && !second.claimless;
             let fresh = |change: &Change| {
                 change.id == ids[first.key]
                     && matches!(change.kind, Kind::Create | Kind::Replace)
@@ -192,7 +210,9 @@ fn outcome(night: &Night, record: &Record) -> Option<usize> {
 
 /// The completions that applied by then: of which record, with which value.
 fn completions(night: &Night, by: i64) -> impl Iterator<Item = (&Change, Option<usize>)> {
-    let done = move |change: &&Change| change.kind == Kind::Complete && change.at <= by;
+    let done = move |change: &&Change| {
+        matches!(change.kind, Kind::Complete | Kind::Commit) && change.at <= by
+    };
     night.changes.iter().filter(done).map(|change| {
         let value = change
             .after
@@ -219,6 +239,8 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             completions(night, result.at)
                 .any(|(change, found)| change.id == ids[key] && found == Some(value))
         };
+        let ever_recorded =
+            |value| completions(night, i64::MAX).any(|(_, found)| found == Some(value));
         let succeeded = |value| {
             mine.iter().any(|execution| {
                 execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
@@ -234,11 +256,17 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             }
             What::Acknowledged => is_done(night, ids, result.delivery, key, result.at),
             What::Refused(code) => match code.as_str() {
-                "lease_lost" => !mine.iter().any(|execution| recorded(execution.value)),
-                "handler_failed" | "unrecorded" => !mine.is_empty(),
+                "lease_lost" | "not_committed" | "condition_failed" => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
+                "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
                 code if code.starts_with("HTTP") => true,
                 // A step may have found out.
                 "interrupted" => true,
+                // The claimless form finds out when its handler has run, and nothing of it is committed.
+                _ if mine.iter().all(|execution| execution.claimless) => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
             },
@@ -314,48 +342,6 @@ fn batches_are_in_order(night: &Night, _: &[RecordId]) -> Vec<String> {
                         "message {later} went on after {earlier} of its group was reported"
                     ));
                 }
-            }
-        }
-    }
-    broken
-}
-
-/// Once its result stands in the journal, until the key is fresh again; always with the same key; and whoever skips it gets
-/// what an effect of this step gave.
-fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (number, effect) in night.effects.iter().enumerate() {
-        let same = |other: &&Effect| other.key == effect.key && other.step == effect.step;
-        let others = night.effects.iter().take(number).filter(same);
-        if others.clone().any(|other| other.derived != effect.derived) {
-            broken.push(format!("{effect:?} was given another key"));
-        }
-        let is_fresh =
-            |change: &Change| matches!(change.kind, Kind::Create | Kind::Replace | Kind::Swept);
-        let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
-        let name = format!("step-{}", effect.step);
-        // Backwards, until the key was fresh. What was written in the same instant may have been written after.
-        let confirmed = night
-            .changes
-            .iter()
-            .rev()
-            .filter(mine)
-            .take_while(|change| !is_fresh(change))
-            .find(|change| {
-                let record = change.after.as_ref();
-                let entry = record.and_then(|record| record.journal.get(&name));
-                change.at < effect.at
-                    && entry.is_some_and(|entry| matches!(entry.state, StepState::Confirmed(_)))
-            });
-        if let Some(change) = confirmed {
-            broken.push(format!("{effect:?} after {change:?}"));
-        }
-    }
-    for execution in &night.executions {
-        for (step, effect) in execution.steps.iter().enumerate() {
-            let origin = &night.effects[*effect];
-            if origin.key != execution.key || origin.step != step {
-                broken.push(format!("{execution:?} was given what {origin:?} gave"));
             }
         }
     }

@@ -6,12 +6,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use lambda_idempotency::testing::FaultyStore;
+use lambda_idempotency::transaction::Write;
 use lambda_idempotency::{
     Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
 };
 
-use crate::scenario::{Deed, Delivery};
-use crate::watched::Watched;
+use crate::scenario::{Books, Deed, Delivery, Door};
+use crate::watched::{Booking, Watched};
 use crate::world::{Effect, End, Execution, Ledger, What, World, millis};
 
 pub mod http;
@@ -40,6 +41,7 @@ pub struct OnPurpose;
 /// What a worker knows.
 #[derive(Clone, Debug)]
 pub struct Worker {
+    pub door: Door,
     pub world: World,
     pub skew: i64,
     pub once: Idempotency<Table>,
@@ -81,6 +83,7 @@ impl Worker {
             key: delivery.key,
             attempt: claim.attempt(),
             began: self.world.now(),
+            claimless: self.claimless(&delivery),
             may_run_until: until,
             steps: Vec::new(),
             ended: None,
@@ -92,6 +95,13 @@ impl Worker {
                 return Err(Trouble::Passing);
             };
             self.ledger.step(value, effect);
+        }
+        // Over HTTP, a refusal is an answer that commits.
+        let refuses = self.door == Door::Http && delivery.deed == Deed::FailForGood;
+        if delivery.books != Books::Nothing && !refuses {
+            let holds = delivery.books == Books::Entry;
+            let booking = Write::new(Booking { value, holds });
+            claim.write(booking).expect("a store with transactions");
         }
         tokio::time::sleep(millis(delivery.takes)).await;
         let (end, result) = match delivery.deed {
@@ -128,6 +138,11 @@ impl Worker {
         u64::try_from(self.world.now() + self.skew + left).expect("after 1970")
     }
 
+    /// Steps need a claim, and the layers make one.
+    fn claimless(&self, delivery: &Delivery) -> bool {
+        self.door == Door::Engine && delivery.claimless && delivery.steps == 0
+    }
+
     /// Straight through the engine.
     pub async fn run(self, number: usize, delivery: Delivery) -> What {
         let once = match delivery.deadline {
@@ -136,6 +151,11 @@ impl Worker {
                 self.once.deadline(end)
             }
             None => self.once.clone(),
+        };
+        let once = if self.claimless(&delivery) {
+            once.claimless()
+        } else {
+            once
         };
         let verdict = |result: &Result<usize, Trouble>| match result {
             Err(Trouble::Permanent) => Verdict::Fail,

@@ -13,7 +13,7 @@ use crate::broken::Mutation;
 use crate::checks;
 use crate::doors::{OPERATION, OnPurpose, Table, Worker, http, sqs, token};
 use crate::scenario::{Delivery, Door, MARGIN, Scenario};
-use crate::watched::{Change, Watched};
+use crate::watched::{Booking, Change, Watched};
 use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
 
 /// How often a caller tries again when the trouble is over.
@@ -31,6 +31,7 @@ pub struct Night {
     pub changes: Vec<Change>,
     pub executions: Vec<Execution>,
     pub effects: Vec<Effect>,
+    pub bookings: Vec<(i64, Booking)>,
     pub results: Vec<Result>,
     pub met: BTreeMap<(Call, &'static str), u64>,
 }
@@ -62,7 +63,7 @@ pub fn run(seed: u64, mutation: Mutation) -> Night {
 async fn play(seed: u64, mutation: Mutation) -> Night {
     let scenario = Scenario::of(seed);
     let world = World::new();
-    let watched = Watched::new(world, mutation);
+    let watched = Watched::new(world, mutation, seed, &scenario);
     let table = FaultyStore::seeded(watched.clone(), seed, scenario.trouble);
     let (ledger, results) = (Ledger::default(), Results::default());
     let workers: Vec<_> = scenario
@@ -110,6 +111,7 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         changes: watched.changes(),
         executions: ledger.executions(),
         effects: ledger.effects(),
+        bookings: watched.bookings(),
         results: results.all(),
         met: table.met(),
         scenario,
@@ -137,6 +139,7 @@ fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, world: World, ske
         builder = builder.max_attempts(most);
     }
     Worker {
+        door: scenario.door,
         world,
         skew,
         once: builder.build().expect("a namespace"),
@@ -266,6 +269,9 @@ fn trace(night: &Night) -> Vec<String> {
     }
     for execution in &night.executions {
         lines.push((execution.began, format!("ran: {execution:?}")));
+    }
+    for (at, booking) in &night.bookings {
+        lines.push((*at, format!("{booking:?}")));
     }
     for effect in &night.effects {
         lines.push((effect.at, format!("{effect:?}")));

@@ -67,6 +67,7 @@ impl Report {
             Call::Create,
             Call::TakeOver,
             Call::Amend,
+            Call::Commit,
             Call::Complete,
             Call::Release,
             Call::Load,
@@ -84,7 +85,7 @@ impl Report {
             .into_iter()
             .flat_map(|call| faults.map(|fault| fault_of(call, fault)));
         let writes = [
-            "Create", "Replace", "Resume", "Amend", "Complete", "Release", "Swept",
+            "Create", "Replace", "Resume", "Amend", "Commit", "Complete", "Release", "Swept",
         ]
         .map(|kind| format!("write {kind}"));
         let results = [
@@ -103,6 +104,9 @@ impl Report {
             "lease_lost",
             "too_late",
             "handler_failed",
+            "condition_failed",
+            "not_committed",
+            "outcome_unknown",
             "store_failed",
             "HTTP 409",
             "HTTP 422",

@@ -24,6 +24,15 @@ pub enum Deed {
     Panic,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Books {
+    Nothing,
+    /// Its condition holds.
+    Entry,
+    /// Its condition doesn't.
+    Refused,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub at: i64,
@@ -38,6 +47,10 @@ pub struct Delivery {
     pub derives: bool,
     /// How many journaled steps it takes.
     pub steps: usize,
+    /// What it books, in one transaction with its record.
+    pub books: Books,
+    /// Whether it asks for no claim, and commits its record and its booking at the end.
+    pub claimless: bool,
     /// How long its invocation may take, where that is known.
     pub deadline: Option<i64>,
     /// When its process dies, counted from its start.
@@ -58,6 +71,8 @@ impl Delivery {
             takes: 0,
             derives: false,
             steps: 0,
+            books: Books::Nothing,
+            claimless: false,
             deadline: None,
             dies_after: None,
             redelivered: false,
@@ -165,6 +180,12 @@ fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery
         takes,
         derives: dice.u8(0..4) == 0,
         steps: [0, 0, 0, 1, 2][dice.usize(0..5)],
+        books: match dice.u8(0..8) {
+            0..3 => Books::Entry,
+            3 => Books::Refused,
+            _ => Books::Nothing,
+        },
+        claimless: dice.u8(0..4) == 0,
         deadline: match dice.u8(0..6) {
             0 => Some(dice.i64(0..=600)),
             1 => Some(dice.i64(600..=2 * lease)),

@@ -56,6 +56,8 @@ pub struct Execution {
     pub key: usize,
     pub attempt: u32,
     pub began: i64,
+    /// Whether it holds no claim, so that others may run beside it.
+    pub claimless: bool,
     /// In true time: until when its claim lets it run.
     pub may_run_until: i64,
     /// What its steps gave, by the numbers of their effects.

@@ -16,6 +16,8 @@ use lambda_idempotency::{
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
+mod bucket;
+
 const ID: &str = "oversize#1";
 
 type Item = HashMap<String, AttributeValue>;

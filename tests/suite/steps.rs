@@ -16,7 +16,9 @@ use lambda_idempotency::{
 use tokio::time::Instant;
 
 mod faults;
+mod transaction;
 
+const ID: &str = "steps#1";
 const LEASE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

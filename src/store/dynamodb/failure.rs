@@ -103,7 +103,7 @@ pub(super) fn classify<E: Refusal>(
 }
 
 /// The error and its causes, in one line. Not their `Debug`, which may hold an item.
-fn in_words(error: &dyn StdError) -> String {
+pub(super) fn in_words(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,4 +1,4 @@
-//! Outcomes that are too large for their record: an item of their own.
+//! Outcomes that are too large for their record: an item of their own, else an object.
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -25,6 +25,11 @@ pub(super) async fn keep(
     deadline: Instant,
 ) -> Result<Place, StoreError> {
     if outcome.content.len() > MOST_BYTES {
+        #[cfg(feature = "s3")]
+        if let Some(bucket) = &store.bucket {
+            bucket.put(outcome, deadline).await?;
+            return Ok(Place::Object(outcome.owner.clone()));
+        }
         return Err(StoreError::TooLarge);
     }
     let mut item = store
@@ -51,8 +56,16 @@ pub(super) async fn fetch(
     place: &Place,
     deadline: Instant,
 ) -> Result<Option<Vec<u8>>, StoreError> {
-    let Place::Item(owner) = place else {
-        return Ok(None);
+    let owner = match place {
+        Place::Item(owner) => owner,
+        #[cfg(feature = "s3")]
+        Place::Object(owner) => {
+            return match &store.bucket {
+                Some(bucket) => bucket.get(id, owner, deadline).await,
+                None => Ok(None),
+            };
+        }
+        _ => return Ok(None),
     };
     let key = store.layout.key_of_item(id.outcome_of(owner.as_str()));
     let request = Box::pin(

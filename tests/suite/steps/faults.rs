@@ -11,9 +11,7 @@ use super::*;
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
-const ID: &str = "steps#1";
-
-struct Wire {
+pub(super) struct Wire {
     proxy: Proxy,
     direct: Server,
     table: String,
@@ -21,7 +19,7 @@ struct Wire {
 }
 
 impl Wire {
-    async fn to(server: &Server) -> Self {
+    pub(super) async fn to(server: &Server) -> Self {
         Self {
             proxy: Proxy::before(server).await,
             direct: server.clone(),
@@ -30,21 +28,23 @@ impl Wire {
         }
     }
 
-    fn builder(&self) -> Builder<DynamoDbStore> {
+    pub(super) fn builder(&self) -> Builder<DynamoDbStore> {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
         Idempotency::builder(store).namespace("steps")
     }
 
-    fn effect(&self) -> impl Future<Output = std::result::Result<usize, Provider>> + use<> {
+    pub(super) fn effect(
+        &self,
+    ) -> impl Future<Output = std::result::Result<usize, Provider>> + use<> {
         std::future::ready(Ok(self.fired.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
-    fn fired(&self) -> usize {
+    pub(super) fn fired(&self) -> usize {
         self.fired.load(Ordering::Relaxed)
     }
 
     /// A run whose handler has one step, and then succeeds or fails.
-    async fn charge(
+    pub(super) async fn charge(
         &self,
         once: &Idempotency<DynamoDbStore>,
         succeeds: bool,

@@ -1,0 +1,155 @@
+//! What makes two keys one, and what no key can be.
+
+use super::*;
+
+fn resolve(key: &Key) -> Result<RecordId, KeyError> {
+    key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
+}
+
+#[test]
+fn the_id_starts_with_namespace_and_operation() {
+    let id = resolve(&Key::new("charge", "t-1")).unwrap();
+    assert!(id.as_str().starts_with("shop#charge#"));
+    assert!(id.as_str().ends_with(id.hash()));
+}
+
+#[test]
+fn every_part_of_the_identity_changes_the_id() {
+    let base = resolve(&Key::new("charge", "t")).unwrap();
+    let other_namespace = Key::new("charge", "t")
+        .resolve(&Namespace::new("other").unwrap(), 255)
+        .unwrap();
+    for other in [
+        resolve(&Key::new("refund", "t")).unwrap(),
+        resolve(&Key::new("charge", "u")).unwrap(),
+        resolve(&Key::new("charge", "t").scope("a")).unwrap(),
+        resolve(&Key::new("charge", "t").scope("")).unwrap(),
+        other_namespace,
+    ] {
+        assert_ne!(base, other);
+    }
+}
+
+#[test]
+fn no_delimiter_reaches_another_tenants_record() {
+    let mine = resolve(&Key::new("charge", "b#c").scope("a")).unwrap();
+    let theirs = resolve(&Key::new("charge", "c").scope("a#b")).unwrap();
+    assert_ne!(mine, theirs);
+}
+
+#[test]
+fn bad_tokens_are_refused_in_words() {
+    let long = "x".repeat(256);
+    for (token, expected) in [
+        ("", KeyError::EmptyToken),
+        (
+            long.as_str(),
+            KeyError::TokenTooLong {
+                chars: 256,
+                max: 255,
+            },
+        ),
+        ("a\nb", KeyError::ControlCharacter),
+        ("a\u{7f}", KeyError::ControlCharacter),
+        ("a\u{85}", KeyError::ControlCharacter),
+    ] {
+        assert_eq!(resolve(&Key::new("charge", token)), Err(expected));
+    }
+}
+
+#[test]
+fn a_token_is_counted_in_characters_not_bytes() {
+    assert!(resolve(&Key::new("charge", "ü".repeat(255))).is_ok());
+}
+
+#[test]
+fn a_namespace_with_a_delimiter_is_refused() {
+    for name in ["", "a#b", "a\tb", &"x".repeat(256)] {
+        assert!(
+            matches!(Namespace::new(name), Err(KeyError::Namespace { .. })),
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
+fn the_longest_id_fits_a_sort_key() {
+    let namespace = Namespace::new("n".repeat(255)).unwrap();
+    let id = Key::new("ö".repeat(5_000), "t")
+        .resolve(&namespace, 255)
+        .unwrap();
+    assert!(id.as_str().len() <= 1_024);
+}
+
+#[test]
+fn a_raw_id_is_kept_and_bounded() {
+    assert_eq!(
+        resolve(&Key::raw("op", "theirs#1")).unwrap().as_str(),
+        "theirs#1"
+    );
+    assert_eq!(
+        resolve(&Key::raw("op", "x".repeat(2_049))),
+        Err(KeyError::IdTooLong { bytes: 2_049 })
+    );
+    assert_eq!(resolve(&Key::raw("op", "")), Err(KeyError::EmptyToken));
+    assert_eq!(
+        resolve(&Key::raw("op", "theirs#1").scope("tenant")),
+        Err(KeyError::RawIdWithScope)
+    );
+}
+
+#[test]
+fn golden_vectors_hold_across_versions() {
+    let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+    assert_eq!(
+        id.as_str(),
+        "shop#charge#889c5ac2fa62ac7f90708cacbecb4d64f6e36da3fe6da2ff6269730c967b8726"
+    );
+    assert_eq!(
+        id.derive("stripe"),
+        "94abd1c26f378c5d549f1d039aa965cf95d8a87e77ad14a9ac1db943f887674b"
+    );
+    assert_eq!(
+        id.derive_uuid("stripe"),
+        "94abd1c2-6f37-8c5d-949f-1d039aa965cf"
+    );
+    let id = resolve(&Key::raw("charge", "theirs")).unwrap();
+    assert_eq!(
+        id.derive(""),
+        "341bc6822650a6e3e73a01730a1397d95eb9d05719fd578e5a6b94a87a97c449"
+    );
+    assert_eq!(id.derive_uuid("ä"), "ad279ff8-41e0-869b-8c05-4477d2774d09");
+}
+
+#[test]
+fn a_derived_uuid_has_the_version_and_the_variant_of_its_kind() {
+    for effect in 0..200 {
+        let id = resolve(&Key::new("charge", "1")).unwrap();
+        let uuid = id.derive_uuid(&effect.to_string());
+        let digits: Vec<_> = uuid.split('-').map(str::len).collect();
+        assert_eq!(digits, [8, 4, 4, 4, 12], "{uuid}");
+        assert_eq!(uuid.as_bytes()[14], b'8', "{uuid}");
+        assert!(
+            matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'),
+            "{uuid}"
+        );
+    }
+}
+
+#[cfg(feature = "dynamodb")]
+#[test]
+fn the_id_of_an_outcome_keeps_the_namespace_and_fits_a_sort_key() {
+    let owner = "0123456789abcdef0123456789abcdef";
+    let id = resolve(&Key::new("charge", "t")).unwrap();
+    let expected = format!("{}#outcome#{owner}", id.as_str());
+    assert_eq!(id.outcome_of(owner), expected);
+    let long = resolve(&Key::raw("charge", "x".repeat(2_000))).unwrap();
+    assert!(long.outcome_of(owner).len() <= 1_024);
+    assert!(long.outcome_of(owner).ends_with(owner));
+}
+
+#[test]
+fn debug_and_display_hide_the_token() {
+    let id = resolve(&Key::raw("op", "secret-token")).unwrap();
+    assert!(!format!("{id:?} {id}").contains("secret"));
+}

@@ -1,0 +1,49 @@
+//! What transactions promise.
+
+use lambda_idempotency::RecordId;
+
+use super::{ahead, completions, is_final};
+use crate::night::Night;
+use crate::scenario::{Books, MARGIN};
+use crate::watched::Kind;
+
+/// Of each that books: its value was committed once, by whoever held the claim, or its booking is nowhere.
+pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for execution in &night.executions {
+        let booked = night
+            .bookings
+            .iter()
+            .filter(|(_, booking)| booking.value == execution.value)
+            .count();
+        let committed = completions(night, i64::MAX)
+            .filter(|(change, value)| {
+                change.id == ids[execution.key] && *value == Some(execution.value)
+            })
+            .count();
+        let books = night
+            .scenario
+            .deliveries
+            .get(execution.delivery)
+            .is_some_and(|delivery| delivery.books != Books::Nothing);
+        if committed > 1 || (books && booked != committed) {
+            broken.push(format!(
+                "{execution:?}: booked {booked} times, completed {committed} times"
+            ));
+        }
+    }
+    // Under the fence, or over nothing that was live.
+    let wrong = night.changes.iter().filter(|change| {
+        change.kind == Kind::Commit
+            && change.before.as_ref().is_some_and(|before| {
+                let mine = before.owner == change.by && !is_final(before);
+                let lease = before.lease.map_or(0, |lease| lease.0);
+                let over = change.at + ahead(night) >= lease
+                    && (!is_final(before)
+                        || change.at + ahead(night) >= before.expiration.to_millis().0 + MARGIN);
+                !mine && !over
+            })
+    });
+    broken.extend(wrong.map(|change| format!("{change:?}")));
+    broken
+}
