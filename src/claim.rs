@@ -34,6 +34,7 @@ pub(crate) struct Hold {
     pub(crate) attempt: u32,
     /// As stored: with the skew margin.
     pub(crate) lease: EpochMillis,
+    pub(crate) started_at: Option<EpochMillis>,
     /// Whether an earlier attempt may have had an effect, so that no other payload may use the key.
     pub(crate) keeps_fingerprint: bool,
 }
@@ -44,6 +45,7 @@ impl Hold {
             owner: claim.owner.clone(),
             attempt: claim.attempt,
             lease: claim.lease,
+            started_at: Some(claim.started_at),
             keeps_fingerprint,
         }
     }
@@ -54,6 +56,7 @@ impl Hold {
             owner: owner.clone(),
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
+            started_at: record.started_at,
             keeps_fingerprint: record.attempt > 1,
         }
     }

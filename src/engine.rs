@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, EpochMillis};
 use crate::fingerprint::Fingerprint;
-use crate::key::{Namespace, RecordId};
+use crate::key::{Key, Namespace, RecordId};
+use crate::metrics::{Meter, Meters};
 use crate::settings::Settings;
 
 mod acquire;
@@ -24,6 +25,9 @@ const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 /// Longer than any invocation lasts, and far from the end of what a clock can say.
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// What the metrics call requests without a key.
+const UNKEYED: &str = "unkeyed";
+
 /// What is kept back at the end of an invocation, so that the reply still gets out.
 const REPLY_TIME: Duration = Duration::from_millis(250);
 
@@ -34,6 +38,9 @@ pub(crate) struct Engine<S> {
     pub(crate) namespace: Namespace,
     pub(crate) settings: Settings,
     pub(crate) disabled: bool,
+    pub(crate) meters: Arc<Meters>,
+    /// The namespace that keys are derived in while the engine only observes; its own is that of the shadow records.
+    pub(crate) observed: Option<Namespace>,
 }
 
 /// One request for a run, its key and fingerprint computed once, before the handler sees anything.
@@ -47,9 +54,16 @@ pub(crate) struct Request {
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl<S> Engine<S> {
+    /// What counts for a key's operation.
+    pub(crate) fn meter(&self, key: Option<&Key>) -> Arc<Meter> {
+        let operation = key.map_or(UNKEYED, Key::label);
+        self.meters.of(self.namespace.as_str(), operation)
+    }
+
     /// When the attempt must be done: the invocation's deadline, else the end of the configured lease. Never in the past, so
     /// that a remaining time of zero still gives a lease.
     fn run_until(&self, request: &Request, now: EpochMillis) -> EpochMillis {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::claim::{Claim, Hold};
 use crate::clock::{Clock, EpochMillis};
@@ -16,7 +17,8 @@ use crate::engine::{Acquired, Engine, Finished, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
-use crate::observe;
+use crate::metrics::Count;
+use crate::observe::{self, Seen};
 use crate::outcome::{Outcome, Replay, Verdict};
 use crate::protocol::Crashed;
 use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
@@ -24,6 +26,8 @@ use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown,
 #[cfg(feature = "sqs")]
 use crate::store::Grouped;
 use crate::store::Store;
+
+mod observing;
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
@@ -83,9 +87,17 @@ impl<S: Store> Idempotency<S> {
         namespace: Namespace,
         settings: Settings,
         disabled: bool,
-    ) -> Self {
-        Self {
+        observing: bool,
+    ) -> Result<Self, KeyError> {
+        let (namespace, observed) = if observing {
+            (namespace.observed()?, Some(namespace))
+        } else {
+            (namespace, None)
+        };
+        Ok(Self {
             engine: Arc::new(Engine {
+                meters: Arc::default(),
+                observed,
                 store: Arc::new(store),
                 clock,
                 namespace,
@@ -96,7 +108,7 @@ impl<S: Store> Idempotency<S> {
             default_retention: EVENT_RETENTION,
             read_first: false,
             overrides: Overrides::default(),
-        }
+        })
     }
 
     /// The same engine, bound to an invocation that ends at `deadline`: claims last until then, plus the skew margin.
@@ -136,6 +148,8 @@ impl<S: Store> Idempotency<S> {
                 namespace: engine.namespace.clone(),
                 settings: engine.settings.clone(),
                 disabled: engine.disabled,
+                meters: Arc::clone(&engine.meters),
+                observed: engine.observed.clone(),
             }),
             deadline: self.deadline,
             default_retention: self.default_retention,
@@ -247,7 +261,18 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let Some(key) = key.into() else {
+        let key = key.into();
+        if let Some(real) = self
+            .engine
+            .observed
+            .as_ref()
+            .filter(|_| !self.engine.disabled)
+        {
+            return self
+                .observe(real, key, fingerprint.into(), handler, verdict)
+                .await;
+        }
+        let Some(key) = key else {
             return self.run_without_key(handler).await;
         };
         if self.engine.disabled {
@@ -256,21 +281,24 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self.run_unprotected(key.operation(), id, handler).await;
+            return self.run_unprotected(Some(&key), id, handler).await;
         }
         let request = self.request(&key, fingerprint.into())?;
-        match self.engine.acquire(&request).await {
+        let began = Instant::now();
+        let mut found = None;
+        let acquired = self.engine.acquire(&request, &mut found).await;
+        request.meter.claimed_in(began.elapsed());
+        let seen = Seen::of(found.as_ref(), self.engine.clock.now());
+        match acquired {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
-            Ok(Acquired::Replay(record)) => {
-                replay(&request, &record).inspect_err(|error| observe::refused(&request, error))
-            }
+            Ok(Acquired::Replay(record)) => replay(&request, &record, seen)
+                .inspect_err(|error| observe::refused(&request, error, seen)),
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(&request.operation, request.id, handler)
-                    .await
+                self.run_unprotected(Some(&key), request.id, handler).await
             }
             Err(error) => {
-                observe::refused(&request, &error);
+                observe::refused(&request, &error, seen);
                 Err(error)
             }
         }
@@ -287,9 +315,21 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Whether the kill switch is thrown.
-    #[cfg(any(feature = "http", feature = "sqs"))]
+    #[cfg(feature = "http")]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled
+    }
+
+    /// Whether handlers run whatever the records say.
+    #[cfg(any(feature = "http", feature = "sqs"))]
+    pub(crate) fn is_passive(&self) -> bool {
+        self.engine.disabled || self.engine.observed.is_some()
+    }
+
+    /// Whether the engine only watches.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_observing(&self) -> bool {
+        self.is_passive() && !self.engine.disabled
     }
 
     fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
@@ -298,6 +338,7 @@ impl<S: Store> Idempotency<S> {
             operation: key.operation().to_owned(),
             id: self.record_id(key)?,
             fingerprint,
+            meter: self.engine.meter(Some(key)),
             read_first: self.read_first,
             deadline: self.deadline,
             retention: self
@@ -338,6 +379,9 @@ impl<S: Store> Idempotency<S> {
         let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
         let ended = running.await;
         hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        if !matches!(ended, Ok(Ok(_))) {
+            request.meter.count(Count::Failures);
+        }
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
@@ -357,7 +401,7 @@ impl<S: Store> Idempotency<S> {
             }
             Ok(value) => {
                 let finished = self.engine.complete(request, &hold, &value).await;
-                self.conclude(request, finished, value)
+                self.conclude(finished, value)
             }
             Err(error) => {
                 if verdict == Verdict::Fail {
@@ -372,19 +416,14 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    fn conclude<T, E>(
-        &self,
-        request: &Request,
-        finished: Finished,
-        value: T,
-    ) -> Result<Outcome<T>, Error<E>>
+    fn conclude<T, E>(&self, finished: Finished, value: T) -> Result<Outcome<T>, Error<E>>
     where
         T: DeserializeOwned,
     {
         match finished {
             Finished::Recorded => Ok(Outcome::Executed(value)),
             // This handler has run: a successor's outcome that can't be given back doesn't change that.
-            Finished::Superseded(record) => replay(request, &record).map_err(|error| match error {
+            Finished::Superseded(record) => again(&record).map_err(|error| match error {
                 Error::OutcomeOmitted { .. } => error,
                 _ => Error::LeaseLost,
             }),
@@ -408,12 +447,12 @@ impl<S: Store> Idempotency<S> {
         }
         observe::unprotected("", &KeyError::Missing);
         let id = RecordId::unkeyed(Owner::random()?.as_str());
-        self.run_unprotected("", id, handler).await
+        self.run_unprotected(None, id, handler).await
     }
 
     async fn run_unprotected<T, E, F, Fut>(
         &self,
-        operation: &str,
+        key: Option<&Key>,
         id: RecordId,
         handler: F,
     ) -> Result<Outcome<T>, Error<E>>
@@ -421,8 +460,9 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
+        self.engine.meter(key).count(Count::Unprotected);
         let claim = Claim::new(
-            operation,
+            key.map_or("", Key::operation),
             id,
             None,
             self.deadline,
@@ -439,7 +479,14 @@ impl<S: Store> Idempotency<S> {
 fn replay<T: DeserializeOwned, E>(
     request: &Request,
     record: &Record,
+    seen: Seen,
 ) -> Result<Outcome<T>, Error<E>> {
+    let outcome = again(record)?;
+    observe::replayed(request, record, seen);
+    Ok(outcome)
+}
+
+fn again<T: DeserializeOwned, E>(record: &Record) -> Result<Outcome<T>, Error<E>> {
     let completed_at = record.completed_at.map(Into::into);
     let text = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text,
@@ -464,9 +511,7 @@ fn replay<T: DeserializeOwned, E>(
         processed_at: completed_at,
         attempt: record.attempt,
     };
-    let value = decode(text)?;
-    observe::replayed(request, record);
-    Ok(Outcome::Replayed(value, replay))
+    Ok(Outcome::Replayed(decode(text)?, replay))
 }
 
 /// The parser's own message may quote the outcome; where it failed is enough to find out why.

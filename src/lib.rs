@@ -49,6 +49,7 @@
 //! | know what came back | [`Outcome`], [`Error`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
+//! | count what happens | [`metrics`](mod@metrics) |
 //!
 //! # Features
 //!
@@ -83,6 +84,7 @@ mod hash;
 pub mod http;
 mod idempotency;
 mod key;
+pub mod metrics;
 mod observe;
 mod outcome;
 pub mod protocol;

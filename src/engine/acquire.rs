@@ -31,17 +31,20 @@ enum Set<'a> {
 }
 
 impl<S: Store> Engine<S> {
-    /// The claim, or what stands in its way.
-    pub(crate) async fn acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
+    /// The claim, or what stands in its way. `found` becomes the record that was met last.
+    pub(crate) async fn acquire<E>(
+        &self,
+        request: &Request,
+        found: &mut Option<Found>,
+    ) -> Result<Acquired, Error<E>> {
         let owner = Owner::random()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
         };
-        let mut found = None;
         if request.read_first {
             // The read only saves a write that would fail. Without it, the claim itself finds out.
-            found = self.look(request).await.unwrap_or_default();
+            *found = self.look(request).await.unwrap_or_default();
         }
         let mut rounds = 0;
         loop {
@@ -63,7 +66,8 @@ impl<S: Store> Engine<S> {
                         (Set::TakeOver(seen, mode), attempt, keeps)
                     }
                     Decision::Mine(record) => {
-                        return self.start(request, Hold::of_record(&owner, record)).await;
+                        let hold = Hold::of_record(&owner, record);
+                        return self.start(request, hold, found.as_ref()).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
                         return Ok(Acquired::Replay(record.clone()));
@@ -74,7 +78,7 @@ impl<S: Store> Engine<S> {
                         // A store that fails meanwhile changes nothing: somebody holds the claim.
                         && let Ok(seen) = self.look(request).await
                         {
-                            found = seen;
+                            *found = seen;
                             rounds = 0;
                             continue;
                         }
@@ -111,10 +115,14 @@ impl<S: Store> Engine<S> {
             match answer {
                 Answer::Applied(()) => {
                     return self
-                        .start(request, Hold::of_claim(&claim, keeps_fingerprint))
+                        .start(
+                            request,
+                            Hold::of_claim(&claim, keeps_fingerprint),
+                            found.as_ref(),
+                        )
                         .await;
                 }
-                Answer::Refused(other) => found = other,
+                Answer::Refused(other) => *found = other,
             }
         }
     }
@@ -169,12 +177,17 @@ impl<S: Store> Engine<S> {
 
     /// A claim whose reply came when its time was over is not run. The margin is not the attempt's to use: another machine's
     /// clock may have reached the lease already.
-    async fn start<E>(&self, request: &Request, hold: Hold) -> Result<Acquired, Error<E>> {
+    async fn start<E>(
+        &self,
+        request: &Request,
+        hold: Hold,
+        found: Option<&Found>,
+    ) -> Result<Acquired, Error<E>> {
         if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
             self.release(request, &hold, None).await;
             return Err(Error::TooLate);
         }
-        observe::claimed(request, &hold);
+        observe::claimed(request, &hold, found);
         Ok(Acquired::Run(hold))
     }
 }

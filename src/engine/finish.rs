@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::claim::Hold;
 use crate::engine::patience::persist;
@@ -75,6 +76,7 @@ impl<S: Store> Engine<S> {
             completed_at,
             expiration: (completed_at + retention).ceil_seconds(),
         };
+        let began = Instant::now();
         let mut answer = self.send(hold, &completion).await;
         if let Err(StoreError::TooLarge) = answer {
             completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
@@ -91,6 +93,7 @@ impl<S: Store> Engine<S> {
             }
             Err(error) => Finished::Unrecorded(error),
         };
+        request.meter.completed_in(began.elapsed());
         observe::finished(request, hold, &completion, &finished);
         finished
     }

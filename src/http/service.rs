@@ -122,12 +122,13 @@ where
         return Ok(answer.map(ResponseBody::passing));
     };
     let once = bind(once, &parts, &plan);
-    let identity = identify(&settings, &parts, &plan, body, once.is_disabled()).await;
+    let identity = identify(&once, &settings, &parts, &plan, body).await;
     let (key, fingerprint, body) = match identity {
         Ok(identity) => identity,
         Err(problem) => return Ok(refuse(&settings, problem)),
     };
     let capture = Capture::new(&settings);
+    let is_observing = once.is_observing();
     let handler = async |claim| {
         parts.extensions.insert(claim);
         let response = inner.call(Request::from_parts(parts, body)).await?;
@@ -138,7 +139,13 @@ where
         Err(_) => Verdict::Release,
     };
     match once.run_with(key, fingerprint, handler, judge).await {
-        Ok(outcome) => Ok(capture.give(answer(outcome))),
+        Ok(outcome) => {
+            let mut answer = answer(outcome);
+            if is_observing {
+                answer.headers_mut().remove(STATUS);
+            }
+            Ok(capture.give(answer))
+        }
         Err(error) => Ok(refuse(&settings, Problem::of(error)?)),
     }
 }
@@ -160,27 +167,34 @@ fn bind<S: Store>(once: Idempotency<S>, parts: &Parts, plan: &Plan<'_>) -> Idemp
 }
 
 /// Who the request is. Without a key there is nothing to compare, so the body stays unread.
-async fn identify<B: RequestBody>(
+async fn identify<S: Store, B: RequestBody>(
+    once: &Idempotency<S>,
     settings: &Settings,
     parts: &Parts,
     plan: &Plan<'_>,
     body: B,
-    is_disabled: bool,
 ) -> Result<(Option<Key>, Option<Fingerprint>, B), Problem> {
     let key = settings.key(parts, plan);
-    if is_disabled {
-        // As if nothing were there: a key that can't be used stops nobody, and nothing is compared.
-        return Ok((key.ok().flatten(), None, body));
-    }
-    let Some(key) = key? else {
-        return Ok((None, None, body));
+    // Switched off, or only observing, means as if nothing were there: what can't be used stops nobody.
+    let key = match key {
+        Err(_) if once.is_passive() => None,
+        key => key?,
     };
-    let read = body.read(settings.body_limit).await;
+    // Without a key there is nothing to compare; switched off, nothing is compared.
+    if key.is_none() || once.is_disabled() {
+        return Ok((key, None, body));
+    }
+    let limit = if once.is_passive() {
+        usize::MAX
+    } else {
+        settings.body_limit
+    };
+    let read = body.read(limit).await;
     let (bytes, body) = read.map_err(|error| match error {
         ReadError::TooLarge => Problem::BodyTooLarge,
         ReadError::Failed(_) => Problem::BodyUnreadable,
     })?;
-    Ok((Some(key), Some(settings.sight.of(parts, &bytes)), body))
+    Ok((key, Some(settings.sight.of(parts, &bytes)), body))
 }
 
 /// The end of the invocation, where Lambda told it; zero says nothing.

@@ -205,8 +205,8 @@ where
         operation: config.operation.as_deref(),
         source: &config.key,
         order: config.order,
-        // Switched off means as if nothing were there: no two messages are taken for one.
-        identify: |key: &Key| (!once.is_disabled()).then(|| once.record_id(key)),
+        // Switched off, or only observing, means as if nothing were there: no two messages are taken for one.
+        identify: |key: &Key| (!once.is_passive()).then(|| once.record_id(key)),
     };
     planner.plan(records)
 }

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from deployed import permissions
-from deployed.stack import MAX_RECEIVES, ROOT, STACK, Stack, eventually, payment, unique
+from deployed.stack import MAX_RECEIVES, ROOT, Stack, eventually, payment, unique
 
 stack = None
 
@@ -265,6 +265,50 @@ class Template(unittest.TestCase):
         body = cloudwatch.get_dashboard(DashboardName=names[0])["DashboardBody"]
         self.assertNotIn("${", body)
         self.assertGreaterEqual(len(json.loads(body)["widgets"]), 12)
+
+
+class Told(unittest.TestCase):
+    """What the functions told of what they did."""
+
+    def documents(self):
+        """The metrics, in CloudWatch's embedded metric format."""
+        lines = (line for line in stack.log().splitlines() if line.startswith('{"') and '"_aws"' in line)
+        return [json.loads(line) for line in lines]
+
+    def total(self, namespace, metric):
+        return sum(document.get(metric, 0) for document in self.documents() if document["namespace"] == namespace)
+
+    def test_the_metrics_tell_what_the_tables_tell(self):
+        # A killed invocation tells nothing, and had no effect; a failed run is counted, and had none either.
+        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable")):
+            runs = self.total(namespace, "idempotency_executions") - self.total(namespace, "idempotency_failures")
+            self.assertEqual(runs, len(stack.items(table)), namespace)
+        self.assertGreater(self.total("payments-worker", "idempotency_replays"), 0)
+        self.assertEqual(self.total("payments-worker", "idempotency_mismatches"), MAX_RECEIVES)
+        self.assertEqual(self.total("payments-worker", "idempotency_takeovers"), 1)
+        self.assertEqual(self.total("orders-api", "idempotency_mismatches"), 1)
+
+    def test_what_alarms_and_dashboard_look_at_is_there(self):
+        documents = self.documents()
+        self.assertTrue(documents)
+        for document in documents:
+            (directive,) = document["_aws"]["CloudWatchMetrics"]
+            self.assertEqual(directive["Namespace"], "LambdaIdempotency")
+            self.assertEqual(directive["Dimensions"], [["namespace", "operation"], ["namespace"]])
+            for metric in directive["Metrics"]:
+                self.assertIn(metric["Name"], document)
+        known = set(re.findall(r"^//! \| `(idempotency_\w+)`", (ROOT / "src/metrics.rs").read_text(), re.MULTILINE))
+        looked_at = {alarm["MetricName"] for alarm in stack.client("cloudwatch").describe_alarms()["MetricAlarms"]}
+        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/dashboard.yaml").read_text()))
+        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/alarms.yaml").read_text()))
+        self.assertEqual({name for name in looked_at if name.startswith("idempotency_")} - known, set())
+
+    def test_no_token_and_no_payload_is_logged(self):
+        # Every token of these tests begins with one of the words that `unique` is given, and ends in a random number.
+        told = "\n".join(line for line in stack.log().splitlines() if line.startswith("{"))
+        self.assertGreater(len(told), 1_000)
+        for secret in sorted(unique.given):
+            self.assertNotIn(secret, told)
 
 
 class UsedPermissions(unittest.TestCase):

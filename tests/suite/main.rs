@@ -15,6 +15,8 @@ mod end_to_end;
 mod engine;
 mod faults;
 mod http_layer;
+mod metrics;
+mod observing;
 mod secrets;
 mod sqs;
 mod support;

@@ -9,7 +9,7 @@
 //! | `LEDGER_TABLE` | the table of the entries; partition key `entry_id` |
 //! | `RETENTION_DAYS` | how long a payment's outcome is kept; default 7. Longer than its queue, its dead-letter queue and a redrive |
 //! | `PAYMENT_DELAY_MS` | stands for a slow payment provider: a pause before the entry is written; default 0 |
-//! | `RUST_LOG` | what is logged; default `info` |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
 use std::env;
 use std::str::FromStr;
@@ -23,8 +23,8 @@ use lambda_idempotency::sqs::{BatchLayer, Message};
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_runtime::Error;
 use serde::Deserialize;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use telemetry::Flush;
+use tower::Layer;
 use uuid::Uuid;
 
 #[derive(Deserialize)]
@@ -68,17 +68,13 @@ impl Ledger {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(filter.from_env_lossy())
-        .init();
-    serve()
+    let flush = telemetry::start()?;
+    serve(flush)
         .await
         .inspect_err(|error| tracing::error!(%error, "the worker stopped"))
 }
 
-async fn serve() -> Result<(), Error> {
+async fn serve(flush: Flush) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger {
         client: store.client().clone(),
@@ -95,7 +91,7 @@ async fn serve() -> Result<(), Error> {
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| ledger.clone().enter(message));
-    lambda_runtime::run(worker).await
+    lambda_runtime::run(flush.layer(worker)).await
 }
 
 fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {
