@@ -12,10 +12,12 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
+use tracing::Instrument;
 
 use super::answer_body::ResponseBody;
 use super::body::{ReadError, RequestBody};
 use super::capture::Capture;
+use super::operation::template;
 use super::problem::Problem;
 use super::response::Captured;
 use super::settings::{Plan, Settings};
@@ -127,6 +129,13 @@ where
         Ok(identity) => identity,
         Err(problem) => return Ok(refuse(&settings, problem)),
     };
+    let span = tracing::info_span!(
+        "http_request",
+        otel.kind = "server",
+        faas.trigger = "http",
+        http.request.method = parts.method.as_str(),
+        http.route = template(&parts),
+    );
     let capture = Capture::new(&settings);
     let is_observing = once.is_observing();
     let handler = async |claim| {
@@ -138,7 +147,8 @@ where
         Ok(response) => settings.verdict(response),
         Err(_) => Verdict::Release,
     };
-    match once.run_with(key, fingerprint, handler, judge).await {
+    let run = once.run_with(key, fingerprint, handler, judge);
+    match run.instrument(span).await {
         Ok(outcome) => {
             let mut answer = answer(outcome);
             if is_observing {

@@ -18,6 +18,7 @@ mod http_layer;
 mod metrics;
 mod observing;
 mod secrets;
+mod spans;
 mod sqs;
 mod support;
 mod wire;
