@@ -34,7 +34,8 @@ impl Counted {
     pub fn take(&self) -> BTreeMap<String, u64> {
         let values = self.snapshotter.snapshot().into_vec().into_iter();
         let seen = values.map(|(key, unit, description, value)| {
-            let (name, _) = (key.key().name().to_owned(), assert!(unit.is_some()));
+            let name = key.key().name().to_owned();
+            assert!(unit.is_some(), "{name} has no unit");
             assert!(description.is_some(), "{name} is not described");
             let times = match value {
                 DebugValue::Counter(times) => times,
