@@ -379,12 +379,10 @@ impl<S: Store> Idempotency<S> {
         let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
         let ended = running.await;
         hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
-        if !matches!(ended, Ok(Ok(_))) {
-            request.meter.count(Count::Failures);
-        }
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
+                request.meter.count(Count::Failures);
                 if self.engine.settings.rules.crashed == Crashed::RunAgain {
                     self.engine.release(request, &hold, Some("panic")).await;
                 }
@@ -394,6 +392,9 @@ impl<S: Store> Idempotency<S> {
         // The caller's judgement may panic, after a handler that succeeded: then the default stands in for it.
         let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
             .unwrap_or_else(|_| Verdict::of(&result));
+        if result.is_err() || verdict == Verdict::Release {
+            request.meter.count(Count::Failures);
+        }
         match result {
             Ok(value) if verdict == Verdict::Release => {
                 self.engine.release(request, &hold, None).await;

@@ -6,11 +6,11 @@
 //!
 //! | counter | counts |
 //! |---|---|
-//! | `idempotency_executions` | handler runs under a claim |
+//! | `idempotency_executions` | claims: handler runs, and messages that were claimed ahead but then had no time to run |
 //! | `idempotency_replays` | duplicates that got an earlier outcome, or were told of an earlier failure |
 //! | `idempotency_in_flight` | duplicates that met a running attempt |
 //! | `idempotency_mismatches` | keys reused with another payload |
-//! | `idempotency_failures` | handler runs under a claim that ended in an error or a panic |
+//! | `idempotency_failures` | executions that ended without an outcome: an error, a panic, an answer that is not kept, no time |
 //! | `idempotency_retries` | executions after a released attempt |
 //! | `idempotency_takeovers` | executions after a crashed attempt |
 //! | `idempotency_leases_lost` | handlers that outlived their lease while another attempt took over |
@@ -94,11 +94,11 @@ macro_rules! counts {
 }
 
 counts! {
-    Executions "executions" "handler runs under a claim"
+    Executions "executions" "claims on which a handler runs"
     Replays "replays" "duplicates that got an earlier outcome"
     InFlight "in_flight" "duplicates that met a running attempt"
     Mismatches "mismatches" "keys reused with another payload"
-    Failures "failures" "handler runs that ended in an error or a panic"
+    Failures "failures" "executions that ended without an outcome"
     Retries "retries" "executions after a released attempt"
     Takeovers "takeovers" "executions after a crashed attempt"
     LeasesLost "leases_lost" "handlers that outlived their lease"

@@ -107,9 +107,7 @@ impl<S: Store> Idempotency<S> {
                 self.engine.fail(request, hold, &Failure::unknown()).await;
             }
             End::Release(last_error) => {
-                if last_error.is_some() {
-                    request.meter.count(Count::Failures);
-                }
+                request.meter.count(Count::Failures);
                 self.engine.release(request, hold, last_error).await;
             }
         }

@@ -29,6 +29,79 @@ def tearDownModule():
     stack.close()
 
 
+class Queues:
+    """Payments, sent and looked for."""
+
+    def setUp(self):
+        self.sqs = stack.client("sqs")
+
+    def send(self, queue, bodies, group=None):
+        """Sends bodies, up to ten in one request; the ids of the messages."""
+        ids = []
+        for start in range(0, len(bodies), 10):
+            entries = []
+            for position, body in enumerate(bodies[start:start + 10]):
+                entry = {"Id": str(position), "MessageBody": body if isinstance(body, str) else json.dumps(body)}
+                if group:
+                    # The broker's own de-duplication must not help: it forgets after five minutes.
+                    entry |= {"MessageGroupId": group, "MessageDeduplicationId": unique("message")}
+                entries.append(entry)
+            reply = self.sqs.send_message_batch(QueueUrl=stack.outputs[queue], Entries=entries)
+            self.assertEqual(len(reply["Successful"]), len(entries))
+            ids += [sent["MessageId"] for sent in reply["Successful"]]
+        return ids
+
+    def entries(self, payments):
+        """How many entries each payment has in the ledger."""
+        found = Counter(item["payment_id"]["S"] for item in stack.items("LedgerTable"))
+        return {one: found[one] for one in payments}
+
+    def is_drained(self, queue):
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        left = self.sqs.get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=names)["Attributes"]
+        return all(int(left[name]) == 0 for name in names)
+
+
+class Costs(Queues, unittest.TestCase):
+    """What docs/deploy.md computes with: how many writes and reads of records a message takes, and how large a record is."""
+
+    MESSAGES = 100
+
+    def units(self, work):
+        """Writes and reads of records while `work` is done: whatever their requests, each is billed by itself."""
+        before = len(stack.wire.requests())
+        work()
+        table = stack.outputs["IdempotencyTable"]
+        requests = [request for request in stack.wire.requests()[before:] if table in request.tables()]
+        needed = [need for request in requests for need in permissions.needs(request)]
+        reads = sum(len(need.keys) for need in needed if "Get" in need.action)
+        writes = sum(1 for need in needed if "Get" not in need.action)
+        return writes, reads, len(requests)
+
+    def test_a_payment_costs_what_the_page_says(self):
+        payments = [payment(unique("priced")) for _ in range(self.MESSAGES)]
+
+        def deliver():
+            self.send("PaymentsQueueUrl", payments)
+            eventually(lambda: self.is_drained("PaymentsQueueUrl"))
+
+        new = self.units(deliver)
+        again = self.units(deliver)
+        print(f"\n{self.MESSAGES} new payments: {new}, as duplicates: {again} (writes, reads, requests)", flush=True)
+        self.assertEqual(new[:2], (2 * self.MESSAGES, 0))
+        # A duplicate's claim fails, and is billed; where it went in a group, the record is read after.
+        self.assertEqual(again[0], self.MESSAGES)
+        self.assertLessEqual(again[1], self.MESSAGES)
+        self.assertLess(new[2], 2 * self.MESSAGES)
+
+    def test_a_record_is_billed_as_one_unit(self):
+        # Up to 1 KB is one write unit, up to 4 KB one read unit: names and values, as DynamoDB counts them.
+        for output in ("IdempotencyTable",):
+            for item in stack.items(output):
+                size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+                self.assertLess(size, 1_024, item)
+
+
 class Orders(unittest.TestCase):
     """POST /orders, through the HTTP API."""
 
@@ -88,37 +161,8 @@ class Orders(unittest.TestCase):
         self.assertEqual(len(stack.wire.requests()), sent)
 
 
-class Payments(unittest.TestCase):
+class Payments(Queues, unittest.TestCase):
     """Payments, through the queues."""
-
-    def setUp(self):
-        self.sqs = stack.client("sqs")
-
-    def send(self, queue, bodies, group=None):
-        """Sends bodies, up to ten in one request; the ids of the messages."""
-        ids = []
-        for start in range(0, len(bodies), 10):
-            entries = []
-            for position, body in enumerate(bodies[start:start + 10]):
-                entry = {"Id": str(position), "MessageBody": body if isinstance(body, str) else json.dumps(body)}
-                if group:
-                    # The broker's own de-duplication must not help: it forgets after five minutes.
-                    entry |= {"MessageGroupId": group, "MessageDeduplicationId": unique("message")}
-                entries.append(entry)
-            reply = self.sqs.send_message_batch(QueueUrl=stack.outputs[queue], Entries=entries)
-            self.assertEqual(len(reply["Successful"]), len(entries))
-            ids += [sent["MessageId"] for sent in reply["Successful"]]
-        return ids
-
-    def entries(self, payments):
-        """How many entries each payment has in the ledger."""
-        found = Counter(item["payment_id"]["S"] for item in stack.items("LedgerTable"))
-        return {one: found[one] for one in payments}
-
-    def is_drained(self, queue):
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        left = self.sqs.get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=names)["Attributes"]
-        return all(int(left[name]) == 0 for name in names)
 
     def dead(self, queue, count):
         """Takes that many messages off a dead-letter queue, as somebody does who redrives them by hand."""
@@ -272,8 +316,16 @@ class Told(unittest.TestCase):
 
     def documents(self):
         """The metrics, in CloudWatch's embedded metric format."""
-        lines = (line for line in stack.log().splitlines() if line.startswith('{"') and '"_aws"' in line)
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in self.lines() if line.startswith("{") and '"_aws"' in line]
+
+    def lines(self):
+        """All that stands in the functions' log groups."""
+        logs = stack.client("logs")
+        for name, kind, group in stack.resources():
+            if kind == "AWS::Logs::LogGroup" and name != "AccessLog":
+                for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group):
+                    for event in page["events"]:
+                        yield from event["message"].splitlines()
 
     def total(self, namespace, metric):
         return sum(document.get(metric, 0) for document in self.documents() if document["namespace"] == namespace)
@@ -305,8 +357,9 @@ class Told(unittest.TestCase):
 
     def test_no_token_and_no_payload_is_logged(self):
         # Every token of these tests begins with one of the words that `unique` is given, and ends in a random number.
-        told = "\n".join(line for line in stack.log().splitlines() if line.startswith("{"))
-        self.assertGreater(len(told), 1_000)
+        told = "\n".join(self.lines())
+        self.assertIn("payment entered", told)
+        self.assertIn("order placed", told)
         for secret in sorted(unique.given):
             self.assertNotIn(secret, told)
 
