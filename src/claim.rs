@@ -5,13 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Clock, EpochMillis};
+use crate::journal::Journal;
 use crate::key::RecordId;
 use crate::record::{NewClaim, Owner, Record};
+use crate::transaction::Collected;
+
+mod steps;
+
+pub(crate) use steps::{Desk, Scribe, Stop, Urgency};
+
+use steps::Steps;
 
 /// The leased, exclusive right to run the handler for a key, as the handler sees it.
 ///
-/// Cheap to clone. It gives keys for effects outside, and tells how much time is left. Dropping it ends nothing: the lease
-/// ends when the handler returns, or when its time is up.
+/// Cheap to clone. It gives keys for effects outside, keeps a journal of them, and tells how much time is left. Dropping it ends
+/// nothing: the lease ends when the handler returns, or when its time is up.
 #[derive(Clone, Debug)]
 pub struct Claim {
     inner: Arc<Inner>,
@@ -25,6 +33,8 @@ struct Inner {
     deadline: Option<EpochMillis>,
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
+    collected: Collected,
+    steps: Steps,
 }
 
 /// What protects a claim.
@@ -34,9 +44,10 @@ pub(crate) struct Hold {
     pub(crate) attempt: u32,
     /// As stored: with the skew margin.
     pub(crate) lease: EpochMillis,
-    pub(crate) started_at: Option<EpochMillis>,
     /// Whether an earlier attempt may have had an effect, so that no other payload may use the key.
     pub(crate) keeps_fingerprint: bool,
+    /// The steps that earlier attempts began.
+    pub(crate) journal: Journal,
 }
 
 impl Hold {
@@ -45,8 +56,8 @@ impl Hold {
             owner: claim.owner.clone(),
             attempt: claim.attempt,
             lease: claim.lease,
-            started_at: Some(claim.started_at),
             keeps_fingerprint,
+            journal: Journal::default(),
         }
     }
 
@@ -56,21 +67,24 @@ impl Hold {
             owner: owner.clone(),
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
-            started_at: record.started_at,
             keeps_fingerprint: record.attempt > 1,
+            journal: record.journal.clone(),
         }
     }
 }
 
 impl Claim {
-    /// `hold` is `None` where nothing protects the run.
+    /// `hold` and `desk` are `None` where nothing protects the run.
     pub(crate) fn new(
         operation: &str,
         id: RecordId,
-        hold: Option<Hold>,
+        mut hold: Option<Hold>,
+        desk: Option<Desk>,
         deadline: Option<EpochMillis>,
         clock: Arc<dyn Clock>,
+        collected: Collected,
     ) -> Self {
+        let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         Self {
             inner: Arc::new(Inner {
                 operation: operation.to_owned(),
@@ -79,6 +93,8 @@ impl Claim {
                 deadline,
                 clock,
                 derived: AtomicBool::new(false),
+                collected,
+                steps: Steps::new(desk, journal.unwrap_or_default()),
             }),
         }
     }
@@ -107,6 +123,34 @@ impl Claim {
     pub fn derive_key(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
         self.inner.id.derive(effect)
+    }
+
+    /// The same key as a UUID, for providers and columns that take nothing longer: a `PayPal-Request-Id` (38), a UUID in a
+    /// database. Use it as the id of what the handler makes, and a repetition makes the same thing.
+    ///
+    /// Version 8 of [RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-8): the first bits of the SHA-256 that
+    /// [`derive_key`](Self::derive_key) gives whole. In lower case, with hyphens.
+    pub fn derive_uuid(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
+        self.inner.id.derive_uuid(effect)
+    }
+
+    /// The id of an event that is part of the transaction: it leaves when the transaction has committed, so nothing outside
+    /// binds the payload.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn event_id(&self, event: &str) -> String {
+        self.inner.id.derive_uuid(event)
+    }
+
+    /// Now, by the engine's clock.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn now(&self) -> EpochMillis {
+        self.inner.clock.now()
+    }
+
+    /// What the handler has handed over to be committed.
+    pub(crate) fn collected(&self) -> &Collected {
+        &self.inner.collected
     }
 
     /// Whether a key was derived, so that an effect may exist outside.

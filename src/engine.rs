@@ -1,6 +1,6 @@
 //! The engine's parts: what a run needs to know, how it gets a claim, how it ends one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,14 +9,23 @@ use crate::clock::{Clock, EpochMillis};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, Namespace, RecordId};
 use crate::metrics::{Meter, Meters};
+use crate::record::Found;
 use crate::settings::Settings;
 
 mod acquire;
+mod apply;
+mod commit;
 mod finish;
+mod journal;
+mod oversize;
 mod patience;
+mod seen;
 
 pub(crate) use acquire::Acquired;
+pub(crate) use apply::Applied;
+pub(crate) use commit::Ended;
 pub(crate) use finish::Finished;
+pub(crate) use seen::Seen;
 
 /// The least time that a store call gets, even when the deadline is near or has passed: what is worth writing then is
 /// worth trying to write.
@@ -55,6 +64,22 @@ pub(crate) struct Request {
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
     pub(crate) meter: Arc<Meter>,
+    /// The record that was met last, as far as it may be told of.
+    pub(crate) seen: Mutex<Seen>,
+    /// Whether somebody reads the outcome of a replay. Where nobody does, a large one needn't be kept.
+    pub(crate) wants_outcome: bool,
+}
+
+impl Request {
+    /// Notes what was met.
+    fn meet(&self, found: Option<&Found>, now: EpochMillis) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::of(found, now);
+    }
+
+    /// What was met last.
+    pub(crate) fn seen(&self) -> Seen {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<S> Engine<S> {

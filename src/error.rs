@@ -6,14 +6,18 @@ use std::time::{Duration, SystemTime};
 use crate::fingerprint::FingerprintError;
 use crate::key::KeyError;
 use crate::record::{EntropyError, Failure, Omission};
+use crate::transaction::{Refusal, WriteError};
 
 /// A boxed error of any kind.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Why a run didn't give an outcome. `E` is the handler's own error.
 ///
-/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost) and [`Unrecorded`](Self::Unrecorded) the handler has run in
-/// this call. After any other it has not, and a retry is safe.
+/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost), [`Unrecorded`](Self::Unrecorded), and the three that a
+/// transaction ends with ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
+/// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after [`Interrupted`](Self::Interrupted) it may
+/// have, up to the step in question. After any other it has not, and a retry is safe; in the
+/// [claimless form](crate::Idempotency::claimless) it may have run, and nothing that it wrote was committed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
@@ -34,12 +38,13 @@ pub enum Error<E> {
         "the idempotency key was first used with another payload: send a new key with a new request"
     )]
     Mismatch,
-    /// An earlier attempt crashed, and the policy wants a person to look before it is repeated.
+    /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy wants a person to look before it
+    /// is repeated.
     #[error(
         "an earlier attempt was interrupted and may have taken effect: look, then release its record"
     )]
     Interrupted {
-        /// When its lease ran out.
+        /// When its lease ran out, or the step began.
         since: SystemTime,
     },
     /// Attempts crashed until the key had used up `max_attempts`.
@@ -66,6 +71,20 @@ pub enum Error<E> {
     /// The handler succeeded, and its outcome could not be recorded: only where the setting asks to report this.
     #[error("the handler succeeded, but its outcome could not be recorded: {0}")]
     Unrecorded(#[source] StoreError),
+    /// The condition of a business write didn't hold, and the write has no answer of the handler's own error type
+    /// ([`Write::or_else`](crate::transaction::Write::or_else)). Nothing was written, and the claim was released.
+    #[error("the condition of business write {} did not hold: nothing was written", .0.index())]
+    Refused(Refusal),
+    /// The handler succeeded, and its transaction didn't commit: nothing was written, and the claim was released. A retry
+    /// is safe.
+    #[error("the transaction did not commit, and nothing was written: {0}")]
+    NotCommitted(#[source] StoreError),
+    /// The handler succeeded, and nothing proves whether its transaction committed. A retry is safe, and finds out.
+    #[error("it is not known whether the transaction committed: retry to find out: {0}")]
+    OutcomeUnknown(#[source] StoreError),
+    /// The store can't commit business writes, so that the claimless form can't work on it. Nothing ran.
+    #[error(transparent)]
+    Write(#[from] WriteError),
     /// The record can't be understood. It was left alone.
     #[error(
         "the stored record can't be read ({0}): it was left alone; look at it, or let it expire"
@@ -107,6 +126,10 @@ impl<E> Error<E> {
             Self::TooLate => "too_late",
             Self::OutcomeOmitted { .. } => "outcome_omitted",
             Self::Unrecorded(_) => "unrecorded",
+            Self::Refused(_) => "condition_failed",
+            Self::NotCommitted(_) => "not_committed",
+            Self::OutcomeUnknown(_) => "outcome_unknown",
+            Self::Write(_) => "no_transactions",
             Self::Unreadable(_) => "unreadable",
             Self::Key(_) => "invalid_key",
             Self::Fingerprint(_) => "invalid_payload",

@@ -91,7 +91,8 @@
 //!
 //! # Large and streamed answers
 //!
-//! An answer larger than [`inline_limit`](crate::Builder::inline_limit) is sent, but not kept: a retry learns that it was
+//! An answer larger than [`inline_limit`](crate::Builder::inline_limit) is kept compressed, beside its record if need be. Where the
+//! store takes nothing so large (DynamoDB: 400 KB, compressed), it is sent, but not kept: a retry learns that it was
 //! [done](#outcome-omitted). So is one that streams: `text/event-stream`, or more than
 //! [`answer_limit`](IdempotencyLayer::answer_limit) bytes. It is passed on as it comes, and logged as `streamed`. The effect is
 //! protected, the answer isn't: where it may run again instead, the handler says `Verdict::Release`.
@@ -100,6 +101,10 @@
 //!
 //! The handler finds the [`Claim`](crate::Claim) among the request's extensions. The claim lasts until the invocation's deadline, which
 //! `lambda_http` puts there too; elsewhere for the engine's [`lease`](crate::Builder::lease).
+//!
+//! A handler with [steps](crate::Claim::step) returns their errors as its own: an interrupted one is then answered with
+//! [409](#interrupted), a lost lease with [409](#lease-lost). An answer that the handler makes of such an error (in axum it must) is
+//! the answer; give it a status of 500 or above, so that the claim is released.
 //!
 //! [draft-ietf-httpapi-idempotency-key-header]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
 //!

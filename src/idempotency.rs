@@ -3,31 +3,33 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
-use crate::claim::{Claim, Hold};
+use crate::claim::{Claim, Desk, Hold, Stop};
 use crate::clock::{Clock, EpochMillis};
-use crate::engine::{Acquired, Engine, Finished, Request};
+use crate::engine::{Acquired, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
 use crate::metrics::Count;
-use crate::observe::{self, Seen};
-use crate::outcome::{Outcome, Replay, Verdict};
+use crate::observe;
+use crate::outcome::{Outcome, Verdict};
 use crate::protocol::Crashed;
-use crate::record::{Failure, Owner, Record, Status, StoredOutcome, error_kind};
+use crate::record::{Failure, Owner, error_kind};
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown, Unrecorded};
 #[cfg(feature = "sqs")]
 use crate::store::Grouped;
 use crate::store::Store;
 
 mod observing;
+mod replay;
+mod transactional;
+mod unprotected;
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
@@ -56,6 +58,8 @@ pub struct Idempotency<S> {
     deadline: Option<EpochMillis>,
     default_retention: Duration,
     read_first: bool,
+    claimless: bool,
+    wants_outcome: bool,
     overrides: Overrides,
 }
 
@@ -107,6 +111,8 @@ impl<S: Store> Idempotency<S> {
             deadline: None,
             default_retention: EVENT_RETENTION,
             read_first: false,
+            claimless: false,
+            wants_outcome: true,
             overrides: Overrides::default(),
         })
     }
@@ -137,6 +143,15 @@ impl<S: Store> Idempotency<S> {
         Self { read_first, ..self }
     }
 
+    /// The same engine, for runs whose replays nobody reads: a large outcome is not kept.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn unread(self) -> Self {
+        Self {
+            wants_outcome: false,
+            ..self
+        }
+    }
+
     /// The same engine on a store whose calls leave in groups. Somebody must drive it.
     #[cfg(feature = "sqs")]
     pub(crate) fn grouped(&self) -> Idempotency<Grouped<S>> {
@@ -154,6 +169,8 @@ impl<S: Store> Idempotency<S> {
             deadline: self.deadline,
             default_retention: self.default_retention,
             read_first: self.read_first,
+            claimless: self.claimless,
+            wants_outcome: self.wants_outcome,
             overrides: self.overrides,
         }
     }
@@ -213,7 +230,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -257,23 +274,17 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         let key = key.into();
-        if let Some(real) = self
-            .engine
-            .observed
-            .as_ref()
-            .filter(|_| !self.engine.disabled)
-        {
-            return self
-                .observe(real, key, fingerprint.into(), handler, verdict)
-                .await;
+        if let Some(real) = self.observed() {
+            let observing = self.observe(real, key, fingerprint.into(), handler, verdict);
+            return Box::pin(observing).await;
         }
         let Some(key) = key else {
-            return self.run_without_key(handler).await;
+            return self.run_without_key(handler, verdict).await;
         };
         if self.engine.disabled {
             // Switched off means as if nothing were there: a key that can't be used stops nobody.
@@ -281,24 +292,25 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self.run_unprotected(Some(&key), id, handler).await;
+            return self.run_unprotected(Some(&key), id, handler, verdict).await;
         }
         let request = self.request(&key, fingerprint.into())?;
-        let began = Instant::now();
-        let mut found = None;
-        let acquired = self.engine.acquire(&request, &mut found).await;
-        request.meter.claimed_in(began.elapsed());
-        let seen = Seen::of(found.as_ref(), self.engine.clock.now());
-        match acquired {
+        if self.claimless {
+            return Box::pin(self.run_claimless(&request, handler, verdict)).await;
+        }
+        match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
-            Ok(Acquired::Replay(record)) => replay(&request, &record, seen)
-                .inspect_err(|error| observe::refused(&request, error, seen)),
+            Ok(Acquired::Replay(record)) => {
+                let replayed = self.replay(&request, &record).await;
+                replayed.inspect_err(|error| observe::refused(&request, error))
+            }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(Some(&key), request.id, handler).await
+                self.run_unprotected(Some(&key), request.id, handler, verdict)
+                    .await
             }
             Err(error) => {
-                observe::refused(&request, &error, seen);
+                observe::refused(&request, &error);
                 Err(error)
             }
         }
@@ -320,18 +332,6 @@ impl<S: Store> Idempotency<S> {
         self.engine.disabled
     }
 
-    /// Whether handlers run whatever the records say.
-    #[cfg(any(feature = "http", feature = "sqs"))]
-    pub(crate) fn is_passive(&self) -> bool {
-        self.engine.disabled || self.engine.observed.is_some()
-    }
-
-    /// Whether the engine only watches.
-    #[cfg(feature = "http")]
-    pub(crate) fn is_observing(&self) -> bool {
-        self.is_passive() && !self.engine.disabled
-    }
-
     fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
         let settings = &self.engine.settings;
         Ok(Request {
@@ -339,7 +339,9 @@ impl<S: Store> Idempotency<S> {
             id: self.record_id(key)?,
             fingerprint,
             meter: self.engine.meter(Some(key)),
+            seen: Mutex::default(),
             read_first: self.read_first,
+            wants_outcome: self.wants_outcome,
             deadline: self.deadline,
             retention: self
                 .overrides
@@ -362,7 +364,7 @@ impl<S: Store> Idempotency<S> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display,
+        E: Display + 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -371,14 +373,16 @@ impl<S: Store> Idempotency<S> {
             &request.operation,
             request.id.clone(),
             Some(hold.clone()),
+            Some(self.desk()),
             Some(until),
             Arc::clone(&self.engine.clock),
+            self.collected(),
         );
         let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
         let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
         let ended = running.await;
-        hold.keeps_fingerprint |= claim.has_derived() || ended.is_err();
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps() || ended.is_err();
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
@@ -401,10 +405,19 @@ impl<S: Store> Idempotency<S> {
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
+                let writes = claim.collected().close();
+                if !writes.is_empty() {
+                    // Boxed: most runs have no writes, and shouldn't carry the room for them.
+                    return Box::pin(self.commit(request, &hold, value, writes)).await;
+                }
                 let finished = self.engine.complete(request, &hold, &value).await;
-                self.conclude(finished, value)
+                self.conclude(request, finished, value).await
             }
             Err(error) => {
+                // A step's word counts for more than what the handler made of it.
+                if let Some(stop) = claim.stop() {
+                    return Err(self.stopped(request, &hold, stop).await);
+                }
                 if verdict == Verdict::Fail {
                     self.engine.fail(request, &hold, &Failure::of(&error)).await;
                 } else {
@@ -417,111 +430,30 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    fn conclude<T, E>(&self, finished: Finished, value: T) -> Result<Outcome<T>, Error<E>>
-    where
-        T: DeserializeOwned,
-    {
-        match finished {
-            Finished::Recorded => Ok(Outcome::Executed(value)),
-            // This handler has run: a successor's outcome that can't be given back doesn't change that.
-            Finished::Superseded(record) => again(&record).map_err(|error| match error {
-                Error::OutcomeOmitted { .. } => error,
-                _ => Error::LeaseLost,
-            }),
-            Finished::Lost => Err(Error::LeaseLost),
-            Finished::Unrecorded(error) => match self.engine.settings.unrecorded {
-                Unrecorded::Return => Ok(Outcome::Unrecorded(value)),
-                Unrecorded::Fail => Err(Error::Unrecorded(error)),
-            },
+    fn desk(&self) -> Desk {
+        Desk {
+            scribe: Arc::clone(&self.engine) as Arc<_>,
+            reports_unrecorded: self.engine.settings.unrecorded == Unrecorded::Fail,
         }
     }
 
-    async fn run_without_key<T, E, F, Fut>(&self, handler: F) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let policy = self.overrides.missing_key;
-        let policy = policy.unwrap_or(self.engine.settings.missing_key);
-        if !self.engine.disabled && policy == MissingKey::Refuse {
-            return Err(KeyError::Missing.into());
-        }
-        observe::unprotected("", &KeyError::Missing);
-        let id = RecordId::unkeyed(Owner::random()?.as_str());
-        self.run_unprotected(None, id, handler).await
+    /// An attempt that a step brought to its end.
+    async fn stopped<E>(&self, request: &Request, hold: &Hold, stop: Stop) -> Error<E> {
+        let error = match stop {
+            // Somebody else's: there is nothing to release.
+            Stop::LeaseLost => Error::LeaseLost,
+            // Once a person has settled the step, a retry may run at once.
+            Stop::Interrupted { since } => {
+                let engine = &self.engine;
+                engine
+                    .release(request, hold, Some("interrupted step"))
+                    .await;
+                Error::Interrupted {
+                    since: since.into(),
+                }
+            }
+        };
+        observe::refused(request, &error);
+        error
     }
-
-    async fn run_unprotected<T, E, F, Fut>(
-        &self,
-        key: Option<&Key>,
-        id: RecordId,
-        handler: F,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        F: FnOnce(Claim) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        self.engine.meter(key).count(Count::Unprotected);
-        let claim = Claim::new(
-            key.map_or("", Key::operation),
-            id,
-            None,
-            self.deadline,
-            Arc::clone(&self.engine.clock),
-        );
-        match handler(claim).await {
-            Ok(value) => Ok(Outcome::Unprotected(value)),
-            Err(error) => Err(Error::Handler(error)),
-        }
-    }
-}
-
-/// What an earlier attempt left, given back.
-fn replay<T: DeserializeOwned, E>(
-    request: &Request,
-    record: &Record,
-    seen: Seen,
-) -> Result<Outcome<T>, Error<E>> {
-    let outcome = again(record)?;
-    observe::replayed(request, record, seen);
-    Ok(outcome)
-}
-
-fn again<T: DeserializeOwned, E>(record: &Record) -> Result<Outcome<T>, Error<E>> {
-    let completed_at = record.completed_at.map(Into::into);
-    let text = match &record.outcome {
-        Some(StoredOutcome::Inline(text)) => text,
-        // A failure that lost its words is a failure still: it must not pass for something done.
-        _ if record.status == Status::Failed => return Err(Error::Failed(Failure::unknown())),
-        Some(StoredOutcome::Omitted(reason)) => {
-            return Err(Error::OutcomeOmitted {
-                reason: *reason,
-                completed_at,
-            });
-        }
-        None => {
-            return Err(Error::Unreadable(
-                "a final record without an outcome".to_owned(),
-            ));
-        }
-    };
-    if record.status == Status::Failed {
-        return Err(Error::Failed(decode(text)?));
-    }
-    let replay = Replay {
-        processed_at: completed_at,
-        attempt: record.attempt,
-    };
-    Ok(Outcome::Replayed(decode(text)?, replay))
-}
-
-/// The parser's own message may quote the outcome; where it failed is enough to find out why.
-fn decode<T: DeserializeOwned, E>(text: &str) -> Result<T, Error<E>> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::Unreadable(format!(
-            "the stored outcome no longer decodes as {} (column {})",
-            std::any::type_name::<T>(),
-            error.column()
-        ))
-    })
 }

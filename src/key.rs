@@ -1,6 +1,7 @@
 //! The identity of one logical request.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,6 +15,10 @@ pub const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
 /// The longest id that fits everywhere: DynamoDB allows 2,048 bytes in a partition key, 1,024 in a sort key
 /// ([constraints](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
 pub(crate) const MAX_PARTITION_KEY_BYTES: usize = 2_048;
+
+/// So that the id of an outcome fits a sort key.
+#[cfg(feature = "dynamodb")]
+const MAX_ID_BYTES_IN_OUTCOME_ID: usize = 900;
 
 /// Room that the readable part of an operation gets in an id. The hash covers the whole of it.
 const MAX_OPERATION_BYTES_IN_ID: usize = 255;
@@ -245,10 +250,17 @@ impl Namespace {
 pub struct RecordId(Arc<Identity>);
 
 /// Shared, since each write of a record names it.
-#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     id: String,
     hash: String,
+}
+
+/// Two of one id have one hash, too.
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
 }
 
 impl RecordId {
@@ -273,6 +285,14 @@ impl RecordId {
         Self::new(hash.clone(), hash)
     }
 
+    /// The id under which this owner's outcome is kept, where it is too large for the record. No two owners are the same, so the
+    /// first part need not be the whole of a long id.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn outcome_of(&self, owner: &str) -> String {
+        let start = truncate(self.as_str(), MAX_ID_BYTES_IN_OUTCOME_ID);
+        format!("{start}#outcome#{owner}")
+    }
+
     /// A key for an effect outside, the same in every attempt: SHA-256 over the id and the effect's name, in hex.
     pub(crate) fn derive(&self, effect: &str) -> String {
         digest(
@@ -280,6 +300,33 @@ impl RecordId {
             [self.as_str().as_bytes(), effect.as_bytes()],
         )
     }
+
+    /// The same as a UUID of version 8.
+    pub(crate) fn derive_uuid(&self, effect: &str) -> String {
+        uuid(&self.derive(effect))
+    }
+}
+
+/// A UUID of version 8 from the first bits of a digest in hex. Two digits give way to the version and the variant (RFC 9562, 5.8).
+fn uuid(digest: &str) -> String {
+    let mut uuid = String::with_capacity(36);
+    for (place, digit) in digest.chars().take(32).enumerate() {
+        if matches!(place, 8 | 12 | 16 | 20) {
+            uuid.push('-');
+        }
+        uuid.push(match place {
+            12 => '8',
+            // The variant is the two highest bits, `10`.
+            16 => match digit {
+                '0' | '4' | '8' | 'c' => '8',
+                '1' | '5' | '9' | 'd' => '9',
+                '2' | '6' | 'a' | 'e' => 'a',
+                _ => 'b',
+            },
+            _ => digit,
+        });
+    }
+    uuid
 }
 
 impl fmt::Display for RecordId {
@@ -450,6 +497,43 @@ mod tests {
             id.derive("stripe"),
             "94abd1c26f378c5d549f1d039aa965cf95d8a87e77ad14a9ac1db943f887674b"
         );
+        assert_eq!(
+            id.derive_uuid("stripe"),
+            "94abd1c2-6f37-8c5d-949f-1d039aa965cf"
+        );
+        let id = resolve(&Key::raw("charge", "theirs")).unwrap();
+        assert_eq!(
+            id.derive(""),
+            "341bc6822650a6e3e73a01730a1397d95eb9d05719fd578e5a6b94a87a97c449"
+        );
+        assert_eq!(id.derive_uuid("ä"), "ad279ff8-41e0-869b-8c05-4477d2774d09");
+    }
+
+    #[test]
+    fn a_derived_uuid_has_the_version_and_the_variant_of_its_kind() {
+        for effect in 0..200 {
+            let id = resolve(&Key::new("charge", "1")).unwrap();
+            let uuid = id.derive_uuid(&effect.to_string());
+            let digits: Vec<_> = uuid.split('-').map(str::len).collect();
+            assert_eq!(digits, [8, 4, 4, 4, 12], "{uuid}");
+            assert_eq!(uuid.as_bytes()[14], b'8', "{uuid}");
+            assert!(
+                matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'),
+                "{uuid}"
+            );
+        }
+    }
+
+    #[cfg(feature = "dynamodb")]
+    #[test]
+    fn the_id_of_an_outcome_keeps_the_namespace_and_fits_a_sort_key() {
+        let owner = "0123456789abcdef0123456789abcdef";
+        let id = resolve(&Key::new("charge", "t")).unwrap();
+        let expected = format!("{}#outcome#{owner}", id.as_str());
+        assert_eq!(id.outcome_of(owner), expected);
+        let long = resolve(&Key::raw("charge", "x".repeat(2_000))).unwrap();
+        assert!(long.outcome_of(owner).len() <= 1_024);
+        assert!(long.outcome_of(owner).ends_with(owner));
     }
 
     #[test]

@@ -36,6 +36,10 @@
 //!    its *outcome* can't be stored twice.
 //! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
 //!    keys catches what the first promise can't.
+//! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome are one transaction under the
+//!    fence. Handlers that do nothing else need no claim: [`Idempotency::claimless`].
+//!
+//! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats none that is confirmed.
 //!
 //! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
 //!
@@ -46,7 +50,9 @@
 //! | wrap a handler | [`Idempotency`], `sqs`, `http` |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
+//! | write to DynamoDB exactly once | [`transaction`], `guard`, `outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
 //! | count what happens | [`metrics`](mod@metrics) |
@@ -56,6 +62,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `dynamodb` | yes | `store::dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
+//! | `s3` | | `store::dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue |
 //! | `jmespath` | | `sqs::Selector::jmespath`: keys that an expression finds in the body; implies `sqs` |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
@@ -78,24 +85,36 @@ mod clock;
 mod engine;
 mod error;
 mod fingerprint;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod guard;
 mod hash;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+pub mod journal;
 mod key;
 pub mod metrics;
 mod observe;
+mod omission;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+pub mod outbox;
 mod outcome;
+mod owner;
+pub mod packed;
 pub mod protocol;
 pub mod record;
 mod settings;
 #[cfg(feature = "sqs")]
 pub mod sqs;
+mod step;
 pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;
+pub mod transaction;
 
 pub use claim::Claim;
 pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
@@ -110,9 +129,11 @@ pub use settings::{
     Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
     Unrecorded,
 };
+pub use step::{Step, StepError};
 
 /// Compiles what the README and the guide show.
 #[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/exactly-once.md")]
 struct Readme;

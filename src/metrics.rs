@@ -17,6 +17,7 @@
 //! | `idempotency_interrupted` | requests that wait for a person: interrupted, or exhausted |
 //! | `idempotency_too_late` | claims whose time was over before the handler could run |
 //! | `idempotency_unrecorded` | successes that could not be recorded |
+//! | `idempotency_outcomes_unknown` | transactions of which nobody knows whether they committed; a retry finds out |
 //! | `idempotency_outcomes_omitted` | outcomes that were not kept: too large, or no JSON |
 //! | `idempotency_unprotected` | handler runs without a claim |
 //! | `idempotency_unreadable` | records that can't be understood |
@@ -26,7 +27,7 @@
 //! |---|---|---|
 //! | `idempotency_claim_time` | milliseconds | from the request to the decision, waiting included |
 //! | `idempotency_completion_time` | milliseconds | storing the outcome |
-//! | `idempotency_outcome_size` | bytes | the outcome as stored; the record is about 400 bytes more |
+//! | `idempotency_outcome_size` | bytes | the outcome, before it is compressed; the record is about 400 bytes more |
 //!
 //! The duplicate rate is (`replays` + `in_flight`) / (`executions` + `replays` + `in_flight`). It is not a metric of its own, because rates
 //! can't be added up.
@@ -105,6 +106,7 @@ counts! {
     Interrupted "interrupted" "requests that wait for a person"
     TooLate "too_late" "claims whose time was over before the handler could run"
     Unrecorded "unrecorded" "successes that could not be recorded"
+    OutcomesUnknown "outcomes_unknown" "transactions of which nobody knows whether they committed"
     OutcomesOmitted "outcomes_omitted" "outcomes that were not kept"
     Unprotected "unprotected" "handler runs without a claim"
     Unreadable "unreadable" "records that can't be understood"
@@ -157,7 +159,7 @@ impl Meter {
         clippy::cast_precision_loss,
         reason = "an outcome is far smaller than 2^53 bytes"
     )]
-    pub(crate) fn stored(&self, bytes: usize) {
+    pub(crate) fn stored(&self, bytes: u64) {
         self.outcome_size.record(bytes as f64);
     }
 }

@@ -1,75 +1,53 @@
-//! One structured event per decision, and one count. Hashes and names only: never a payload, a token or an outcome.
+//! One structured event per decision. Hashes and names only: never a payload, a token or an outcome.
 
 use std::fmt::Display;
 
 use crate::claim::Hold;
-use crate::clock::EpochMillis;
-use crate::engine::{Finished, Request};
+use crate::engine::Seen;
+use crate::engine::{Ended, Finished, Request};
 use crate::error::Error;
+use crate::key::RecordId;
 use crate::metrics::Count;
-use crate::record::{Completion, Found, Record, StoredOutcome};
+use crate::record::{Completion, Record, StoredOutcome};
 
-/// What may be said of the record that a request met.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    attempt: Option<u32>,
-    /// How long ago it was completed, or else claimed.
-    age_ms: Option<u64>,
-}
-
-impl Seen {
-    pub(crate) fn of(found: Option<&Found>, now: EpochMillis) -> Self {
-        let Some(record) = readable(found) else {
-            return Self::default();
-        };
-        let age = |since: EpochMillis| now.saturating_since(since).as_millis().try_into().ok();
-        Self {
-            attempt: Some(record.attempt),
-            age_ms: record.completed_at.or(record.started_at).and_then(age),
-        }
-    }
-}
-
-fn readable(found: Option<&Found>) -> Option<&Record> {
-    found.and_then(|found| found.content.as_ref().ok())
-}
-
-pub(crate) fn claimed(request: &Request, hold: &Hold, found: Option<&Found>) {
+pub(crate) fn claimed(request: &Request, hold: &Hold) {
     request.meter.count(Count::Executions);
-    let event = match readable(found) {
-        Some(record) if hold.attempt > 1 && record.is_released() => {
+    let event = match hold.attempt {
+        ..=1 => "claimed",
+        _ if request.seen().is_released => {
             request.meter.count(Count::Retries);
             "retried"
         }
-        _ if hold.attempt > 1 => {
+        _ => {
             request.meter.count(Count::Takeovers);
             "taken_over"
         }
-        _ => "claimed",
     };
     tracing::debug!(event, operation = request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
 }
 
-pub(crate) fn replayed(request: &Request, record: &Record, seen: Seen) {
+pub(crate) fn replayed(request: &Request, record: &Record) {
     request.meter.count(Count::Replays);
     tracing::info!(
         event = "replayed",
         operation = request.operation,
         key = %request.id,
         attempt = record.attempt,
-        age_ms = seen.age_ms,
+        age_ms = request.seen().age_ms,
         status = record.status.as_str(),
         "idempotency"
     );
 }
 
-pub(crate) fn refused<E>(request: &Request, error: &Error<E>, seen: Seen) {
+pub(crate) fn refused<E>(request: &Request, error: &Error<E>) {
     if let Some(what) = refusal(error) {
         request.meter.count(what);
     }
     let event = error.code();
     let (operation, key) = (&request.operation, &request.id);
-    let Seen { attempt, age_ms } = seen;
+    let Seen {
+        attempt, age_ms, ..
+    } = request.seen();
     match error {
         Error::InFlight { .. } => {
             tracing::info!(event, operation, %key, attempt, age_ms, "idempotency");
@@ -89,6 +67,7 @@ fn refusal<E>(error: &Error<E>) -> Option<Count> {
         Error::InFlight { .. } => Count::InFlight,
         Error::Mismatch => Count::Mismatches,
         Error::Interrupted { .. } | Error::Exhausted { .. } => Count::Interrupted,
+        Error::LeaseLost => Count::LeasesLost,
         Error::TooLate => Count::TooLate,
         // Duplicates, all the same: the handler doesn't run again.
         Error::Failed(_) | Error::OutcomeOmitted { .. } => Count::Replays,
@@ -104,25 +83,29 @@ pub(crate) fn finished(
     completion: &Completion,
     finished: &Finished,
 ) {
-    let (operation, key, attempt) = (&request.operation, &request.id, hold.attempt);
-    let ran_ms = ran_ms(hold, completion.completed_at);
+    finished_by(request, hold.attempt, completion, finished);
+}
+
+fn finished_by(request: &Request, attempt: u32, completion: &Completion, finished: &Finished) {
+    let (operation, key) = (&request.operation, &request.id);
     match finished {
+        Finished::Recorded if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
+            request.meter.count(Count::OutcomesOmitted);
+            let outcome = &completion.outcome;
+            tracing::warn!(event = "outcome_omitted", operation, %key, attempt, ?outcome, "idempotency");
+        }
         Finished::Recorded => {
-            let (event, status) = ("completed", completion.status.as_str());
             match &completion.outcome {
-                StoredOutcome::Inline(text) => request.meter.stored(text.len()),
-                StoredOutcome::Omitted(reason) => {
-                    request.meter.count(Count::OutcomesOmitted);
-                    let event = "outcome_omitted";
-                    tracing::warn!(event, operation, %key, attempt, ?reason, "idempotency");
-                    return;
-                }
+                StoredOutcome::Inline(text) => request.meter.stored(text.len() as u64),
+                StoredOutcome::Packed(packed) => request.meter.stored(packed.bytes),
+                StoredOutcome::Omitted(_) => {}
             }
-            tracing::debug!(event, operation, %key, attempt, ran_ms, status, outcome = ?completion.outcome, "idempotency");
+            let (event, status) = ("completed", completion.status.as_str());
+            tracing::debug!(event, operation, %key, attempt, status, outcome = ?completion.outcome, "idempotency");
         }
         Finished::Superseded(_) | Finished::Lost => {
             request.meter.count(Count::LeasesLost);
-            tracing::warn!(event = "lease_lost", operation, %key, attempt, ran_ms, "idempotency");
+            tracing::warn!(event = "lease_lost", operation, %key, attempt, "idempotency");
         }
         Finished::Unrecorded(error) => {
             request.meter.count(Count::Unrecorded);
@@ -132,9 +115,26 @@ pub(crate) fn finished(
     }
 }
 
-fn ran_ms(hold: &Hold, now: EpochMillis) -> Option<u64> {
-    let ran = now.saturating_since(hold.started_at?);
-    ran.as_millis().try_into().ok()
+/// A transaction's end.
+pub(crate) fn committed(request: &Request, attempt: u32, completion: &Completion, ended: &Ended) {
+    let (operation, key) = (&request.operation, &request.id);
+    match ended {
+        Ended::Finished(finished) => finished_by(request, attempt, completion, finished),
+        Ended::Refused(refusal) => {
+            request.meter.count(Count::Failures);
+            let index = refusal.index();
+            tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
+        }
+        Ended::NotCommitted(error) => {
+            request.meter.count(Count::Failures);
+            request.meter.count(Count::StoreErrors);
+            tracing::warn!(event = "not_committed", operation, %key, attempt, %error, "idempotency");
+        }
+        Ended::Unknown(error) => {
+            request.meter.count(Count::OutcomesUnknown);
+            tracing::error!(event = "outcome_unknown", operation, %key, attempt, %error, "idempotency");
+        }
+    }
 }
 
 pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>) {
@@ -144,6 +144,17 @@ pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>)
         key = %request.id,
         attempt = hold.attempt,
         last_error,
+        "idempotency"
+    );
+}
+
+pub(crate) fn not_kept(request: &Request, hold: &Hold, error: &dyn Display) {
+    tracing::warn!(
+        event = "outcome_not_kept",
+        operation = request.operation,
+        key = %request.id,
+        attempt = hold.attempt,
+        %error,
         "idempotency"
     );
 }
@@ -158,6 +169,20 @@ pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display
         %error,
         "idempotency"
     );
+}
+
+pub(crate) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
+    tracing::debug!(event, operation, %key, step, "idempotency");
+}
+
+pub(crate) fn step_failed(
+    event: &str,
+    operation: &str,
+    key: &RecordId,
+    step: &str,
+    error: &dyn Display,
+) {
+    tracing::warn!(event, operation, %key, step, %error, "idempotency");
 }
 
 pub(crate) fn unprotected(operation: &str, reason: &dyn Display) {

@@ -1,7 +1,8 @@
 //! The claim protocol, as pure functions over what was found: no clock, no store, nothing to await.
 //!
-//! [`decide`] says what to do about a key, [`settle`] what became of a completion whose fence did not hold. Everything that
-//! the engine does follows from these two; `docs/protocol.md` is their prose.
+//! [`decide`] says what to do about a key, [`settle`] what became of a completion whose fence did not hold, [`decide_step`]
+//! what to do about a step. Everything that
+//! the engine does follows from these; `docs/protocol.md` is their prose.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -227,5 +228,8 @@ pub fn settle<'a>(
     Settled::Lost
 }
 
+mod steps;
 #[cfg(test)]
 mod tests;
+
+pub use steps::{StepDecision, decide_step};

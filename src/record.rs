@@ -1,58 +1,20 @@
 //! The values that a store keeps, and the changes that it is asked to make. No I/O.
 
 use std::fmt;
-use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
+use crate::journal::{Journal, StepNote};
 use crate::key::RecordId;
+use crate::packed::PackedOutcome;
+
+pub use crate::omission::Omission;
+pub use crate::owner::{EntropyError, Owner};
 
 /// The layout version that this crate writes, and the only one that it believes.
 pub const LAYOUT: i64 = 1;
-
-/// Who holds a claim: 128 random bits, new for every attempt, never reused.
-///
-/// The Lambda request id is not an owner: retries of an asynchronous invocation keep it, and a handler that timed out may
-/// still be running beside its retry.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(Arc<str>);
-
-impl Owner {
-    /// A fresh owner from the operating system's entropy.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system has none to give.
-    pub fn random() -> Result<Self, EntropyError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| EntropyError(error.to_string()))?;
-        Ok(Self(HEXLOWER.encode(&bytes).into()))
-    }
-
-    /// As it was read from a store.
-    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// 32 lower-case hex digits, where this crate made it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({})", self.0)
-    }
-}
-
-/// The operating system gave no random bytes, so no claim can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gave no random bytes for a claim's owner: {0}")]
-pub struct EntropyError(String);
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +52,8 @@ impl Status {
 pub enum StoredOutcome {
     /// The outcome's JSON text.
     Inline(String),
+    /// It was larger than the inline limit, and is compressed: here or elsewhere.
+    Packed(PackedOutcome),
     /// The handler succeeded, but its outcome could not be kept; a replay gets an error that says so, never a second run.
     Omitted(Omission),
 }
@@ -99,37 +63,9 @@ impl fmt::Debug for StoredOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inline(text) => write!(f, "Inline({} bytes)", text.len()),
+            Self::Packed(packed) => f.debug_tuple("Packed").field(packed).finish(),
             Self::Omitted(reason) => f.debug_tuple("Omitted").field(reason).finish(),
         }
-    }
-}
-
-/// Why an outcome was not stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
-pub enum Omission {
-    /// Larger than the inline limit.
-    #[error("it was larger than the inline limit")]
-    TooLarge,
-    /// It has no JSON form.
-    #[error("it could not be serialised as JSON")]
-    NotSerializable,
-}
-
-impl Omission {
-    /// As it is stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooLarge => "too_large",
-            Self::NotSerializable => "not_serializable",
-        }
-    }
-
-    /// From its stored form; `None` for a word that this crate doesn't know.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::TooLarge, Self::NotSerializable]
-            .into_iter()
-            .find(|omission| omission.as_str() == text)
     }
 }
 
@@ -195,6 +131,8 @@ pub struct Record {
     pub outcome: Option<StoredOutcome>,
     /// The kind of the error that the last attempt ended with.
     pub last_error: Option<String>,
+    /// The steps that its attempts have begun.
+    pub journal: Journal,
     /// When the current attempt claimed it.
     pub started_at: Option<EpochMillis>,
     /// When its outcome became final.
@@ -215,6 +153,7 @@ impl Record {
             fingerprint: None,
             outcome: None,
             last_error: None,
+            journal: Journal::default(),
             started_at: None,
             completed_at: None,
             layout: None,
@@ -286,7 +225,7 @@ pub struct Found {
     /// What to compare.
     pub version: Version,
     /// The record, or in words why it can't be understood.
-    pub content: Result<Record, String>,
+    pub content: Result<Box<Record>, String>,
 }
 
 impl Found {
@@ -294,7 +233,7 @@ impl Found {
     pub fn readable(record: Record) -> Self {
         Self {
             version: Version::of(&record),
-            content: Ok(record),
+            content: Ok(Box::new(record)),
         }
     }
 
@@ -376,6 +315,8 @@ pub struct Amendment {
     pub owner: Owner,
     /// The kind of the last error; `None` leaves the attribute alone.
     pub last_error: Option<String>,
+    /// A step's entry; it applies only over an older revision of the same step's. `None` leaves the journal alone.
+    pub step: Option<StepNote>,
 }
 
 /// The end of a lease, to be written under the fence. Nothing is deleted.

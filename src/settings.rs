@@ -229,7 +229,8 @@ impl<S: Store> Builder<S> {
 
     /// The largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB. A condition that fails is billed by
     /// the size of the item that it meets, so each duplicate pays for a large outcome again; at most about 390,000, since
-    /// DynamoDB takes items up to 400 KB. A larger outcome is not kept: its request is done, and a duplicate gets
+    /// DynamoDB takes items up to 400 KB. A larger outcome is compressed, and where that doesn't bring it under the limit, kept
+    /// beside its record. One that is too large even for that is not kept: its request is done, and a duplicate gets
     /// [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted).
     pub fn inline_limit(mut self, bytes: usize) -> Self {
         self.settings.inline_limit = bytes;

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
+use crate::transaction::{Admission, Commit, Committed};
 
 mod cached;
 #[cfg(feature = "dynamodb")]
@@ -26,10 +28,6 @@ pub(crate) use grouped::{GROUP, Grouped};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives for a moment, between a reply and a decision"
-)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T = ()> {
     /// The condition held, and the write applied.
@@ -84,7 +82,8 @@ pub trait Store: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
-    /// Notes something on the record, if it is in progress and held by the owner.
+    /// Notes something on the record, if it is in progress and held by the owner, and, where a step's entry is noted, if its
+    /// revision is newer than the one that stands there.
     fn amend(
         &self,
         amendment: &Amendment,
@@ -98,12 +97,62 @@ pub trait Store: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
+    /// What says whether a business write may join a [`commit`](Self::commit); `None` (default) where the store keeps records
+    /// only. Asked when the handler adds the write, before anything has happened.
+    fn admission(&self) -> Option<Admission> {
+        None
+    }
+
+    /// Writes the final record and the business writes in one transaction, if the record is what [`Basis`] says and
+    /// every condition of the writes holds. All of it applies, or nothing.
+    ///
+    /// The default, for stores that keep records only, refuses; the engine never asks it where
+    /// [`admission`](Self::admission) gives nothing.
+    ///
+    /// [`Basis`]: crate::transaction::Basis
+    fn commit(
+        &self,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Committed, StoreError>> + Send {
+        let _ = (commit, deadline);
+        async {
+            Err(StoreError::Rejected(
+                "this store has no transactions".into(),
+            ))
+        }
+    }
+
     /// Reads a record, strongly consistent.
     fn load(
         &self,
         id: &RecordId,
         deadline: Instant,
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
+
+    /// Keeps a compressed outcome beside its record, before the completion that points at it; says where. The same outcome may
+    /// come twice. Nothing else ever has its owner, so no condition is needed.
+    ///
+    /// A store that keeps nothing so large answers [`StoreError::TooLarge`], as the default does.
+    fn keep(
+        &self,
+        outcome: &LargeOutcome,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Place, StoreError>> + Send {
+        let _ = (outcome, deadline);
+        std::future::ready(Err(StoreError::TooLarge))
+    }
+
+    /// What was [kept](Self::keep) there, strongly consistent; `None` where nothing is.
+    fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
+        let _ = (id, place, deadline);
+        std::future::ready(Ok(None))
+    }
 
     /// [`create`](Self::create) for each claim. No id may occur twice.
     fn create_all(

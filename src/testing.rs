@@ -1,4 +1,5 @@
-//! For tests: a clock to set by hand, and the suite that every store must pass. Feature `test-util`.
+//! For tests: a clock to set by hand, a store whose wire fails on purpose, and the suite that every store must pass. Feature
+//! `test-util`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,6 +30,8 @@
 
 mod clock;
 mod conformance;
+mod faults;
 
 pub use clock::ManualClock;
 pub use conformance::{Violation, conformance};
+pub use faults::{Call, Fault, FaultyStore};

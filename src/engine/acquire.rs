@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::claim::Hold;
 use crate::clock::EpochMillis;
 use crate::engine::patience::{Wait, persist};
@@ -14,7 +16,7 @@ use crate::settings::InFlight;
 use crate::store::{Answer, Store};
 
 /// After so many lost races the key is plainly being worked on.
-const MAX_ROUNDS: u32 = 3;
+pub(super) const MAX_ROUNDS: u32 = 3;
 
 /// What became of the wish to run.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub(crate) enum Acquired {
     /// The claim is ours: run the handler.
     Run(Hold),
     /// An earlier outcome, or failure, is final: replay it.
-    Replay(Record),
+    Replay(Box<Record>),
 }
 
 enum Set<'a> {
@@ -31,24 +33,29 @@ enum Set<'a> {
 }
 
 impl<S: Store> Engine<S> {
-    /// The claim, or what stands in its way. `found` becomes the record that was met last.
-    pub(crate) async fn acquire<E>(
-        &self,
-        request: &Request,
-        found: &mut Option<Found>,
-    ) -> Result<Acquired, Error<E>> {
+    /// The claim, or what stands in its way.
+    pub(crate) async fn acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
+        let began = Instant::now();
+        let acquired = self.try_acquire(request).await;
+        request.meter.claimed_in(began.elapsed());
+        acquired
+    }
+
+    async fn try_acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
         let owner = Owner::random()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
         };
+        let mut found = None;
         if request.read_first {
             // The read only saves a write that would fail. Without it, the claim itself finds out.
-            *found = self.look(request).await.unwrap_or_default();
+            found = self.look(request).await.unwrap_or_default();
         }
         let mut rounds = 0;
         loop {
             let now = self.clock.now();
+            request.meet(found.as_ref(), now);
             let asking = Asking {
                 owner: &owner,
                 fingerprint: request.fingerprint.as_ref(),
@@ -66,35 +73,23 @@ impl<S: Store> Engine<S> {
                         (Set::TakeOver(seen, mode), attempt, keeps)
                     }
                     Decision::Mine(record) => {
-                        let hold = Hold::of_record(&owner, record);
-                        return self.start(request, hold, found.as_ref()).await;
+                        return self.start(request, Hold::of_record(&owner, record)).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                        return Ok(Acquired::Replay(record.clone()));
+                        return Ok(Acquired::Replay(Box::new(record.clone())));
                     }
-                    Decision::InFlight { until } => {
-                        if let Some(wait) = &mut wait
+                    other => {
+                        if matches!(other, Decision::InFlight { .. })
+                        && let Some(wait) = &mut wait
                         && wait.pause().await
                         // A store that fails meanwhile changes nothing: somebody holds the claim.
                         && let Ok(seen) = self.look(request).await
                         {
-                            *found = seen;
+                            found = seen;
                             rounds = 0;
                             continue;
                         }
-                        return Err(Error::InFlight {
-                            retry_after: until.saturating_since(now),
-                        });
-                    }
-                    Decision::Mismatch => return Err(Error::Mismatch),
-                    Decision::Interrupted { since } => {
-                        return Err(Error::Interrupted {
-                            since: since.into(),
-                        });
-                    }
-                    Decision::Exhausted { attempts } => return Err(Error::Exhausted { attempts }),
-                    Decision::Unreadable(reason) => {
-                        return Err(Error::Unreadable(reason.to_owned()));
+                        return Err(obstacle(&other, now));
                     }
                 };
             if rounds == MAX_ROUNDS {
@@ -113,22 +108,34 @@ impl<S: Store> Engine<S> {
                 }
             };
             match answer {
-                Answer::Applied(()) => {
-                    return self
-                        .start(
-                            request,
-                            Hold::of_claim(&claim, keeps_fingerprint),
-                            found.as_ref(),
-                        )
-                        .await;
+                Answer::Applied(taken_over) => {
+                    let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
+                    match taken_over.map(|found| found.content).transpose() {
+                        // The reply has what the predecessor wrote up to the takeover; what was read before may not.
+                        Ok(record) => {
+                            let journal = record.map(|record| record.journal);
+                            hold.journal = journal.unwrap_or_default();
+                        }
+                        Err(reason) => {
+                            self.release(request, &hold, None).await;
+                            return Err(Error::Unreadable(reason));
+                        }
+                    }
+                    return self.start(request, hold).await;
                 }
-                Answer::Refused(other) => *found = other,
+                Answer::Refused(other) => found = other,
             }
         }
     }
 
     /// The write, frozen: each send of it carries the same times and the same owner.
-    fn claim(&self, request: &Request, owner: &Owner, attempt: u32, now: EpochMillis) -> NewClaim {
+    pub(super) fn claim(
+        &self,
+        request: &Request,
+        owner: &Owner,
+        attempt: u32,
+        now: EpochMillis,
+    ) -> NewClaim {
         let margin = self.settings.rules.skew_margin;
         let lease = self.run_until(request, now) + margin;
         NewClaim {
@@ -143,24 +150,34 @@ impl<S: Store> Engine<S> {
     }
 
     /// What the SDK has not retried already is retried here. A store that can't be reached is not: the caller hears of it.
-    async fn set(&self, claim: &NewClaim, set: Set<'_>) -> Result<Answer, StoreError> {
+    async fn set(
+        &self,
+        claim: &NewClaim,
+        set: Set<'_>,
+    ) -> Result<Answer<Option<Found>>, StoreError> {
         let until = claim.lease - self.settings.rules.skew_margin;
         let deadline = self.store_deadline(until, self.settings.store_timeout);
         let again =
             |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
         match set {
-            Set::Create => persist(deadline, again, || self.store.create(claim, deadline)).await,
+            Set::Create => {
+                let send = || self.store.create(claim, deadline);
+                match persist(deadline, again, send).await? {
+                    Answer::Applied(()) => Ok(Answer::Applied(None)),
+                    Answer::Refused(found) => Ok(Answer::Refused(found)),
+                }
+            }
             Set::TakeOver(seen, mode) => {
                 let send = || self.store.take_over(seen, claim, mode, deadline);
                 match persist(deadline, again, send).await? {
-                    Answer::Applied(_) => Ok(Answer::Applied(())),
+                    Answer::Applied(found) => Ok(Answer::Applied(Some(found))),
                     Answer::Refused(found) => Ok(Answer::Refused(found)),
                 }
             }
         }
     }
 
-    async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
+    pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
         let until = self.run_until(request, self.clock.now());
         let deadline = self.store_deadline(until, self.settings.store_timeout);
         self.store.load(&request.id, deadline).await
@@ -177,18 +194,36 @@ impl<S: Store> Engine<S> {
 
     /// A claim whose reply came when its time was over is not run. The margin is not the attempt's to use: another machine's
     /// clock may have reached the lease already.
-    async fn start<E>(
-        &self,
-        request: &Request,
-        hold: Hold,
-        found: Option<&Found>,
-    ) -> Result<Acquired, Error<E>> {
+    async fn start<E>(&self, request: &Request, hold: Hold) -> Result<Acquired, Error<E>> {
         if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
             self.release(request, &hold, None).await;
             return Err(Error::TooLate);
         }
-        observe::claimed(request, &hold, found);
+        observe::claimed(request, &hold);
         Ok(Acquired::Run(hold))
+    }
+}
+
+/// Why nothing runs, where something stands in the way.
+pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E> {
+    match *decision {
+        Decision::InFlight { until } => Error::InFlight {
+            retry_after: until.saturating_since(now),
+        },
+        Decision::Mismatch => Error::Mismatch,
+        Decision::Interrupted { since } => Error::Interrupted {
+            since: since.into(),
+        },
+        Decision::Exhausted { attempts } => Error::Exhausted { attempts },
+        Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
+        // Nothing stands in the way, and yet it was not to be had.
+        Decision::Create
+        | Decision::Mine(_)
+        | Decision::TakeOver { .. }
+        | Decision::Replay(_)
+        | Decision::ReplayFailure(_) => Error::InFlight {
+            retry_after: Duration::ZERO,
+        },
     }
 }
 

@@ -38,6 +38,9 @@ pub(super) enum Problem {
     TooLate,
     StoreUnavailable,
     Unrecorded,
+    ConditionFailed,
+    NotCommitted,
+    OutcomeUnknown,
     Unreadable,
     Failed,
     ResponseBroken,
@@ -69,9 +72,12 @@ impl Problem {
             Error::TooLate => Self::TooLate,
             Error::Store(_) | Error::Entropy(_) => Self::StoreUnavailable,
             Error::Unrecorded(_) => Self::Unrecorded,
+            Error::Refused(_) => Self::ConditionFailed,
+            Error::NotCommitted(_) => Self::NotCommitted,
+            Error::OutcomeUnknown(_) => Self::OutcomeUnknown,
             Error::Unreadable(_) => Self::Unreadable,
             Error::Failed(_) => Self::Failed,
-            Error::Key(_) | Error::Fingerprint(_) => Self::Misconfigured,
+            Error::Key(_) | Error::Fingerprint(_) | Error::Write(_) => Self::Misconfigured,
         })
     }
 
@@ -106,7 +112,10 @@ impl Problem {
         match self {
             Self::InFlight { retry_after } => Some(retry_after),
             Self::LeaseLost | Self::TooLate => Some(Duration::ZERO),
-            Self::StoreUnavailable | Self::Unrecorded => Some(STORE_PAUSE),
+            Self::StoreUnavailable
+            | Self::Unrecorded
+            | Self::NotCommitted
+            | Self::OutcomeUnknown => Some(STORE_PAUSE),
             _ => None,
         }
     }
@@ -156,6 +165,12 @@ impl Problem {
                 "Nothing was done. Retry with the same key."),
             Self::Unrecorded => (503, "unrecorded", "The result could not be recorded",
                 "The request may have taken effect. Retry with the same key."),
+            Self::ConditionFailed => (409, "condition-failed", "The request can't be carried out now",
+                "What it depends on has changed. Nothing was done."),
+            Self::NotCommitted => (503, "not-committed", "The request could not be carried out",
+                "Nothing was done. Retry with the same key."),
+            Self::OutcomeUnknown => (503, "outcome-unknown", "It is not known whether the request was carried out",
+                "Retry with the same key: it is carried out once, and its answer comes then."),
             Self::Unreadable => (500, "unreadable", "The record of an earlier attempt can't be read",
                 "It was left alone, and nothing was done now. Ask the operator of this API."),
             Self::Failed => (500, "failed", "An earlier attempt failed for good",

@@ -21,7 +21,7 @@ use super::operation::template;
 use super::problem::Problem;
 use super::response::Captured;
 use super::settings::{Plan, Settings};
-use crate::error::BoxError;
+use crate::error::{BoxError, Error};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::key::Key;
@@ -114,9 +114,9 @@ async fn protect<S, Svc, B, RB>(
 where
     S: Store,
     Svc: Service<Request<B>, Response = Response<RB>>,
-    Svc::Error: Display,
+    Svc::Error: Display + 'static,
     B: RequestBody,
-    RB: Body<Data = Bytes>,
+    RB: Body<Data = Bytes> + 'static,
     RB::Error: Into<BoxError>,
 {
     let Some(plan) = settings.plan(&parts) else {
@@ -156,6 +156,11 @@ where
             }
             Ok(capture.give(answer))
         }
+        Err(Error::Refused(refusal)) => Ok(match refusal.into_answer::<Response<RB>>() {
+            // The handler's own answer to its condition. The claim is released, so nothing is stored.
+            Ok(response) => response.map(ResponseBody::passing),
+            Err(_) => refuse(&settings, Problem::ConditionFailed),
+        }),
         Err(error) => Ok(refuse(&settings, Problem::of(error)?)),
     }
 }

@@ -1,26 +1,43 @@
 //! Watching without interfering: the claim and its end are carried out on shadow records, and the handler runs in any case.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt;
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::Idempotency;
+use super::unprotected::Performed;
 use crate::claim::{Claim, Hold};
 use crate::engine::{Acquired, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, Namespace, RecordId};
 use crate::metrics::Count;
-use crate::observe::{self, Seen};
+use crate::observe;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::{Failure, Owner, error_kind};
 use crate::store::Store;
 
 impl<S: Store> Idempotency<S> {
+    /// The namespace that keys will have once protection is on, where the engine only watches.
+    pub(super) fn observed(&self) -> Option<&Namespace> {
+        let real = self.engine.observed.as_ref();
+        real.filter(|_| !self.engine.disabled)
+    }
+
+    /// Whether handlers run whatever the records say.
+    #[cfg(any(feature = "http", feature = "sqs"))]
+    pub(crate) fn is_passive(&self) -> bool {
+        self.engine.disabled || self.is_observing()
+    }
+
+    /// Whether the engine only watches.
+    #[cfg(any(feature = "http", feature = "sqs"))]
+    pub(crate) fn is_observing(&self) -> bool {
+        self.observed().is_some()
+    }
+
     /// Runs the handler, and notes what would have become of it in the namespace `real`.
     pub(super) async fn observe<T, E, F, Fut>(
         &self,
@@ -31,6 +48,7 @@ impl<S: Store> Idempotency<S> {
         verdict: impl FnOnce(&Result<T, E>) -> Verdict,
     ) -> Result<Outcome<T>, Error<E>>
     where
+        E: 'static,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -42,19 +60,18 @@ impl<S: Store> Idempotency<S> {
             Some(id) => id,
             None => RecordId::unkeyed(Owner::random()?.as_str()),
         };
-        let operation = key.as_ref().map_or("", Key::operation);
-        let clock = Arc::clone(&self.engine.clock);
-        let claim = Claim::new(operation, id, None, self.deadline, clock);
-        let running = AssertUnwindSafe(async move { handler(claim).await }).catch_unwind();
-        let ended = running.await;
-        let end = End::of(&ended, verdict);
+        let performed = self.perform(key.as_ref(), id, handler, verdict);
+        let ended = AssertUnwindSafe(performed).catch_unwind().await;
+        let end = End::of(&ended);
         if let Some((request, hold)) = watched {
             let noted = self.note(&request, &hold, end);
             noted.instrument(span).await;
         }
         match ended {
-            Ok(Ok(value)) => Ok(Outcome::Unprotected(value)),
-            Ok(Err(error)) => Err(Error::Handler(error)),
+            Ok(performed) => match performed?.0 {
+                Ok(value) => Ok(Outcome::Unprotected(value)),
+                Err(error) => Err(Error::Handler(error)),
+            },
             Err(panic) => resume_unwind(panic),
         }
     }
@@ -83,15 +100,11 @@ impl<S: Store> Idempotency<S> {
                 return None;
             }
         };
-        let began = Instant::now();
-        let mut found = None;
-        let acquired = self.engine.acquire::<()>(&request, &mut found).await;
-        request.meter.claimed_in(began.elapsed());
-        let seen = Seen::of(found.as_ref(), self.engine.clock.now());
+        let acquired = self.engine.acquire::<()>(&request).await;
         match acquired {
             Ok(Acquired::Run(hold)) => return Some((request, hold)),
-            Ok(Acquired::Replay(record)) => observe::replayed(&request, &record, seen),
-            Err(error) => observe::refused(&request, &error, seen),
+            Ok(Acquired::Replay(record)) => observe::replayed(&request, &record),
+            Err(error) => observe::refused(&request, &error),
         }
         None
     }
@@ -122,22 +135,14 @@ enum End {
 }
 
 impl End {
-    fn of<T, E, P>(
-        ended: &Result<Result<T, E>, P>,
-        verdict: impl FnOnce(&Result<T, E>) -> Verdict,
-    ) -> Self {
-        let Ok(result) = ended else {
-            return Self::Release(Some("panic"));
-        };
-        let verdict = catch_unwind(AssertUnwindSafe(|| verdict(result)))
-            .unwrap_or_else(|_| Verdict::of(result));
-        match (result, verdict) {
-            (Ok(_), Verdict::Complete | Verdict::Fail) => Self::Complete,
-            (Ok(_), Verdict::Release) => Self::Release(None),
-            (Err(_), Verdict::Fail) => Self::Fail,
-            (Err(_), Verdict::Release | Verdict::Complete) => {
-                Self::Release(Some(error_kind::<E>()))
-            }
+    fn of<T, E, P>(ended: &Result<Performed<T, E>, P>) -> Self {
+        match ended {
+            Err(_) => Self::Release(Some("panic")),
+            Ok(Err(_)) => Self::Release(Some("not committed")),
+            Ok(Ok((Ok(_), Verdict::Release))) => Self::Release(None),
+            Ok(Ok((Ok(_), _))) => Self::Complete,
+            Ok(Ok((Err(_), Verdict::Fail))) => Self::Fail,
+            Ok(Ok((Err(_), _))) => Self::Release(Some(error_kind::<E>())),
         }
     }
 }

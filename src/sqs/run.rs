@@ -38,7 +38,7 @@ pub(super) struct Run<S, T, E, Svc> {
 impl<S, T, E, Svc> Run<S, T, E, Svc>
 where
     S: Store,
-    E: Display,
+    E: Display + 'static,
     Svc: Service<Message<T>, Error = E>,
     Svc::Response: Serialize,
 {
@@ -71,7 +71,7 @@ where
         let (service, permanent) = (self.handler, self.permanent);
         // Asked once, whether a claim stands behind the run or not.
         let failed = AtomicBool::new(false);
-        let noted = &failed;
+        let (noted, judge) = (&failed, permanent.clone());
         let handler = async move |claim| {
             let _permit = match pace.start(&after).await {
                 Ok(permit) => permit,
@@ -103,7 +103,15 @@ where
             },
             // An outcome that was not kept is no loss: a queue never asks for it, and the work is done.
             Ok(Err(Error::OutcomeOmitted { .. })) => Fate::Done,
-            Ok(Err(error)) => Fate::Reported(Reason::of_run(&error, failed.into_inner())),
+            Ok(Err(error)) => {
+                let mut is_permanent = failed.into_inner();
+                // The answer to a condition that failed comes after the handler.
+                if let (Error::Handler(error), Some(judge), false) = (&error, &judge, is_permanent)
+                {
+                    is_permanent = judge(error);
+                }
+                Fate::Reported(Reason::of_run(&error, is_permanent))
+            }
             // The engine has released the claim. The others go on.
             Err(_) => Fate::Reported(Reason::Panicked),
         }

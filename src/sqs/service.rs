@@ -159,6 +159,8 @@ where
             0 => config.once.clone(),
             _ => config.once.deadline(context.deadline()),
         };
+        // A queue wants to know that the work is done, not what came of it.
+        let once = once.unread();
         let Plan {
             mut fates,
             ready,
@@ -224,7 +226,7 @@ async fn run_all<S, G, T, E, Svc>(
     fates: &mut [Fate],
 ) where
     G: Store,
-    E: Display,
+    E: Display + 'static,
     Svc: Service<Message<T>, Error = E> + Clone,
     Svc::Response: Serialize,
 {
@@ -232,16 +234,17 @@ async fn run_all<S, G, T, E, Svc>(
     let window = config.concurrency.max(pace.group()) + pace.group();
     let (pace, permanent) = (Arc::new(pace), config.permanent.clone());
     // Made one by one, as the stream asks for them: no more futures than fit into the window.
+    // Boxed, since a future of several kilobytes would be moved again and again on its way among those that run.
     let runs = ready.into_iter().enumerate().map(move |(index, message)| {
-        Run {
+        let run = Run {
             once: once.clone(),
             handler: handler.clone(),
             permanent: permanent.clone(),
             pace: Arc::clone(&pace),
             index,
             message,
-        }
-        .run()
+        };
+        Box::pin(run.run())
     });
     let mut running = stream::iter(runs).buffer_unordered(window);
     while let Some((position, fate)) = running.next().await {

@@ -7,11 +7,13 @@ use tokio::time::Instant;
 use crate::clock::{Clock, SystemClock};
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{
     Amendment, Completion, Found, LAYOUT, NewClaim, Record, Release, Renewal, Status, Takeover,
     Version,
 };
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Basis, Commit, Committed, Final};
 
 mod groups;
 mod shelf;
@@ -117,7 +119,7 @@ impl<S> CachedStore<S> {
             && record.status != Status::InProgress
             && record.layout == Some(LAYOUT)
         {
-            self.shelf().put_outcome(id, record.clone());
+            self.shelf().put_outcome(id, record.as_ref().clone());
         }
     }
 
@@ -141,6 +143,24 @@ impl<S> CachedStore<S> {
             Ok(Answer::Refused(found)) => self.met(&completion.id, found.as_ref()),
             // It will be sent again, or it is lost.
             Err(_) => {}
+        }
+    }
+
+    fn committed(&self, written: &Final, answer: &Committed) {
+        let completion = &written.completion;
+        match (answer, &written.basis) {
+            (Committed::Applied, Basis::Claimed) => {
+                self.completed(completion, &Ok(Answer::Applied(())));
+            }
+            (Committed::Applied, Basis::Absent(claim)) => {
+                let mut record = Record::claimed(claim);
+                record.complete(completion);
+                self.shelf().put_outcome(&completion.id, record);
+            }
+            // It may have kept something that isn't known here.
+            (Committed::Applied, Basis::Version { .. }) => self.shelf().forget(&completion.id),
+            (Committed::Fenced(found), _) => self.met(&completion.id, found.as_ref()),
+            (Committed::Refused(_), _) => {}
         }
     }
 
@@ -176,7 +196,7 @@ impl<S: Store> Store for CachedStore<S> {
             Answer::Applied(Found {
                 content: Ok(record),
                 ..
-            }) => self.shelf().put_claim(&claim.id, record.clone()),
+            }) => self.shelf().put_claim(&claim.id, record.as_ref().clone()),
             Answer::Applied(_) => {}
             Answer::Refused(found) => self.met(&claim.id, found.as_ref()),
         }
@@ -209,6 +229,26 @@ impl<S: Store> Store for CachedStore<S> {
         answer
     }
 
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        if let Some(Final {
+            basis: Basis::Absent(claim),
+            ..
+        }) = commit.record
+            && let Some(found) = self.remembered(&claim.id, deadline)
+        {
+            return Ok(Committed::Fenced(Some(found)));
+        }
+        let answer = self.inner.commit(commit, deadline).await?;
+        if let Some(record) = commit.record {
+            self.committed(record, &answer);
+        }
+        Ok(answer)
+    }
+
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         if let Some(found) = self.remembered(id, deadline) {
             return Ok(Some(found));
@@ -216,6 +256,20 @@ impl<S: Store> Store for CachedStore<S> {
         let found = self.inner.load(id, deadline).await?;
         self.met(id, found.as_ref());
         Ok(found)
+    }
+
+    /// Not remembered: it is large.
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.inner.keep(outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.fetch(id, place, deadline).await
     }
 
     async fn create_all(

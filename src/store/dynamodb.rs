@@ -8,6 +8,8 @@
 //! # Permissions
 //!
 //! `dynamodb:PutItem`, `dynamodb:UpdateItem` and `dynamodb:GetItem` on the table. Nothing is ever deleted by this crate.
+//! Transactions need the same, and on the business tables what their writes do: `dynamodb:PutItem`, `UpdateItem`, `DeleteItem`,
+//! `ConditionCheckItem`.
 //!
 //! # Sharing a table with Powertools for AWS Lambda
 //!
@@ -32,18 +34,31 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Commit, Committed};
 
 mod change;
 mod expression;
 mod failure;
 mod group;
 mod item;
+mod journal;
 mod layout;
+mod members;
+#[cfg(feature = "s3")]
+mod objects;
+mod oversize;
+mod packed;
+mod size;
 mod statement;
+mod transaction;
+mod write;
 
 pub use layout::TableLayout;
+#[cfg(feature = "s3")]
+pub use objects::OutcomeBucket;
 
 use change::Change;
 use expression::Expressions;
@@ -71,6 +86,8 @@ pub struct DynamoDbStore {
     table: String,
     layout: TableLayout,
     denied: Denied,
+    #[cfg(feature = "s3")]
+    bucket: Option<OutcomeBucket>,
 }
 
 impl fmt::Debug for DynamoDbStore {
@@ -95,6 +112,8 @@ impl DynamoDbStore {
             table: table.into(),
             layout: TableLayout::default(),
             denied: Denied::default(),
+            #[cfg(feature = "s3")]
+            bucket: None,
         }
     }
 
@@ -134,6 +153,15 @@ impl DynamoDbStore {
     #[must_use]
     pub fn layout(mut self, layout: TableLayout) -> Self {
         self.layout = layout;
+        self
+    }
+
+    /// Keeps outcomes that no item takes in a bucket.
+    #[cfg(feature = "s3")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+    #[must_use]
+    pub fn outcome_bucket(mut self, bucket: OutcomeBucket) -> Self {
+        self.bucket = Some(bucket);
         self
     }
 
@@ -291,6 +319,14 @@ impl Store for DynamoDbStore {
             .await
     }
 
+    fn admission(&self) -> Option<Admission> {
+        Some(write::admit)
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        transaction::commit(self, commit, deadline).await
+    }
+
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         let request = Box::pin(
             self.client
@@ -305,6 +341,19 @@ impl Store for DynamoDbStore {
             Ok(output) => output.item.map(|item| item::decode(&self.layout, &item)),
             Err(found) => found,
         })
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        oversize::keep(self, outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        oversize::fetch(self, id, place, deadline).await
     }
 
     async fn create_all(

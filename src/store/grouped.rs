@@ -13,13 +13,15 @@ use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
 use crate::store::{Answer, Store};
+use crate::transaction::{Admission, Commit, Committed};
 
 /// How many requests leave together: as many statements as DynamoDB takes in one request.
 pub(crate) const GROUP: usize = 25;
 
-/// A store whose claims, completions, releases and reads leave in groups. Takeovers are rare, and leave alone.
+/// A store whose claims, completions, releases and reads leave in groups. Takeovers are rare, and leave alone, as transactions do.
 #[derive(Debug)]
 pub(crate) struct Grouped<S> {
     inner: Arc<S>,
@@ -126,8 +128,30 @@ impl<S: Store> Store for Grouped<S> {
         self.releases.join(release.clone(), deadline).await
     }
 
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    /// A transaction is a request of its own.
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        self.inner.commit(commit, deadline).await
+    }
+
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         self.reads.join(id.clone(), deadline).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.inner.keep(outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.fetch(id, place, deadline).await
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::StoreError;
 use crate::key::RecordId;
+use crate::packed::{LargeOutcome, Place};
 use crate::record::{
     Amendment, Completion, Found, NewClaim, Owner, RELEASED, Record, Release, Renewal, Status,
     Takeover, Version,
@@ -28,6 +29,7 @@ use crate::store::{Answer, Store};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     records: Arc<Mutex<HashMap<RecordId, Record>>>,
+    outcomes: Arc<Mutex<HashMap<(RecordId, Owner), LargeOutcome>>>,
 }
 
 impl MemoryStore {
@@ -50,11 +52,17 @@ impl MemoryStore {
     pub fn sweep(&self, now: EpochMillis) {
         let now = EpochSeconds(now.0.div_euclid(1_000));
         self.records().retain(|_, record| record.expiration >= now);
+        self.outcomes()
+            .retain(|_, outcome| outcome.expiration >= now);
     }
 
     /// A panic elsewhere can't leave a record half-written: each change below is one assignment.
     fn records(&self) -> MutexGuard<'_, HashMap<RecordId, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outcomes(&self) -> MutexGuard<'_, HashMap<(RecordId, Owner), LargeOutcome>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies `change` to the record, if it is in progress and held by the owner and `condition` holds.
@@ -108,10 +116,10 @@ impl Store for MemoryStore {
         let mut records = self.records();
         match records.get_mut(&claim.id) {
             Some(record) if Version::of(record) == *seen => {
-                let last_error = record.last_error.take();
-                *record = Record::claimed(claim);
+                let before = std::mem::replace(record, Record::claimed(claim));
                 if mode == Takeover::Resume {
-                    record.last_error = last_error;
+                    record.last_error = before.last_error;
+                    record.journal = before.journal;
                 }
                 Ok(Answer::Applied(Found::readable(record.clone())))
             }
@@ -146,11 +154,17 @@ impl Store for MemoryStore {
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
         in_time(deadline)?;
-        let always = |_: &Record| true;
+        let newer = |record: &Record| {
+            let step = amendment.step.as_ref();
+            step.is_none_or(|note| record.journal.takes(note))
+        };
         Ok(
-            self.fenced(&amendment.id, &amendment.owner, always, |record| {
+            self.fenced(&amendment.id, &amendment.owner, newer, |record| {
                 if let Some(kind) = &amendment.last_error {
                     record.last_error = Some(kind.clone());
+                }
+                if let Some(note) = &amendment.step {
+                    record.journal.put(note.clone());
                 }
             }),
         )
@@ -174,5 +188,27 @@ impl Store for MemoryStore {
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         in_time(deadline)?;
         Ok(self.records().get(id).cloned().map(Found::readable))
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        in_time(deadline)?;
+        let name = (outcome.id.clone(), outcome.owner.clone());
+        self.outcomes().insert(name, outcome.clone());
+        Ok(Place::Item(outcome.owner.clone()))
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        in_time(deadline)?;
+        let Place::Item(owner) = place else {
+            return Ok(None);
+        };
+        let name = (id.clone(), owner.clone());
+        let found = self.outcomes().get(&name).map(|kept| kept.content.clone());
+        Ok(found)
     }
 }

@@ -15,9 +15,12 @@ use crate::record::{
 use crate::store::{Answer, Store};
 
 mod claims;
+mod commits;
 mod fence;
 mod groups;
+mod journal;
 mod limits;
+mod oversize;
 mod takeovers;
 
 /// A promise of the [`Store`] contract that a store broke.
@@ -35,7 +38,7 @@ pub struct Violation {
 type Check = Result<(), String>;
 
 /// Checks a store against the contract of [`Store`]: every condition, what a refusal answers with, concurrent writes, late
-/// duplicates, and the grouped calls.
+/// duplicates, the grouped calls; and transactions, where the store has them.
 ///
 /// It uses ids of its own, so the store may hold other records. It needs a Tokio runtime, and a few hundred calls.
 ///
@@ -83,6 +86,11 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         fence::a_renewal_only_lengthens,
         fence::an_amendment_changes_nothing_else,
         fence::writes_under_the_fence_create_nothing,
+        journal::every_step_comes_back_as_it_was,
+        journal::a_note_replaces_an_older_one_alone,
+        journal::nobody_else_notes_a_step,
+        journal::a_release_and_a_takeover_keep_the_journal,
+        journal::a_fresh_takeover_forgets_the_journal,
         takeovers::a_resumed_record_keeps_its_last_error,
         takeovers::a_fresh_takeover_keeps_nothing,
         takeovers::a_takeover_needs_the_exact_version,
@@ -96,8 +104,21 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         groups::grouped_reads_answer_in_order,
         groups::a_large_group_is_taken,
         groups::an_empty_group_is_answered,
+        oversize::what_is_kept_comes_back_byte_for_byte,
+        oversize::each_owner_has_an_outcome_of_its_own,
+        oversize::nothing_is_kept_after_the_deadline,
         limits::a_passed_deadline_writes_nothing,
         limits::a_read_sees_the_write_before_it,
+    }
+    if store.admission().is_some() {
+        check! {
+            commits::a_commit_completes_the_owners_claim,
+            commits::nobody_else_commits,
+            commits::a_commit_without_a_claim_needs_a_fresh_key,
+            commits::a_commit_over_a_record_needs_its_exact_version,
+            commits::of_many_commits_at_once_one_applies,
+            commits::a_commit_after_its_deadline_writes_nothing,
+        }
     }
     Ok(())
 }
@@ -198,7 +219,7 @@ impl<'a, S: Store> Bench<'a, S> {
             found.version,
             Version::of(&record),
         )?;
-        Ok(record)
+        Ok(*record)
     }
 
     /// Runs a write that must be refused, and must leave the record as it was and answer with it.

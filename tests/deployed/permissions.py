@@ -10,6 +10,7 @@ Need = namedtuple("Need", "action table keys")
 
 PARTIQL = {"INSERT": "dynamodb:PartiQLInsert", "UPDATE": "dynamodb:PartiQLUpdate"}
 SINGLE = {"PutItem": "Item", "UpdateItem": "Key", "GetItem": "Key"}
+ACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 
 
 def needs(request):
@@ -17,6 +18,12 @@ def needs(request):
     if request.operation in SINGLE:
         item = request.body[SINGLE[request.operation]]
         yield Need(f"dynamodb:{request.operation}", request.body["TableName"], keys_of(item))
+    elif request.operation == "TransactWriteItems":
+        for kind, action in request.actions():
+            yield Need(f"dynamodb:{ACTION[kind]}", action["TableName"], keys_of(action.get("Item") or action["Key"]))
+    elif request.operation == "Query":
+        # IAM names an index as `table/…/index/name`; `allowed` keeps the last part.
+        yield Need("dynamodb:Query", request.body["IndexName"], ())
     elif request.operation == "BatchGetItem":
         for table, wanted in request.body["RequestItems"].items():
             keys = tuple(key for item in wanted["Keys"] for key in keys_of(item))
@@ -61,6 +68,8 @@ def allowed(iam, role):
             condition = statement.get("Condition", {})
             patterns = condition.get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys")
             for action in many(statement["Action"]):
+                if not action.startswith("dynamodb:"):
+                    continue  # the wire sees tables only
                 for resource in many(statement["Resource"]):
                     yield action, resource.rpartition("/")[2], patterns and tuple(many(patterns))
 

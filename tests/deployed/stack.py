@@ -128,6 +128,7 @@ class Stack:
             "FunctionTimeout": TIMEOUT,
             "VisibilityTimeout": VISIBILITY,
             "MaxReceiveCount": MAX_RECEIVES,
+            "SweepAfterSeconds": 0,
             "DeletionProtection": "false",
             "AlarmEmail": "somebody@example.com",
         }
@@ -155,7 +156,7 @@ class Stack:
     def _make_up_for_ministack(self):
         """ministack keeps tables of its own: DynamoDB Local gets the same, and the TTL that ministack drops."""
         own = self.client("dynamodb")
-        for output in ("IdempotencyTable", "OrdersTable", "LedgerTable"):
+        for output in ("IdempotencyTable", "OrdersTable", "LedgerTable", "OutboxTable"):
             name = self.outputs[output]
             table = own.describe_table(TableName=name)["Table"]
             self._local.create_table(
@@ -163,11 +164,18 @@ class Stack:
                 KeySchema=table["KeySchema"],
                 AttributeDefinitions=table["AttributeDefinitions"],
                 BillingMode="PAY_PER_REQUEST",
+                **indexes(table),
             )
         self._local.update_time_to_live(
             TableName=self.outputs["IdempotencyTable"],
             TimeToLiveSpecification={"AttributeName": "expiration", "Enabled": True},
         )
+
+
+def indexes(table):
+    names = ("IndexName", "KeySchema", "Projection")
+    found = [{name: index[name] for name in names} for index in table.get("GlobalSecondaryIndexes", [])]
+    return {"GlobalSecondaryIndexes": found} if found else {}
 
 
 def payment(payment_id, amount=1250):

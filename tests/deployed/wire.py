@@ -23,7 +23,19 @@ class Request:
             return [self.body["TableName"]]
         if "RequestItems" in self.body:
             return list(self.body["RequestItems"])
+        if "TransactItems" in self.body:
+            return [action["TableName"] for _, action in self.actions()]
         return [table for _, table, _ in self.statements()]
+
+    def actions(self):
+        """Of a transaction: (Put, Update, Delete or ConditionCheck; what it says)."""
+        for item in self.body.get("TransactItems", []):
+            yield from item.items()
+
+    def items(self):
+        """What it puts, whole."""
+        single = [self.body["Item"]] if "Item" in self.body else []
+        return single + [action["Item"] for _, action in self.actions() if "Item" in action]
 
     def statements(self):
         """Of a batch: (verb, table, parameters)."""

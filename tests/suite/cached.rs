@@ -274,7 +274,7 @@ impl World {
     async fn stored(&self, once: &Idempotency<Cached>) -> lambda_idempotency::record::Record {
         let id = once.record_id(&Key::new("charge", "1")).unwrap();
         let found = once.store().inner().load(&id, later()).await.unwrap();
-        found.unwrap().content.unwrap()
+        *found.unwrap().content.unwrap()
     }
 
     /// As TTL would.

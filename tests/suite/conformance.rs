@@ -11,9 +11,11 @@ use lambda_idempotency::record::{
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
+use lambda_idempotency::transaction::{Admission, Basis, Commit, Committed};
 use tokio::time::Instant;
 
 use crate::on_each_server;
+use crate::support::Server;
 use crate::support::server::unique;
 
 #[tokio::test]
@@ -44,8 +46,8 @@ on_each_server! {
 }
 
 /// A store that breaks one promise.
-struct Broken {
-    inner: MemoryStore,
+struct Broken<S> {
+    inner: S,
     how: Flaw,
 }
 
@@ -58,11 +60,15 @@ enum Flaw {
     ShortensLeases,
     IgnoresDeadlines,
     ForgetsTheLastError,
+    TakesOlderNotes,
+    LosesNotes,
     AnswersGroupsBackwards,
     ReadsStale,
+    CommitsWithoutFence,
+    CommitsOverAnything,
 }
 
-impl Broken {
+impl<S: Store> Broken<S> {
     async fn owner_of(&self, id: &RecordId) -> Option<Owner> {
         let found = self.inner.load(id, later()).await.unwrap()?;
         found.content.unwrap().owner
@@ -73,7 +79,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(9)
 }
 
-impl Store for Broken {
+impl<S: Store> Store for Broken<S> {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
         let deadline = if self.how == Flaw::IgnoresDeadlines {
             later()
@@ -137,7 +143,17 @@ impl Store for Broken {
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.amend(amendment, deadline).await
+        let mut amendment = amendment.clone();
+        match self.how {
+            Flaw::TakesOlderNotes => {
+                if let Some(note) = &mut amendment.step {
+                    note.entry.revision += 100;
+                }
+            }
+            Flaw::LosesNotes => amendment.step = None,
+            _ => {}
+        }
+        self.inner.amend(&amendment, deadline).await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
@@ -148,6 +164,29 @@ impl Store for Broken {
             release.owner = owner;
         }
         self.inner.release(&release, deadline).await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        let mut record = commit.record.cloned().expect("a record");
+        let found = self.inner.load(&record.completion.id, later()).await?;
+        match (self.how, &mut record.basis, found) {
+            (Flaw::CommitsWithoutFence, Basis::Claimed, Some(found)) => {
+                record.completion.owner = found.content.unwrap().owner.expect("an owner");
+            }
+            (Flaw::CommitsOverAnything, Basis::Version { seen, .. }, Some(found)) => {
+                *seen = found.version;
+            }
+            _ => {}
+        }
+        let commit = Commit {
+            record: Some(&record),
+            ..commit
+        };
+        self.inner.commit(commit, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
@@ -190,8 +229,10 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Flaw::IgnoresDeadlines, "a_passed_deadline_writes_nothing"),
         (
             Flaw::ForgetsTheLastError,
-            "a_resumed_record_keeps_its_last_error",
+            "a_release_and_a_takeover_keep_the_journal",
         ),
+        (Flaw::TakesOlderNotes, "every_step_comes_back_as_it_was"),
+        (Flaw::LosesNotes, "every_step_comes_back_as_it_was"),
         (
             Flaw::AnswersGroupsBackwards,
             "grouped_reads_answer_in_order",
@@ -206,6 +247,23 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
             how,
         };
         let violation = conformance(&store)
+            .await
+            .expect_err(&format!("{how:?} must be found"));
+        assert_eq!(violation.case, case, "{how:?}: {violation}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_breaks_a_promise_of_its_transactions_is_found_out() {
+    for (how, case) in [
+        (Flaw::CommitsWithoutFence, "nobody_else_commits"),
+        (
+            Flaw::CommitsOverAnything,
+            "a_commit_over_a_record_needs_its_exact_version",
+        ),
+    ] {
+        let inner = Server::dynoxide().await.store().await;
+        let violation = conformance(&Broken { inner, how })
             .await
             .expect_err(&format!("{how:?} must be found"));
         assert_eq!(violation.case, case, "{how:?}: {violation}");

@@ -81,11 +81,8 @@ impl Bench {
     }
 
     async fn record(&self) -> Record {
-        self.found()
-            .await
-            .expect("a record")
-            .content
-            .expect("a readable one")
+        let found = self.found().await.expect("a record");
+        *found.content.expect("a readable one")
     }
 }
 
@@ -562,23 +559,12 @@ async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
 }
 
 #[tokio::test]
-async fn an_outcome_over_the_inline_limit_is_done_and_never_run_again() {
+async fn an_outcome_over_the_inline_limit_is_compressed_and_replays() {
     let bench = bench_with(|builder| builder.inline_limit(10));
-    assert_eq!(value(bench.run("x".repeat(8)).await).len(), 8);
-    let large = Key::new("charge", "large");
-    let run = || {
-        bench.once.run(large.clone(), payload(), |_| async {
-            Ok::<_, Infallible>("x".repeat(9))
-        })
-    };
-    assert!(matches!(run().await, Ok(Outcome::Executed(_))));
-    assert!(matches!(
-        run().await,
-        Err(Error::OutcomeOmitted {
-            reason: Omission::TooLarge,
-            ..
-        })
-    ));
+    assert_eq!(value(bench.run("x".repeat(5_000)).await).len(), 5_000);
+    let again = bench.run(String::new()).await.unwrap();
+    assert!(again.is_replayed());
+    assert_eq!(again.into_inner(), "x".repeat(5_000));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod requests;
 mod routes;
 mod scopes;
 mod silence;
+mod steps;
 mod streams;
 
 /// A page that names a test that is gone promises what nobody checks.

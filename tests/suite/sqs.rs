@@ -23,6 +23,7 @@ mod keys;
 mod order;
 mod refusals;
 mod rejections;
+mod steps;
 mod time;
 mod visibility;
 

@@ -1,13 +1,14 @@
 //! `POST /orders`, behind API Gateway or a load balancer: an order that is sent twice with one `Idempotency-Key` is placed
 //! once.
 //!
-//! The handler is deliberately not idempotent: each run places an order under a new id, so that an order placed twice would
-//! show. What keeps it from happening is the layer.
+//! The handler writes nothing itself: it hands the order, and the event that tells of it, to its claim. They commit together with
+//! the answer that a retry gets, or not at all. The relay (`functions/outbox-relay`) sends the event on.
 //!
 //! | variable | |
 //! |---|---|
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `ORDERS_TABLE` | the table of the orders; partition key `order_id` |
+//! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::outbox`] describes it |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 #![cfg_attr(
     test,
@@ -16,19 +17,20 @@
 
 use std::env;
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
-use lambda_http::http::Method;
+use aws_sdk_dynamodb::types::Put;
+use lambda_http::http::header::{CONTENT_TYPE, HeaderValue};
 use lambda_http::http::request::Parts;
+use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Body, Error, Request, Response, run_concurrent};
-use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::{IdempotencyLayer, Route, path};
+use lambda_idempotency::outbox::{Event, Outbox};
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::transaction::Write;
+use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
 use telemetry::Flush;
 use tower::ServiceBuilder;
-use uuid::Uuid;
 
 mod order;
 
@@ -36,16 +38,20 @@ use order::Order;
 
 #[derive(Clone)]
 struct Orders {
-    client: Client,
     table: String,
+    outbox: Outbox,
 }
 
 impl Orders {
-    async fn serve(self, request: Request) -> Result<Response<Body>, Error> {
+    fn serve(&self, request: Request) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         match (&parts.method, path(&parts)) {
             (&Method::POST, "/orders") => match Order::parse(&body) {
-                Ok(order) => answer(201, &self.place(order).await?),
+                Ok(order) => {
+                    let claim = parts.extensions.get::<Claim>();
+                    let claim = claim.ok_or("the route is not behind the layer")?;
+                    answer(201, &self.place(claim, &order)?)
+                }
                 Err(reason) => answer(400, &json!({ "error": reason })),
             },
             (_, "/orders") => {
@@ -57,22 +63,29 @@ impl Orders {
         }
     }
 
-    async fn place(self, order: Order) -> Result<Value, Error> {
-        let order_id = Uuid::new_v4().to_string();
-        self.client
-            .put_item()
-            .table_name(self.table)
+    fn place(&self, claim: &Claim, order: &Order) -> Result<Value, Error> {
+        // The same in every attempt, as is the payment's: whoever gets the event twice can tell.
+        let order_id = claim.derive_uuid("order");
+        let payment_id = claim.derive_uuid("payment");
+        let put = Put::builder()
+            .table_name(&self.table)
             .item("order_id", S(order_id.clone()))
             .item("sku", S(order.sku.clone()))
             .item("quantity", N(order.quantity.to_string()))
             .item("amount", N(order.amount.to_string()))
             .item("currency", S(order.currency.clone()))
-            .send()
-            .await
-            .inspect_err(|error| {
-                tracing::error!(error = %DisplayErrorContext(error), "the order was not placed");
-            })?;
-        tracing::info!(order_id, "order placed");
+            .condition_expression("attribute_not_exists(order_id)");
+        // The record is forgotten one day, the order is not.
+        claim.write(Write::from(put).or_else(|_| placed_before()))?;
+        let created = json!({
+            "order_id": order_id,
+            "payment_id": payment_id,
+            "amount": order.amount,
+            "currency": order.currency,
+        });
+        let event = Event::new("order.created", &order_id);
+        let event_id = self.outbox.emit(claim, event, &created)?;
+        tracing::info!(order_id, event_id, "order accepted");
         Ok(json!({
             "order_id": order_id,
             "status": "created",
@@ -82,6 +95,15 @@ impl Orders {
             "currency": order.currency,
         }))
     }
+}
+
+fn placed_before() -> Response<Body> {
+    let refusal = json!({ "error": "this order was placed long ago" });
+    let mut response = Response::new(refusal.to_string().into());
+    *response.status_mut() = StatusCode::CONFLICT;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 fn answer(status: u16, body: &Value) -> Result<Response<Body>, Error> {
@@ -114,11 +136,11 @@ async fn main() -> Result<(), Error> {
 async fn start(flush: Flush) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let orders = Orders {
-        client: store.client().clone(),
-        table: env::var("ORDERS_TABLE")
-            .ok()
-            .filter(|table| !table.is_empty())
+        table: variable("ORDERS_TABLE")
             .ok_or("set ORDERS_TABLE to the name of the orders' table")?,
+        outbox: Outbox::new(
+            variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?,
+        ),
     };
     let once = Idempotency::builder(store)
         .namespace("orders-api")
@@ -132,6 +154,10 @@ async fn start(flush: Flush) -> Result<(), Error> {
     let api = ServiceBuilder::new()
         .layer(flush)
         .layer(layer)
-        .service_fn(move |request| orders.clone().serve(request));
+        .service_fn(move |request| std::future::ready(orders.serve(request)));
     run_concurrent(api).await
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
 }

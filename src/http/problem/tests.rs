@@ -3,7 +3,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use super::super::details::seconds;
 use super::*;
 
-const ALL: [Problem; 25] = [
+const ALL: [Problem; 28] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
@@ -27,6 +27,9 @@ const ALL: [Problem; 25] = [
     Problem::TooLate,
     Problem::StoreUnavailable,
     Problem::Unrecorded,
+    Problem::ConditionFailed,
+    Problem::NotCommitted,
+    Problem::OutcomeUnknown,
     Problem::Unreadable,
     Problem::Failed,
     Problem::ResponseBroken,

@@ -102,6 +102,7 @@ fn size(id: &RecordId, entry: &Entry) -> usize {
     let (Entry::Claim(record) | Entry::Outcome(record)) = entry;
     let outcome = match &record.outcome {
         Some(StoredOutcome::Inline(text)) => text.len(),
+        Some(StoredOutcome::Packed(packed)) => packed.size(),
         _ => 0,
     };
     let owner = record
@@ -113,7 +114,8 @@ fn size(id: &RecordId, entry: &Entry) -> usize {
         .as_ref()
         .map_or(0, |print| print.as_str().len());
     let last_error = record.last_error.as_ref().map_or(0, String::len);
-    OVERHEAD + id.as_str().len() + id.hash().len() + outcome + owner + fingerprint + last_error
+    let texts = id.as_str().len() + id.hash().len() + outcome + owner + fingerprint + last_error;
+    OVERHEAD + texts + record.journal.size()
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{number, string};
 use super::layout::{Attribute, Item, TableLayout};
+use super::{journal, packed};
 use crate::key::RecordId;
 use crate::record::{
     Amendment, Completion, LAYOUT, NewClaim, Owner, RELEASED, Release, Renewal, Status,
-    StoredOutcome, Version,
+    StoredOutcome, Takeover, Version,
 };
+use crate::transaction::{Basis, Final};
 
 /// A test that must hold for a write to apply.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) enum Test {
     Equals(Attribute, AttributeValue),
     Less(Attribute, AttributeValue),
     Absent(Attribute),
+    /// No entry of this step has this revision or a newer one.
+    OlderStep(String, u32),
 }
 
 /// A conditional write on one record.
@@ -27,6 +31,8 @@ pub(super) struct Change {
     pub(super) key: Vec<(String, AttributeValue)>,
     pub(super) sets: Vec<(Attribute, AttributeValue)>,
     pub(super) removes: Vec<Attribute>,
+    /// A step's entry, by the name of its attribute.
+    pub(super) step: Option<(String, AttributeValue)>,
     pub(super) tests: Vec<Test>,
 }
 
@@ -36,6 +42,7 @@ impl Change {
             key: layout.key_of(id),
             sets: Vec::new(),
             removes: Vec::new(),
+            step: None,
             tests: Vec::new(),
         }
     }
@@ -132,6 +139,7 @@ pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> 
 pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change {
     let (attribute, outcome) = match &completion.outcome {
         StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
+        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
         StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
     };
     Change::of(layout, &completion.id)
@@ -141,6 +149,27 @@ pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change 
         .set(Attribute::Expiration, number(completion.expiration.0))
         .set(attribute, outcome)
         .remove(Attribute::Lease)
+}
+
+/// A record that becomes final in a transaction.
+pub(super) fn finish(layout: &TableLayout, record: &Final) -> Change {
+    let completed = complete(layout, &record.completion);
+    let mut change = match &record.basis {
+        Basis::Claimed => return completed,
+        Basis::Absent(claim) => create(layout, claim),
+        Basis::Version { seen, mode, claim } => match mode {
+            Takeover::Fresh => replace(layout, seen, claim),
+            Takeover::Resume => resume(layout, seen, claim),
+        },
+    };
+    // No claim came before: the record is as one would have left it, then completed.
+    change.sets.retain(|(attribute, _)| {
+        let is_said = completed.sets.iter().any(|(said, _)| said == attribute);
+        *attribute != Attribute::Lease && !is_said
+    });
+    change.sets.extend(completed.sets);
+    change.removes.extend(completed.removes);
+    change
 }
 
 pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {
@@ -155,12 +184,19 @@ pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {
 }
 
 pub(super) fn amend(layout: &TableLayout, amendment: &Amendment) -> Change {
-    Change::of(layout, &amendment.id)
+    let mut change = Change::of(layout, &amendment.id)
         .held_by(&amendment.owner)
         .set_some(
             Attribute::LastError,
             amendment.last_error.as_deref().map(string),
-        )
+        );
+    if let Some(note) = &amendment.step {
+        let attribute = journal::attribute(&note.name);
+        let newer = Test::OlderStep(attribute.clone(), note.entry.revision);
+        change.tests.push(newer);
+        change.step = Some((attribute, journal::encode(&note.entry)));
+    }
+    change
 }
 
 pub(super) fn release(layout: &TableLayout, release: &Release) -> Change {

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::change::{Change, Test};
+use super::item::number;
+use super::journal;
 use super::layout::{Attribute, TableLayout};
 
 /// The expressions of a PutItem or an UpdateItem.
@@ -92,17 +94,26 @@ impl<'a> Aliases<'a> {
             Test::Absent(attribute) => {
                 format!("attribute_not_exists({})", self.attribute(*attribute))
             }
+            Test::OlderStep(step, revision) => {
+                let step = self.name(step);
+                let known = format!("{step}.{}", self.name(journal::REVISION));
+                let revision = self.value(&number(*revision));
+                format!("(attribute_not_exists({step}) OR {known} < {revision})")
+            }
         }
     }
 
     fn update(&mut self, change: &Change) -> Option<String> {
-        let sets: Vec<_> = change
+        let mut sets: Vec<_> = change
             .sets
             .iter()
             .map(|(attribute, value)| {
                 format!("{} = {}", self.attribute(*attribute), self.value(value))
             })
             .collect();
+        if let Some((step, entry)) = &change.step {
+            sets.push(format!("{} = {}", self.name(step), self.value(entry)));
+        }
         let removes: Vec<_> = change
             .removes
             .iter()

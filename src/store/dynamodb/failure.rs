@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementE
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
@@ -54,6 +55,8 @@ refusal!(UpdateItemError, error => match error {
 refusal!(GetItemError, _error => None);
 refusal!(BatchGetItemError, _error => None);
 refusal!(BatchExecuteStatementError, _error => None);
+// Which of several conditions failed is for `transaction.rs` to tell.
+refusal!(TransactWriteItemsError, _error => None);
 
 pub(super) fn classify<E: Refusal>(
     table: &str,
@@ -100,7 +103,7 @@ pub(super) fn classify<E: Refusal>(
 }
 
 /// The error and its causes, in one line. Not their `Debug`, which may hold an item.
-fn in_words(error: &dyn StdError) -> String {
+pub(super) fn in_words(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -146,6 +146,10 @@ pub(super) async fn release_all(
 }
 
 /// What a statement of a group answered.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, between a reply and an answer"
+)]
 #[derive(Debug)]
 enum Reply {
     Applied,

@@ -3,6 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::layout::{Attribute, Item, TableLayout};
+use super::{journal, packed};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version};
@@ -22,7 +23,7 @@ pub(super) fn decode(layout: &TableLayout, item: &Item) -> Found {
         Ok(version) => match reader.record() {
             Ok(record) => Found {
                 version,
-                content: Ok(record),
+                content: Ok(Box::new(record)),
             },
             Err(reason) => Found::unreadable(version, reason),
         },
@@ -68,6 +69,7 @@ impl Reader<'_> {
         record.started_at = self.number(Attribute::StartedAt)?.map(EpochMillis);
         record.completed_at = self.number(Attribute::CompletedAt)?.map(EpochMillis);
         record.outcome = self.outcome()?;
+        record.journal = journal::decode(self.item)?;
         if let Some(attempt) = self.number(Attribute::Attempt)? {
             record.attempt =
                 u32::try_from(attempt).map_err(|_| format!("attempt {attempt} is no count"))?;
@@ -90,6 +92,10 @@ impl Reader<'_> {
             let reason = Omission::parse(reason)
                 .ok_or_else(|| format!("unknown reason {reason:?} in `omitted`"))?;
             return Ok(Some(StoredOutcome::Omitted(reason)));
+        }
+        if let Some(value) = self.item.get(self.layout.name(Attribute::Packed)) {
+            let packed = packed::decode(value).map_err(|reason| format!("`packed`: {reason}"))?;
+            return Ok(Some(StoredOutcome::Packed(packed)));
         }
         Ok(self
             .string(Attribute::Data)?

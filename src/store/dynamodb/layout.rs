@@ -22,6 +22,7 @@ pub(super) enum Attribute {
     CompletedAt,
     LastError,
     Omitted,
+    Packed,
     Layout,
 }
 
@@ -147,6 +148,7 @@ impl TableLayout {
             Attribute::CompletedAt => "completed_at",
             Attribute::LastError => "last_error",
             Attribute::Omitted => "omitted",
+            Attribute::Packed => "packed",
             Attribute::Layout => "v",
         }
     }
@@ -173,7 +175,12 @@ impl TableLayout {
 
     /// The key of a record.
     pub(super) fn key_of(&self, id: &RecordId) -> Vec<(String, AttributeValue)> {
-        let id = AttributeValue::S(id.as_str().to_owned());
+        self.key_of_item(id.as_str().to_owned())
+    }
+
+    /// The key of any item.
+    pub(super) fn key_of_item(&self, id: String) -> Vec<(String, AttributeValue)> {
+        let id = AttributeValue::S(id);
         match &self.key {
             KeySchema::Simple { partition } => vec![(partition.clone(), id)],
             KeySchema::Composite {

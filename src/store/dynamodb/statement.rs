@@ -6,7 +6,15 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::change::{Change, Test};
+use super::item::number;
+use super::journal;
 use super::layout::TableLayout;
+
+/// Around the names of tables and attributes.
+const DOUBLE: &str = "\"";
+
+/// Around the names of an item's members.
+const SINGLE: &str = "'";
 
 /// A statement and its parameters.
 #[derive(Clone, Debug)]
@@ -21,7 +29,7 @@ impl Statement {
     /// A claim: INSERT is conditional by nature. Asked for or not, a duplicate's reply doesn't show the record that it met.
     pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
         let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
-        statement.quoted(table, '"');
+        statement.quoted(table, DOUBLE);
         let mut separator = " VALUE {";
         for (name, value) in change.key {
             statement.member(separator, &name, value);
@@ -37,7 +45,7 @@ impl Statement {
 
     fn member(&mut self, separator: &str, name: &str, value: AttributeValue) {
         self.text.push_str(separator);
-        self.quoted(name, '\'');
+        self.quoted(name, SINGLE);
         self.text.push_str(": ?");
         self.parameters.push(value);
     }
@@ -47,14 +55,18 @@ impl Statement {
         let parameters = change.sets.len() + change.key.len() + change.tests.len();
         let mut statement = Self::starting("UPDATE ", parameters);
         statement.on_failure = Some(OnFailure::AllOld);
-        statement.quoted(table, '"');
+        statement.quoted(table, DOUBLE);
         for (attribute, value) in change.sets {
             statement.text.push_str(" SET ");
             statement.compare(layout.name(attribute), "=", value);
         }
+        if let Some((step, entry)) = change.step {
+            statement.text.push_str(" SET ");
+            statement.compare(&step, "=", entry);
+        }
         for attribute in change.removes {
             statement.text.push_str(" REMOVE ");
-            statement.quoted(layout.name(attribute), '"');
+            statement.quoted(layout.name(attribute), DOUBLE);
         }
         let mut separator = " WHERE ";
         for (name, value) in change.key {
@@ -74,6 +86,7 @@ impl Statement {
                 Test::Absent(attribute) => statement.missing(layout.name(attribute)),
                 // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
                 Test::NoRecord => statement.missing(layout.partition()),
+                Test::OlderStep(step, revision) => statement.older(&step, revision),
             }
         }
         statement
@@ -90,27 +103,36 @@ impl Statement {
     }
 
     fn compare(&mut self, name: &str, operator: &str, value: AttributeValue) {
-        self.quoted(name, '"');
+        self.quoted(name, DOUBLE);
         self.text.push_str(operator);
         self.text.push('?');
         self.parameters.push(value);
     }
 
     fn missing(&mut self, name: &str) {
-        self.quoted(name, '"');
+        self.quoted(name, DOUBLE);
         self.text.push_str(" IS MISSING");
     }
 
+    fn older(&mut self, step: &str, revision: u32) {
+        self.text.push('(');
+        self.missing(step);
+        self.text.push_str(" OR ");
+        self.quoted(step, DOUBLE);
+        self.text.push('.');
+        self.compare(journal::REVISION, "<", number(revision));
+        self.text.push(')');
+    }
+
     /// A quote inside a name is doubled.
-    fn quoted(&mut self, name: &str, quote: char) {
-        self.text.push(quote);
-        if name.contains(quote) {
-            let doubled = [quote, quote].iter().collect::<String>();
-            self.text.push_str(&name.replace(quote, &doubled));
+    fn quoted(&mut self, name: &str, quote: &str) {
+        self.text.push_str(quote);
+        if quote.bytes().any(|quote| name.as_bytes().contains(&quote)) {
+            self.text.push_str(&name.replace(quote, &quote.repeat(2)));
         } else {
             self.text.push_str(name);
         }
-        self.text.push(quote);
+        self.text.push_str(quote);
     }
 
     /// About how many bytes it adds to a request.
@@ -133,6 +155,12 @@ fn size_of_value(value: &AttributeValue) -> usize {
     WRAPPING
         + match value {
             AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            // Bytes travel in Base64.
+            AttributeValue::B(bytes) => bytes.as_ref().len() / 3 * 4 + 4,
+            AttributeValue::M(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size_of_value(value))
+                .sum(),
             _ => 0,
         }
 }

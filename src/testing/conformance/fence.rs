@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Bench, Check, ok, owner, same, soon};
+use crate::packed::{PackedOutcome, Place};
 use crate::record::{Amendment, Completion, Omission, RELEASED, Record, Status, StoredOutcome};
 use crate::store::{Answer, Store};
 
@@ -84,7 +85,22 @@ pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'
         )
         .await?;
     }
-    for reason in [Omission::TooLarge, Omission::NotSerializable] {
+    let places = [
+        Place::Record(vec![0, 255, 10]),
+        Place::Item(owner()?),
+        Place::Object(owner()?),
+    ];
+    for (position, place) in places.into_iter().enumerate() {
+        let outcome =
+            StoredOutcome::Packed(PackedOutcome::from_stored("0f", u64::from(u32::MAX), place));
+        let name = format!("packed-{position}");
+        completes(bench, &name, Status::Completed, outcome).await?;
+    }
+    for reason in [
+        Omission::TooLarge,
+        Omission::NotSerializable,
+        Omission::NotKept,
+    ] {
         let outcome = StoredOutcome::Omitted(reason);
         completes(
             bench,
@@ -270,6 +286,7 @@ fn amendment(id: &crate::key::RecordId, owner: &crate::record::Owner) -> Amendme
         id: id.clone(),
         owner: owner.clone(),
         last_error: Some("conformance::Late".to_owned()),
+        step: None,
     }
 }
 

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use super::provider::Provider;
 use crate::support::server::unique;
 use crate::support::{Proxy, Server};
 
@@ -42,7 +43,37 @@ pub struct Function {
 
 impl Function {
     pub async fn orders_api() -> Self {
-        Self::deploy("orders-api", "ORDERS_TABLE", "order_id").await
+        let mut function = Self::deploy("orders-api", "ORDERS_TABLE", "order_id").await;
+        let outbox = function.server.outbox_table().await;
+        function.environment.push(("OUTBOX_TABLE", outbox));
+        function
+    }
+
+    /// The relay of a function's outbox, which sends its events to a FIFO queue behind this endpoint.
+    pub fn outbox_relay(&self, queues: &str) -> Self {
+        let outbox = self.outbox().to_owned();
+        Self {
+            program: "outbox-relay",
+            effects: outbox.clone(),
+            environment: vec![
+                ("OUTBOX_TABLE", outbox),
+                ("OUTBOX_TARGET", format!("sqs:{queues}/1/payments.fifo")),
+                ("AWS_ENDPOINT_URL_SQS", queues.to_owned()),
+                ("SWEEP_AFTER_SECONDS", "0".to_owned()),
+            ],
+            ..self.clone()
+        }
+    }
+
+    /// The table that its events wait in.
+    pub fn outbox(&self) -> &str {
+        let mut variables = self.environment.iter();
+        let found = variables.find(|(name, _)| *name == "OUTBOX_TABLE");
+        &found.expect("a function with an outbox").1
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     pub async fn payments_worker() -> Self {
@@ -81,6 +112,18 @@ impl Function {
         slow.environment
             .push(("PAYMENT_DELAY_MS", pause.as_millis().to_string()));
         slow
+    }
+
+    /// The same function, with a payment provider.
+    pub fn with_provider(&self, provider: &Provider) -> Self {
+        let mut function = self.clone();
+        let honours_keys = provider.honours_keys().to_string();
+        let variables = [
+            ("PAYMENT_PROVIDER_URL", provider.url().to_owned()),
+            ("PAYMENT_PROVIDER_HONOURS_KEYS", honours_keys),
+        ];
+        function.environment.extend(variables);
+        function
     }
 
     /// The same function, which reaches DynamoDB through a wire that can be cut.

@@ -1,11 +1,14 @@
-//! The two functions as Lambda runs them: processes of their own, with deadlines, killed and stopped at the worst moments.
+//! The functions as Lambda runs them: processes of their own, with deadlines, killed and stopped at the worst moments.
 //!
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
+mod crash_points;
 mod harness;
 mod openapi;
 mod orders_api;
+mod outbox;
 mod payments_worker;
+mod provider;
 
 use harness::Function;
 use nix::errno::Errno;

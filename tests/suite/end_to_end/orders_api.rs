@@ -10,7 +10,7 @@ use crate::support::Fault;
 
 /// Which of API Gateway's event formats.
 #[derive(Clone, Copy)]
-enum Gateway {
+pub(super) enum Gateway {
     /// 1.0, from a REST API.
     Rest,
     /// 2.0, from an HTTP API.
@@ -18,7 +18,7 @@ enum Gateway {
 }
 
 impl Gateway {
-    fn post(self, headers: &[(&str, &str)], body: &Value) -> Value {
+    pub(super) fn post(self, headers: &[(&str, &str)], body: &Value) -> Value {
         let (fixture, is_multi_value) = match self {
             Self::Rest => (include_str!("../../fixtures/e2e-apigw-v1.json"), true),
             Self::Http => (include_str!("../../fixtures/e2e-apigw-v2.json"), false),
@@ -35,13 +35,13 @@ impl Gateway {
     }
 }
 
-struct Response {
-    status: u64,
-    answer: Value,
+pub(super) struct Response {
+    pub(super) status: u64,
+    pub(super) answer: Value,
 }
 
 impl Response {
-    fn of(reply: Reply) -> Self {
+    pub(super) fn of(reply: Reply) -> Self {
         let answer = reply.answer();
         Self {
             status: answer["statusCode"].as_u64().expect("a status"),
@@ -61,7 +61,7 @@ impl Response {
         find("headers").or_else(|| find("multiValueHeaders"))
     }
 
-    fn body(&self) -> Value {
+    pub(super) fn body(&self) -> Value {
         let body = self.answer["body"].as_str().expect("a body");
         if self.answer["isBase64Encoded"] == true {
             serde_json::from_slice(&BASE64.decode(body.as_bytes()).expect("base64"))
@@ -71,7 +71,7 @@ impl Response {
         .expect("JSON")
     }
 
-    fn is_replayed(&self) -> bool {
+    pub(super) fn is_replayed(&self) -> bool {
         self.header("idempotent-replayed").as_deref() == Some("true")
     }
 
@@ -82,7 +82,7 @@ impl Response {
     }
 }
 
-fn order() -> Value {
+pub(super) fn order() -> Value {
     json!({ "sku": "KETTLE-01", "quantity": 2, "amount": 5_980, "currency": "EUR" })
 }
 
@@ -222,8 +222,11 @@ async fn of_two_processes_with_one_key_one_places_the_order() {
     let (proxy, function) = Function::orders_api().await.behind_a_proxy().await;
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
     let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
-    // The winner's completion, the only update there is, takes its time: the loser finds the claim held.
-    proxy.inject("UpdateItem", Fault::Delay(Duration::from_millis(1_500)));
+    // The winner's transaction takes its time: the loser finds the claim held.
+    proxy.inject(
+        "TransactWriteItems",
+        Fault::Delay(Duration::from_millis(1_500)),
+    );
 
     let (first, second) = tokio::join!(one.invoke(event.clone()), other.invoke(event.clone()));
     let (first, second) = (Response::of(first), Response::of(second));

@@ -18,7 +18,7 @@ fn payment(id: &str) -> String {
 }
 
 /// A batch of these bodies; the messages are called `message-0`, `message-1`, …
-fn batch(bodies: &[String]) -> Value {
+pub fn batch(bodies: &[String]) -> Value {
     let fixture = include_str!("../../fixtures/e2e-sqs.json");
     let mut event: Value = serde_json::from_str(fixture).unwrap();
     let template = event["Records"][0].clone();
@@ -32,12 +32,12 @@ fn batch(bodies: &[String]) -> Value {
     event
 }
 
-fn one_payment() -> Value {
+pub fn one_payment() -> Value {
     batch(&[payment("pay-1")])
 }
 
 /// The messages that SQS will deliver again.
-fn failed(reply: Reply) -> Vec<String> {
+pub fn failed(reply: Reply) -> Vec<String> {
     let answer = reply.answer();
     let failures = answer["batchItemFailures"].as_array().expect("a list");
     failures
@@ -51,7 +51,7 @@ fn failed(reply: Reply) -> Vec<String> {
         .collect()
 }
 
-const NONE: [&str; 0] = [];
+pub const NONE: [&str; 0] = [];
 
 #[tokio::test]
 async fn each_payment_in_a_batch_is_made_once_and_a_redelivery_makes_none() {

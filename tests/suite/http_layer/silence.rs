@@ -25,7 +25,13 @@ async fn secrets_reach_neither_problems_nor_logs() {
             )),
         }
     };
-    let api = Api::on(store, |once| once, |layer| layer.scope(scope), handler);
+    // So small that the large answer has an item of its own.
+    let api = Api::on(
+        store,
+        |once| once.inline_limit(90),
+        |layer| layer.scope(scope),
+        handler,
+    );
     let call = |key: &'static str| Door::Alb.post(key).json(r#"{"card":"secret-card"}"#);
     let first = call("secret-key");
 
@@ -36,6 +42,8 @@ async fn secrets_reach_neither_problems_nor_logs() {
     api.send(&call("secret-large")).await;
 
     let mut problems = Vec::new();
+    assert!(api.send(&call("secret-large")).await.is_replayed());
+    proxy.inject("GetItem", crate::support::Fault::DENY);
     for refused in [
         call("secret-large"),
         call("secret-key").text("secret-other"),

@@ -1,13 +1,17 @@
 //! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
 
+pub mod bucket;
 pub mod events;
 pub mod proxy;
 pub mod queue_api;
 pub mod server;
+pub mod stream;
 
+pub use bucket::Bucket;
 pub use proxy::{Fault, Proxy};
 pub use queue_api::QueueApi;
 pub use server::Server;
+pub use stream::Stream;
 
 /// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.
 ///

@@ -1,10 +1,12 @@
 //! A wire between the SDK and a server, on which requests are counted and replies can be lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -12,7 +14,9 @@ use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::Server;
 
@@ -25,10 +29,18 @@ pub enum Fault {
     LoseRequest,
     /// Answered with a service error, never forwarded.
     Answer { status: u16, code: &'static str },
+    /// Forwarded: the fault is for a later one.
+    Pass,
+    /// Never answered. The test hears of it, and whether the server does is said here.
+    Park { applies: bool },
     /// Forwarded after a pause.
     Delay(Duration),
+    /// Forwarded at once, and answered after a pause.
+    SlowReply(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
+    /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
+    Cancel(&'static [&'static str]),
     /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
     Unprocessed,
 }
@@ -65,6 +77,11 @@ struct State {
     counts: Mutex<BTreeMap<String, usize>>,
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
+    parked: Notify,
+    /// Capacity units, as the server counts them; only where it is asked.
+    units: Mutex<Option<f64>>,
+    /// How many requests were made to wait, or their replies.
+    held: AtomicUsize,
 }
 
 impl Proxy {
@@ -98,9 +115,30 @@ impl Proxy {
             .push_back((operation.to_owned(), fault));
     }
 
+    /// Waits until a request was [parked](Fault::Park).
+    pub async fn parked(&self) {
+        self.state.parked.notified().await;
+    }
+
     /// Requests since the last call, by operation, retries of the SDK among them.
     pub fn take_counts(&self) -> BTreeMap<String, usize> {
         std::mem::take(&mut *self.state.counts.lock().expect("not poisoned"))
+    }
+
+    /// Capacity units since the last call, as the server reports them for requests that succeed; from the first call on it is
+    /// asked to.
+    pub fn take_units(&self) -> f64 {
+        let mut units = self.state.units.lock().expect("not poisoned");
+        units.replace(0.0).unwrap_or_default()
+    }
+
+    /// Waits until a request, or its reply, is held back by a `Delay` or a `SlowReply`.
+    pub async fn held(&self) {
+        let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+        while self.state.held.swap(0, Ordering::Relaxed) == 0 {
+            assert!(tokio::time::Instant::now() < patience, "nothing came");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// How many requests since the last call.
@@ -144,10 +182,24 @@ async fn relay(
         .entry(operation.clone())
         .or_default() += 1;
     match state.next_fault(&operation) {
-        None => forward(&state, &client, request).await,
+        None | Some(Fault::Pass) => forward(&state, &client, request).await,
+        Some(Fault::Park { applies }) => {
+            if applies {
+                forward(&state, &client, request).await?;
+            }
+            state.parked.notify_one();
+            std::future::pending().await
+        }
         Some(Fault::Delay(pause)) => {
+            state.held.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
             forward(&state, &client, request).await
+        }
+        Some(Fault::SlowReply(pause)) => {
+            let reply = forward(&state, &client, request).await;
+            state.held.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(pause).await;
+            reply
         }
         Some(Fault::LoseReply) => {
             forward(&state, &client, request).await?;
@@ -159,6 +211,7 @@ async fn relay(
         )))),
         Some(Fault::Unprocessed) => unprocessed(request).await,
         Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
+        Some(Fault::Cancel(reasons)) => Ok(cancelled(reasons)),
     }
 }
 
@@ -168,6 +221,20 @@ impl State {
         let position = faults.iter().position(|(wanted, _)| wanted == operation)?;
         faults.remove(position).map(|(_, fault)| fault)
     }
+
+    fn meter(&self, reply: &Value) {
+        let consumed = &reply["ConsumedCapacity"];
+        let all = consumed
+            .as_array()
+            .map_or(std::slice::from_ref(consumed), Vec::as_slice);
+        let units: f64 = all
+            .iter()
+            .filter_map(|one| one["CapacityUnits"].as_f64())
+            .sum();
+        if let Some(sum) = self.units.lock().expect("not poisoned").as_mut() {
+            *sum += units;
+        }
+    }
 }
 
 async fn forward(
@@ -176,7 +243,14 @@ async fn forward(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (mut parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let mut body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let is_metered = state.units.lock().expect("not poisoned").is_some();
+    if is_metered {
+        let mut asked: Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
+        asked["ReturnConsumedCapacity"] = json!("TOTAL");
+        body = asked.to_string().into();
+        parts.headers.remove(CONTENT_LENGTH);
+    }
     parts.uri = format!("{}{}", state.upstream, parts.uri.path())
         .parse()
         .map_err(|_| Cut)?;
@@ -186,7 +260,22 @@ async fn forward(
         .map_err(|_| Cut)?;
     let (parts, body) = reply.into_parts();
     let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    if is_metered {
+        state.meter(&serde_json::from_slice(&body).map_err(|_| Cut)?);
+    }
     Ok(Response::from_parts(parts, Full::new(body)))
+}
+
+fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
+    let reasons: Vec<_> = reasons.iter().map(|code| json!({ "Code": code })).collect();
+    let body = json!({
+        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+        "message": "injected",
+        "CancellationReasons": reasons,
+    });
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 /// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.

@@ -37,6 +37,10 @@ impl QueueApi {
         Self { endpoint, requests }
     }
 
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// A client that tries once.
     pub fn client(&self) -> Client {
         let config = aws_sdk_sqs::Config::builder()

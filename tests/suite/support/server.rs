@@ -7,9 +7,11 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType,
     TimeToLiveSpecification,
 };
+use lambda_idempotency::outbox::PENDING_INDEX;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use tokio::net::TcpListener;
 
@@ -121,6 +123,53 @@ impl Server {
                 );
         }
         request.send().await.expect("a new table");
+    }
+
+    /// A fresh outbox, as the library describes it; its name.
+    pub async fn outbox_table(&self) -> String {
+        let table = unique("outbox");
+        let key = |name: &str, kind| {
+            let key = KeySchemaElement::builder()
+                .attribute_name(name)
+                .key_type(kind);
+            key.build().expect("complete")
+        };
+        let attribute = |name: &str, kind| {
+            let attribute = AttributeDefinition::builder()
+                .attribute_name(name)
+                .attribute_type(kind);
+            attribute.build().expect("complete")
+        };
+        let projection = Projection::builder()
+            .projection_type(ProjectionType::KeysOnly)
+            .build();
+        let pending = GlobalSecondaryIndex::builder()
+            .index_name(PENDING_INDEX)
+            .key_schema(key("pending", KeyType::Hash))
+            .key_schema(key("recorded_at", KeyType::Range))
+            .projection(projection)
+            .build()
+            .expect("complete");
+        let stream = StreamSpecification::builder()
+            .stream_enabled(true)
+            .stream_view_type(StreamViewType::KeysOnly)
+            .build()
+            .expect("complete");
+        let request = self
+            .client()
+            .create_table()
+            .table_name(&table)
+            .billing_mode(BillingMode::PayPerRequest)
+            .key_schema(key("aggregate", KeyType::Hash))
+            .key_schema(key("id", KeyType::Range))
+            .attribute_definitions(attribute("aggregate", ScalarAttributeType::S))
+            .attribute_definitions(attribute("id", ScalarAttributeType::S))
+            .attribute_definitions(attribute("pending", ScalarAttributeType::S))
+            .attribute_definitions(attribute("recorded_at", ScalarAttributeType::N))
+            .global_secondary_indexes(pending)
+            .stream_specification(stream);
+        request.send().await.expect("a new table");
+        table
     }
 
     /// A store on a fresh table.

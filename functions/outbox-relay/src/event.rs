@@ -1,0 +1,121 @@
+//! What Lambda hands over, as far as the relay reads it: keys and sequence numbers. The events themselves are read from the table.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A batch of the table's stream; or, without records, a schedule's wish for a sweep.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Trigger {
+    #[serde(rename = "Records")]
+    pub(crate) records: Option<Vec<StreamRecord>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct StreamRecord {
+    #[serde(rename = "eventName")]
+    event_name: String,
+    dynamodb: Change,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Change {
+    keys: HashMap<String, Key>,
+    sequence_number: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Key {
+    #[serde(rename = "S")]
+    text: Option<String>,
+}
+
+/// An event that the stream announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub(crate) aggregate: String,
+    pub(crate) id: String,
+    pub(crate) sequence_number: String,
+}
+
+/// The new events of a batch. The relay's own marks, and what TTL deletes, come by as well.
+pub(crate) fn announced(records: Vec<StreamRecord>) -> Vec<Announced> {
+    let is_new = |record: &StreamRecord| record.event_name == "INSERT";
+    let named = |record: StreamRecord| {
+        let mut keys = record.dynamodb.keys;
+        let mut text = |name| keys.remove(name).and_then(|key| key.text);
+        let (Some(aggregate), Some(id)) = (text("aggregate"), text("id")) else {
+            tracing::error!(
+                "a stream record without the outbox's keys: is this another table's stream?"
+            );
+            return None;
+        };
+        Some(Announced {
+            aggregate,
+            id,
+            sequence_number: record.dynamodb.sequence_number,
+        })
+    };
+    records
+        .into_iter()
+        .filter(is_new)
+        .filter_map(named)
+        .collect()
+}
+
+/// What is to be delivered again: Lambda goes back to the lowest of these.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Answer {
+    batch_item_failures: Vec<Failure>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure {
+    item_identifier: String,
+}
+
+impl Answer {
+    pub(crate) fn of(sequence_numbers: Vec<String>) -> Self {
+        let failure = |item_identifier| Failure { item_identifier };
+        Self {
+            batch_item_failures: sequence_numbers.into_iter().map(failure).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_events_are_taken_from_a_batch_and_nothing_else() {
+        let trigger = r#"{ "Records": [
+            { "eventName": "INSERT", "dynamodb": { "Keys": { "aggregate": { "S": "a" }, "id": { "S": "1" } }, "SequenceNumber": "10" } },
+            { "eventName": "MODIFY", "dynamodb": { "Keys": { "aggregate": { "S": "a" }, "id": { "S": "1" } }, "SequenceNumber": "11" } },
+            { "eventName": "INSERT", "dynamodb": { "Keys": { "pk": { "N": "1" } }, "SequenceNumber": "12" } }
+        ] }"#;
+        let trigger: Trigger = serde_json::from_str(trigger).unwrap();
+        let expected = Announced {
+            aggregate: "a".to_owned(),
+            id: "1".to_owned(),
+            sequence_number: "10".to_owned(),
+        };
+        assert_eq!(announced(trigger.records.unwrap()), [expected]);
+    }
+
+    #[test]
+    fn a_schedule_has_no_records() {
+        let trigger: Trigger = serde_json::from_str(r#"{ "source": "aws.scheduler" }"#).unwrap();
+        assert!(trigger.records.is_none());
+    }
+
+    #[test]
+    fn failures_are_named_as_lambda_expects() {
+        let answer = serde_json::to_value(Answer::of(vec!["10".to_owned()])).unwrap();
+        let expected = r#"{"batchItemFailures":[{"itemIdentifier":"10"}]}"#;
+        assert_eq!(answer.to_string(), expected);
+    }
+}

@@ -1,0 +1,196 @@
+//! Where events go. Their data is the body; id, type and aggregate travel beside it.
+
+use std::error::Error as StdError;
+
+use aws_config::SdkConfig;
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_sns::types::MessageAttributeValue as SnsAttribute;
+use aws_sdk_sqs::error::DisplayErrorContext;
+use aws_sdk_sqs::types::MessageAttributeValue as SqsAttribute;
+use lambda_idempotency::outbox::StoredEvent;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+/// What EventBridge calls the sender.
+const SOURCE: &str = "lambda-idempotency.outbox";
+
+pub(crate) enum Target {
+    Sqs {
+        client: aws_sdk_sqs::Client,
+        url: String,
+    },
+    Sns {
+        client: aws_sdk_sns::Client,
+        topic: String,
+    },
+    EventBridge {
+        client: aws_sdk_eventbridge::Client,
+        bus: String,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the event could not be published: {0}")]
+pub(crate) struct PublishError(String);
+
+impl PublishError {
+    fn of(error: &(impl StdError + 'static)) -> Self {
+        Self(DisplayErrorContext(error).to_string())
+    }
+}
+
+impl Target {
+    /// From its name: `sqs:https://…`, `sns:arn:…`, `eventbridge:bus`.
+    pub(crate) fn parse(config: &SdkConfig, name: &str) -> Result<Self, String> {
+        let (kind, place) = name.split_once(':').unwrap_or_default();
+        let place = place.to_owned();
+        match kind {
+            _ if place.is_empty() => Err(unknown(name)),
+            "sqs" => Ok(Self::Sqs {
+                client: aws_sdk_sqs::Client::new(config),
+                url: place,
+            }),
+            "sns" => Ok(Self::Sns {
+                client: aws_sdk_sns::Client::new(config),
+                topic: place,
+            }),
+            "eventbridge" => Ok(Self::EventBridge {
+                client: aws_sdk_eventbridge::Client::new(config),
+                bus: place,
+            }),
+            _ => Err(unknown(name)),
+        }
+    }
+
+    /// A FIFO queue or topic drops what comes again within five minutes, and keeps an aggregate's events in order.
+    pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), PublishError> {
+        let attributes = [
+            ("event_id", &event.id),
+            ("event_type", &event.kind),
+            ("aggregate", &event.aggregate),
+        ];
+        match self {
+            Self::Sqs { client, url } => {
+                let mut request = client
+                    .send_message()
+                    .queue_url(url)
+                    .message_body(&event.data);
+                for (name, value) in attributes {
+                    let attribute = SqsAttribute::builder()
+                        .data_type("String")
+                        .string_value(value);
+                    let attribute = attribute
+                        .build()
+                        .map_err(|error| PublishError::of(&error))?;
+                    request = request.message_attributes(name, attribute);
+                }
+                if is_fifo(url) {
+                    request = request
+                        .message_group_id(group(&event.aggregate))
+                        .message_deduplication_id(&event.id);
+                }
+                request
+                    .send()
+                    .await
+                    .map_err(|error| PublishError::of(&error))?;
+            }
+            Self::Sns { client, topic } => {
+                let mut request = client.publish().topic_arn(topic).message(&event.data);
+                for (name, value) in attributes {
+                    let attribute = SnsAttribute::builder()
+                        .data_type("String")
+                        .string_value(value);
+                    let attribute = attribute
+                        .build()
+                        .map_err(|error| PublishError::of(&error))?;
+                    request = request.message_attributes(name, attribute);
+                }
+                if is_fifo(topic) {
+                    request = request
+                        .message_group_id(group(&event.aggregate))
+                        .message_deduplication_id(&event.id);
+                }
+                request
+                    .send()
+                    .await
+                    .map_err(|error| PublishError::of(&error))?;
+            }
+            Self::EventBridge { client, bus } => {
+                let entry = PutEventsRequestEntry::builder()
+                    .event_bus_name(bus)
+                    .source(SOURCE)
+                    .detail_type(&event.kind)
+                    .detail(detail(event)?)
+                    .build();
+                let reply = client.put_events().entries(entry).send().await;
+                let reply = reply.map_err(|error| PublishError::of(&error))?;
+                // A bus that refuses an entry answers 200 all the same.
+                if reply.failed_entry_count() > 0 {
+                    let codes: Vec<_> = reply
+                        .entries()
+                        .iter()
+                        .filter_map(|entry| entry.error_code())
+                        .collect();
+                    return Err(PublishError(format!(
+                        "the bus refused it: {}",
+                        codes.join(", ")
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "OUTBOX_TARGET is `{name}`: it must be `sqs:` and a queue's URL, `sns:` and a topic's ARN, or `eventbridge:` and a bus"
+    )
+}
+
+fn is_fifo(name: &str) -> bool {
+    // SQS and SNS know the ending in lower case alone.
+    name.strip_suffix(".fifo").is_some()
+}
+
+/// A group's name has at most 128 characters, none of them blank: another aggregate is told by its hash.
+fn group(aggregate: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic();
+    if aggregate.len() <= 128 && aggregate.chars().all(is_plain) {
+        return aggregate.to_owned();
+    }
+    lambda_idempotency::Fingerprint::bytes(aggregate.as_bytes())
+        .as_str()
+        .to_owned()
+}
+
+/// EventBridge has no attributes: what travels beside the data elsewhere is around it here.
+fn detail(event: &StoredEvent) -> Result<String, PublishError> {
+    let data =
+        RawValue::from_string(event.data.clone()).map_err(|error| PublishError::of(&error))?;
+    let detail = json!({ "id": event.id, "aggregate": event.aggregate, "data": data });
+    Ok(detail.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_told_by_its_name() {
+        let config = SdkConfig::builder().build();
+        for name in ["", "sqs", "sqs:", "kafka:topic", "https://queue"] {
+            assert!(Target::parse(&config, name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_named_after_its_aggregate_where_it_can_be() {
+        assert_eq!(group("order-1"), "order-1");
+        assert_eq!(group("two words").len(), 64);
+        assert_eq!(group(&"x".repeat(129)).len(), 64);
+        assert!(is_fifo(
+            "https://sqs.eu-central-1.amazonaws.com/1/payments.fifo"
+        ));
+    }
+}

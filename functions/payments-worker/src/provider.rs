@@ -1,0 +1,73 @@
+//! The payment provider: `POST /charges`, with an `Idempotency-Key`.
+
+use std::time::Duration;
+
+use reqwest::{Client, Error as HttpError, Response};
+use serde::{Deserialize, Serialize};
+
+use crate::payment::Payment;
+
+/// How long a charge may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+#[derive(Clone)]
+pub(crate) struct Provider {
+    client: Client,
+    charges: String,
+    /// Whether it recognises a key that it has seen, and answers with the charge that it made then.
+    pub(crate) honours_keys: bool,
+}
+
+/// What the provider says of a charge.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Receipt {
+    pub(crate) charge_id: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProviderError {
+    /// It answered, and didn't charge.
+    #[error("the provider refused the charge: {0}")]
+    Refused(HttpError),
+    /// No answer, or none that tells.
+    #[error("the provider gave no answer: {0}")]
+    NoAnswer(HttpError),
+}
+
+impl ProviderError {
+    pub(crate) fn may_have_charged(&self) -> bool {
+        matches!(self, Self::NoAnswer(_))
+    }
+
+    fn of(error: HttpError) -> Self {
+        let refused = error.is_connect() || error.status().is_some_and(|it| it.is_client_error());
+        if refused {
+            Self::Refused(error)
+        } else {
+            Self::NoAnswer(error)
+        }
+    }
+}
+
+impl Provider {
+    pub(crate) fn new(url: &str, honours_keys: bool) -> Result<Self, HttpError> {
+        Ok(Self {
+            client: Client::builder().timeout(TIMEOUT).build()?,
+            charges: format!("{}/charges", url.trim_end_matches('/')),
+            honours_keys,
+        })
+    }
+
+    pub(crate) async fn charge(
+        &self,
+        payment: &Payment,
+        key: String,
+    ) -> Result<Receipt, ProviderError> {
+        let request = self.client.post(&self.charges);
+        let request = request.header("Idempotency-Key", key).json(payment);
+        let answer = request.send().await.and_then(Response::error_for_status);
+        let answer = answer.map_err(ProviderError::of)?;
+        // It charged; an answer that can't be read doesn't change that.
+        answer.json().await.map_err(ProviderError::NoAnswer)
+    }
+}

@@ -1,0 +1,414 @@
+//! The steps of one attempt: what the journal held when it began, and what it has written since.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Claim, Inner};
+use crate::clock::EpochMillis;
+use crate::error::StoreError;
+use crate::journal::{
+    Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState, is_step_name,
+};
+use crate::observe;
+use crate::protocol::{Crashed, StepDecision, decide_step};
+use crate::record::{Amendment, Omission, error_kind};
+use crate::step::{Step, StepError};
+use crate::store::Answer;
+
+/// What writes the journal, whatever store is behind it: a claim isn't generic.
+pub(crate) trait Scribe: Send + Sync {
+    /// Writes a note under the fence. `until` is when the attempt must be done.
+    fn note<'a>(
+        &'a self,
+        amendment: &'a Amendment,
+        until: EpochMillis,
+        urgency: Urgency,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>>;
+}
+
+/// How hard to try to write a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Nothing has happened yet.
+    Begin,
+    /// An effect happened, and a takeover would repeat it.
+    Confirm,
+    /// It would be good to know.
+    Tell,
+}
+
+/// Where notes go.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) scribe: Arc<dyn Scribe>,
+    /// Whether a result that could not be recorded is an error.
+    pub(crate) reports_unrecorded: bool,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// The steps of one attempt.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// `None` where nothing protects the run, so that nothing is written, and in the claimless form, which has no journal.
+    desk: Option<Desk>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// With what this attempt has sent, whether or not it was answered.
+    journal: Journal,
+    /// Running now.
+    busy: BTreeSet<String>,
+    /// Given to the handler already.
+    given: BTreeSet<String>,
+    stop: Option<Stop>,
+}
+
+/// Why an attempt can't go on, whatever its handler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    LeaseLost,
+    Interrupted { since: EpochMillis },
+}
+
+impl Steps {
+    pub(super) fn new(desk: Option<Desk>, journal: Journal) -> Self {
+        Self {
+            desk,
+            state: Mutex::new(State {
+                journal,
+                ..State::default()
+            }),
+        }
+    }
+
+    pub(super) fn are_begun(&self) -> bool {
+        !self.state().journal.is_empty()
+    }
+
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.state().stop
+    }
+
+    /// A panic elsewhere can't leave it half-changed: nothing in it is done in two parts.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim {
+    /// Lets an effect happen at most once in all attempts that end in an orderly way, and gives what came of it.
+    ///
+    /// The step is recorded as pending before the effect fires, and its result after. An attempt that takes over is given
+    /// the recorded result, and the effect doesn't fire again. A step that was pending when its attempt died may have
+    /// happened: it fires again with the same key, or waits for a person, as [`Step::crashed`](crate::Step::crashed) says. An
+    /// error says that nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire.
+    ///
+    /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name. Its result must survive a
+    /// round trip through JSON; one of more than 8 KiB is not kept, so that an attempt which takes over gets
+    /// [`StepError::ResultOmitted`](crate::StepError::ResultOmitted). Steps with different names may run side by side. Each costs two
+    /// requests, a step that is skipped none.
+    ///
+    /// Where nothing protects the run ([`is_protected`](Self::is_protected)), the effect just fires, and nothing is recorded.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, StepError, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// # async fn charge(_cents: u32, _key: String) -> Result<String, std::io::Error> { Ok("receipt-1".into()) }
+    /// # async fn mail(_receipt: &str, _key: String) -> Result<(), std::io::Error> { Ok(()) }
+    /// let outcome = once.run(Key::new("order", "A-17"), Fingerprint::json(b"{}"), |claim| async move {
+    ///     let receipt = claim.step("charge", |key| charge(1250, key)).await?;
+    ///     claim.step("mail", |key| mail(&receipt, key)).await?;
+    ///     Ok::<_, StepError<std::io::Error>>(receipt)
+    /// });
+    /// assert_eq!(outcome.await?.into_inner(), "receipt-1");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StepError`](crate::StepError) says what happened. Return it, and the engine does the rest: an attempt that lost its lease, or
+    /// met an interrupted step, is reported as such.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped while the effect runs leaves the step pending.
+    pub async fn step<T, E, F, Fut>(
+        &self,
+        step: impl Into<Step<E>>,
+        effect: F,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let step = step.into();
+        let turn = match self.inner.begin(&step.name, step.crashed).await? {
+            Begun::Done(result) => return give_back(step.name, result),
+            Begun::Turn(turn) => turn,
+        };
+        match effect(self.derive_key(&step.name)).await {
+            Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
+            Err(error) => {
+                let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                turn.fail(error_kind::<E>(), unsure).await;
+                Err(StepError::Effect(error))
+            }
+        }
+    }
+
+    /// Whether the journal holds a step, so that an effect may exist outside.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.inner.steps.are_begun()
+    }
+
+    /// Why the attempt can't go on.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        self.inner.steps.stop()
+    }
+}
+
+enum Begun<'a> {
+    Done(StepResult),
+    Turn(Turn<'a>),
+}
+
+impl Inner {
+    async fn begin<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+        if self.hold.is_some() && self.steps.desk.is_none() {
+            return Err(StepError::NoJournal);
+        }
+        if self.is_over() {
+            return Err(StepError::OutOfTime);
+        }
+        let (turn, entry) = match self.decide(name, crashed)? {
+            Ok(begun) => begun,
+            Err(result) => {
+                observe::step("step_skipped", &self.operation, &self.id, name);
+                return Ok(Begun::Done(result));
+            }
+        };
+        match self.note(name, &entry, Urgency::Begin).await {
+            Ok(true) => {}
+            Ok(false) => return Err(StepError::LeaseLost),
+            Err(error) => {
+                // It may have applied, and the effect will not fire.
+                turn.take_back("not begun").await;
+                return Err(StepError::Store(error));
+            }
+        }
+        if self.is_over() {
+            turn.take_back("out of time").await;
+            return Err(StepError::OutOfTime);
+        }
+        observe::step("step_begun", &self.operation, &self.id, name);
+        Ok(Begun::Turn(turn))
+    }
+
+    /// What there is to do about a step: its turn, noted here, or the result that it has.
+    #[allow(
+        clippy::type_complexity,
+        reason = "two outcomes, one of them in two parts"
+    )]
+    fn decide<E>(
+        &self,
+        name: &str,
+        crashed: Crashed,
+    ) -> Result<Result<(Turn<'_>, StepEntry), StepResult>, StepError<E>> {
+        let step = || name.to_owned();
+        if !is_step_name(name) {
+            return Err(StepError::Name { step: step() });
+        }
+        let mut state = self.steps.state();
+        if state.busy.contains(name) || state.given.contains(name) {
+            return Err(StepError::Repeated { step: step() });
+        }
+        let known = state.journal.get(name);
+        match decide_step(known, crashed) {
+            StepDecision::Skip(result) => {
+                let result = result.clone();
+                state.given.insert(step());
+                Ok(Err(result))
+            }
+            StepDecision::Interrupted { since } => {
+                state.stop = Some(Stop::Interrupted { since });
+                drop(state);
+                observe::step("step_interrupted", &self.operation, &self.id, name);
+                Err(StepError::Interrupted {
+                    step: step(),
+                    since: since.into(),
+                })
+            }
+            StepDecision::Fire if !state.journal.has_room_for(name) => {
+                Err(StepError::Full { step: step() })
+            }
+            StepDecision::Fire => {
+                let entry = StepEntry::begun(known, self.clock.now());
+                state.busy.insert(step());
+                let turn = Turn {
+                    inner: self,
+                    name: step(),
+                };
+                Ok(Ok((turn, entry)))
+            }
+        }
+    }
+
+    /// Writes an entry; `false` where the fence was lost.
+    async fn note(
+        &self,
+        name: &str,
+        entry: &StepEntry,
+        urgency: Urgency,
+    ) -> Result<bool, StoreError> {
+        let note = StepNote {
+            name: name.to_owned(),
+            entry: entry.clone(),
+        };
+        self.steps.state().journal.put(note.clone());
+        let (Some(desk), Some(hold), Some(until)) = (&self.steps.desk, &self.hold, self.deadline)
+        else {
+            return Ok(true);
+        };
+        let amendment = Amendment {
+            id: self.id.clone(),
+            owner: hold.owner.clone(),
+            last_error: None,
+            step: Some(note),
+        };
+        let met = match desk.scribe.note(&amendment, until, urgency).await? {
+            Answer::Applied(()) => return Ok(true),
+            Answer::Refused(met) => met,
+        };
+        // An earlier send of the same note may have applied, its reply lost.
+        let mine = met
+            .and_then(|found| found.content.ok())
+            .is_some_and(|record| {
+                record.owner.as_ref() == Some(&hold.owner)
+                    && record.journal.get(name) == Some(entry)
+            });
+        if !mine {
+            self.steps.state().stop = Some(Stop::LeaseLost);
+        }
+        Ok(mine)
+    }
+
+    fn is_over(&self) -> bool {
+        let now = self.clock.now();
+        self.hold.is_some() && self.deadline.is_some_and(|until| now >= until)
+    }
+}
+
+/// A step between its two notes. Dropped, it stays pending.
+struct Turn<'a> {
+    inner: &'a Inner,
+    name: String,
+}
+
+impl Turn<'_> {
+    async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+        let Inner {
+            operation,
+            id,
+            steps,
+            ..
+        } = self.inner;
+        if let StepResult::Omitted(reason) = result {
+            observe::step_failed("step_omitted", operation, id, &self.name, &reason);
+        }
+        let noted = self
+            .end(StepState::Confirmed(result), None, Urgency::Confirm)
+            .await;
+        steps.state().given.insert(self.name.clone());
+        match noted {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StepError::LeaseLost),
+            Err(error) => {
+                observe::step_failed("step_unrecorded", operation, id, &self.name, &error);
+                let reports = steps
+                    .desk
+                    .as_ref()
+                    .is_some_and(|desk| desk.reports_unrecorded);
+                if reports {
+                    return Err(StepError::Unrecorded(error));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn fail(self, error: &str, unsure: bool) {
+        let state = if unsure {
+            StepState::Pending
+        } else {
+            StepState::Failed
+        };
+        let Inner { operation, id, .. } = self.inner;
+        observe::step_failed("step_failed", operation, id, &self.name, &error);
+        // Unwritten it stays pending, which is the safe side.
+        let _ = self.end(state, Some(error), Urgency::Tell).await;
+    }
+
+    /// The effect will not fire.
+    async fn take_back(self, why: &str) {
+        let _ = self.end(StepState::Failed, Some(why), Urgency::Tell).await;
+    }
+
+    async fn end(
+        &self,
+        state: StepState,
+        error: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<bool, StoreError> {
+        let now = self.inner.clock.now();
+        let begun = self.inner.steps.state().journal.get(&self.name).cloned();
+        let begun = begun.unwrap_or_else(|| StepEntry::begun(None, now));
+        let entry = begun.ended(state, error, now);
+        self.inner.note(&self.name, &entry, urgency).await
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.inner.steps.state().busy.remove(&self.name);
+    }
+}
+
+fn keep<T: Serialize>(value: &T) -> StepResult {
+    // The value's own code runs here. If it panics, the effect has happened all the same.
+    match catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
+        Ok(Ok(text)) if text.len() <= MAX_STEP_RESULT_BYTES => StepResult::Text(text),
+        Ok(Ok(_)) => StepResult::Omitted(Omission::TooLarge),
+        Ok(Err(_)) | Err(_) => StepResult::Omitted(Omission::NotSerializable),
+    }
+}
+
+/// The parser's own message may quote the result; where it failed is enough to find out why.
+fn give_back<T: DeserializeOwned, E>(step: String, result: StepResult) -> Result<T, StepError<E>> {
+    match result {
+        StepResult::Omitted(reason) => Err(StepError::ResultOmitted { step, reason }),
+        StepResult::Text(text) => serde_json::from_str(&text).map_err(|error| {
+            let wanted = std::any::type_name::<T>();
+            let reason = format!(
+                "it no longer decodes as {wanted} (column {})",
+                error.column()
+            );
+            StepError::Unreadable { step, reason }
+        }),
+    }
+}

@@ -1,0 +1,48 @@
+use aws_sdk_dynamodb::types::AttributeValue::{S, Ss};
+
+use super::*;
+
+fn item(entries: &[(&str, AttributeValue)]) -> Item {
+    let entry = |(name, value): &(&str, AttributeValue)| ((*name).to_owned(), value.clone());
+    entries.iter().map(entry).collect()
+}
+
+fn paid() -> Transition {
+    Transition::new("orders", [("order_id", S("1".into()))])
+        .from("pending")
+        .to("paid")
+}
+
+#[test]
+fn a_state_that_is_reached_already_is_told_from_one_that_is_not_to_be_reached() {
+    let is_paid = item(&[("status", S("paid".into()))]);
+    let is_cancelled = item(&[("status", S("cancelled".into()))]);
+    assert_eq!(paid().judge(Some(&is_paid)), Guarded::AlreadyApplied);
+    let refused = Guarded::Refused {
+        found: Some(is_cancelled.clone()),
+    };
+    assert_eq!(paid().judge(Some(&is_cancelled)), refused);
+    assert_eq!(paid().judge(None), Guarded::Refused { found: None });
+}
+
+#[test]
+fn a_mark_tells_whose_move_it_was() {
+    let mine = paid().mark("paid_by", S("me".into()));
+    let by = |who: &str| item(&[("status", S("paid".into())), ("paid_by", S(who.into()))]);
+    assert_eq!(mine.judge(Some(&by("me"))), Guarded::AlreadyApplied);
+    assert!(matches!(
+        mine.judge(Some(&by("other"))),
+        Guarded::Refused { .. }
+    ));
+}
+
+#[test]
+fn an_event_that_is_remembered_has_applied() {
+    let add = Once::new("accounts", [("account", S("a".into()))], "e-1").add("balance", 5);
+    let remembers = |event: &str| item(&[("applied_events", Ss(vec![event.into()]))]);
+    assert_eq!(add.judge(Some(&remembers("e-1"))), Guarded::AlreadyApplied);
+    assert!(matches!(
+        add.judge(Some(&remembers("e-2"))),
+        Guarded::Refused { .. }
+    ));
+}

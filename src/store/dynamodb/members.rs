@@ -1,0 +1,50 @@
+//! The members of a map attribute, read strictly: what can't be understood is said in words.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+#[derive(Clone, Copy)]
+pub(super) struct Members<'a>(&'a HashMap<String, AttributeValue>);
+
+impl<'a> Members<'a> {
+    pub(super) fn of(value: &'a AttributeValue) -> Result<Self, String> {
+        match value {
+            AttributeValue::M(members) => Ok(Self(members)),
+            _ => Err("it is not a map".to_owned()),
+        }
+    }
+
+    pub(super) fn text(self, name: &str) -> Result<Option<&'a str>, String> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(AttributeValue::S(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("`{name}` is not a string")),
+        }
+    }
+
+    pub(super) fn required_text(self, name: &str) -> Result<&'a str, String> {
+        self.text(name)?.ok_or_else(|| missing(name))
+    }
+
+    pub(super) fn number(self, name: &str) -> Result<i64, String> {
+        let bad = || format!("`{name}` is not a whole number");
+        match self.0.get(name) {
+            None => Err(missing(name)),
+            Some(AttributeValue::N(digits)) => digits.parse().map_err(|_| bad()),
+            Some(_) => Err(bad()),
+        }
+    }
+
+    pub(super) fn bytes(self, name: &str) -> Result<&'a [u8], String> {
+        match self.0.get(name) {
+            None => Err(missing(name)),
+            Some(AttributeValue::B(bytes)) => Ok(bytes.as_ref()),
+            Some(_) => Err(format!("`{name}` is not binary")),
+        }
+    }
+}
+
+fn missing(name: &str) -> String {
+    format!("`{name}` is missing")
+}

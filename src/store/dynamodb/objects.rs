@@ -1,0 +1,152 @@
+//! Outcomes that no item takes: objects in a bucket.
+
+use std::fmt;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::ByteStream;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::in_words;
+use crate::error::{BoxError, StoreError};
+use crate::key::RecordId;
+use crate::packed::LargeOutcome;
+use crate::record::Owner;
+
+/// Where objects are, unless [`OutcomeBucket::prefix`] says otherwise.
+const PREFIX: &str = "idempotency-outcomes/";
+
+/// A bucket for outcomes that DynamoDB takes in no item. Feature `s3`.
+///
+/// Objects don't expire by themselves: give the bucket a lifecycle rule for the prefix, with more days than the longest retention. The
+/// function needs `s3:PutObject` and `s3:GetObject` on the prefix; with `s3:ListBucket` on the bucket, too, an object that is gone is told
+/// from one that may not be read.
+///
+/// ```no_run
+/// use lambda_idempotency::store::dynamodb::{DynamoDbStore, OutcomeBucket};
+///
+/// # async fn start(s3: aws_sdk_s3::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let store = DynamoDbStore::from_env().await?.outcome_bucket(OutcomeBucket::new(s3, "my-outcomes"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+pub struct OutcomeBucket {
+    client: Client,
+    bucket: String,
+    prefix: String,
+}
+
+impl fmt::Debug for OutcomeBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutcomeBucket")
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OutcomeBucket {
+    /// A bucket, through a client that you built.
+    pub fn new(client: Client, bucket: impl Into<String>) -> Self {
+        Self {
+            client,
+            bucket: bucket.into(),
+            prefix: PREFIX.to_owned(),
+        }
+    }
+
+    /// What the objects' keys begin with. Default: `idempotency-outcomes/`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The same outcome may come twice: its owner is in the key, so it writes the same again.
+    pub(super) async fn put(
+        &self,
+        outcome: &LargeOutcome,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let request = self
+            .client
+            .put_object()
+            .bucket(&self.bucket)
+            .key(self.key(&outcome.id, &outcome.owner))
+            .content_type("application/octet-stream")
+            .body(ByteStream::from(outcome.content.clone()))
+            .send();
+        let request = Box::pin(request);
+        let reply = in_time(deadline, request).await?;
+        reply.map_err(|error| self.failure("s3:PutObject", &error))?;
+        Ok(())
+    }
+
+    /// `None` where there is no such object.
+    pub(super) async fn get(
+        &self,
+        id: &RecordId,
+        owner: &Owner,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let request = self
+            .client
+            .get_object()
+            .bucket(&self.bucket)
+            .key(self.key(id, owner))
+            .send();
+        let request = Box::pin(request);
+        let object = match in_time(deadline, request).await? {
+            Ok(object) => object,
+            Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
+            Err(error) => return Err(self.failure("s3:GetObject", &error)),
+        };
+        let body = in_time(deadline, object.body.collect()).await?;
+        let body = body.map_err(|error| StoreError::Unavailable(in_words(&error).into()))?;
+        Ok(Some(body.into_bytes().into()))
+    }
+
+    fn key(&self, id: &RecordId, owner: &Owner) -> String {
+        format!("{}{}/{}", self.prefix, id.hash(), owner.as_str())
+    }
+
+    fn failure<E>(&self, action: &str, error: &SdkError<E, HttpResponse>) -> StoreError
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let status = match error {
+            SdkError::TimeoutError(_) => return StoreError::Timeout,
+            SdkError::ServiceError(context) => context.raw().status().as_u16(),
+            _ => return StoreError::Unavailable(in_words(error).into()),
+        };
+        let bucket = &self.bucket;
+        match (error.code(), status) {
+            (Some("SlowDown" | "TooManyRequests"), _) | (_, 429) => StoreError::Throttled,
+            (_, 500..) => StoreError::Unavailable(in_words(error).into()),
+            (Some("AccessDenied"), _) => rejected(format!(
+                "access denied to bucket `{bucket}`: allow the function {action} on it"
+            )),
+            (Some("NoSuchBucket"), _) => rejected(format!(
+                "bucket `{bucket}` does not exist: create it, or correct its name"
+            )),
+            (code, _) => rejected(format!(
+                "bucket `{bucket}` refused {action}: {}",
+                code.unwrap_or("no reason given")
+            )),
+        }
+    }
+}
+
+fn rejected(message: String) -> StoreError {
+    StoreError::Rejected(BoxError::from(message))
+}
+
+async fn in_time<T>(deadline: Instant, request: impl Future<Output = T>) -> Result<T, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::Timeout);
+    }
+    let reply = timeout_at(deadline, request).await;
+    reply.map_err(|_| StoreError::Timeout)
+}

@@ -1,0 +1,195 @@
+//! Business writes and the final record, in one `TransactWriteItems`.
+
+use std::any::Any;
+
+use aws_sdk_dynamodb::error::{BuildError, ProvideErrorMetadata};
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError as ServiceError;
+use aws_sdk_dynamodb::types::{
+    CancellationReason, Put, ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
+    Update,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::change::{self, Change};
+use super::expression::Expressions;
+use super::failure::classify;
+use super::write::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
+use super::{DynamoDbStore, item};
+use crate::error::StoreError;
+use crate::record::Takeover;
+use crate::transaction::{Basis, Commit, Committed, Final, Refusal, WriteError};
+
+/// What a record may have beside what a completion writes: the names of its attributes, and what a claim and its attempts left.
+const RECORD_ROOM: usize = 2 * 1_024;
+
+const ACTIONS: &str = "dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem, as the transaction's writes need,";
+
+pub(super) async fn commit(
+    store: &DynamoDbStore,
+    commit: Commit<'_>,
+    deadline: Instant,
+) -> Result<Committed, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::Timeout);
+    }
+    let actions = actions(store, &commit)?;
+    let request = store
+        .client
+        .transact_write_items()
+        .set_transact_items(Some(actions))
+        .client_request_token(commit.token)
+        .send();
+    match timeout_at(deadline, Box::pin(request)).await {
+        Err(_) => Err(StoreError::Timeout),
+        Ok(Ok(_)) => Ok(Committed::Applied),
+        Ok(Err(error)) => match error.as_service_error() {
+            Some(ServiceError::TransactionCanceledException(cancelled)) => {
+                let reasons = cancelled.cancellation_reasons();
+                judge(store, commit.record.is_some(), reasons)
+            }
+            // An earlier send of the same request is at work.
+            Some(ServiceError::TransactionInProgressException(_)) => Err(StoreError::Conflict),
+            // The business writes' fault as well as the table's: DynamoDB's words tell which.
+            Some(invalid) if invalid.code() == Some("ValidationException") => {
+                let message = invalid.message().unwrap_or_default().to_owned();
+                Err(StoreError::Rejected(message.into()))
+            }
+            _ => Err(classify(&store.table, &store.layout, ACTIONS, error)),
+        },
+    }
+}
+
+/// The record's action first, then the business writes.
+fn actions(
+    store: &DynamoDbStore,
+    commit: &Commit<'_>,
+) -> Result<Vec<TransactWriteItem>, StoreError> {
+    let invalid = |error: WriteError| StoreError::Rejected(error.into());
+    let mut actions = Vec::with_capacity(commit.writes.len() + 1);
+    if let Some(record) = commit.record {
+        let own = of_record(store, record).map_err(|error| StoreError::Rejected(error.into()))?;
+        // An outcome that leaves no room for the rest is told from a business item that is too large.
+        if bytes_of(&own) + RECORD_ROOM > MOST_BYTES_OF_AN_ITEM {
+            return Err(StoreError::TooLarge);
+        }
+        actions.push(own);
+    }
+    for write in commit.writes {
+        actions.push(action(write).map_err(invalid)?.clone());
+    }
+    fits(actions.iter().map(bytes_of).sum(), MOST_BYTES).map_err(invalid)?;
+    if let Some(record) = commit.record {
+        let key = store
+            .layout
+            .key_of(&record.completion.id)
+            .into_iter()
+            .collect();
+        let own = Target {
+            table: name_of(&store.table),
+            item: &key,
+            is_key: true,
+        };
+        let mut targets = actions.iter().skip(1).filter_map(Target::of);
+        if targets.any(|target| target.is_same(&own, None)) {
+            let reason =
+                "a business write concerns the idempotency record itself: leave it to this crate";
+            return Err(StoreError::Rejected(reason.into()));
+        }
+    }
+    Ok(actions)
+}
+
+/// A PutItem where nothing of an old item stays. In a table with two keys an update takes its place, as it does for a claim.
+fn of_record(store: &DynamoDbStore, record: &Final) -> Result<TransactWriteItem, BuildError> {
+    let change = change::finish(&store.layout, record);
+    let is_whole = match &record.basis {
+        Basis::Claimed => false,
+        Basis::Absent(_) => !store.layout.is_composite(),
+        Basis::Version { mode, .. } => *mode == Takeover::Fresh,
+    };
+    let action = TransactWriteItem::builder();
+    Ok(if is_whole {
+        action.put(put(store, &change)?).build()
+    } else {
+        action.update(update(store, change)?).build()
+    })
+}
+
+fn put(store: &DynamoDbStore, change: &Change) -> Result<Put, BuildError> {
+    let expressions = Expressions::of_put(&store.layout, change);
+    Put::builder()
+        .table_name(&store.table)
+        .set_item(Some(change.item(&store.layout)))
+        .condition_expression(expressions.condition)
+        .set_expression_attribute_names(Some(expressions.names))
+        .set_expression_attribute_values(expressions.values)
+        .return_values_on_condition_check_failure(OnFailure::AllOld)
+        .build()
+}
+
+fn update(store: &DynamoDbStore, change: Change) -> Result<Update, BuildError> {
+    let expressions = Expressions::of_update(&store.layout, &change);
+    Update::builder()
+        .table_name(&store.table)
+        .set_key(Some(change.key.into_iter().collect()))
+        .set_update_expression(expressions.update)
+        .condition_expression(expressions.condition)
+        .set_expression_attribute_names(Some(expressions.names))
+        .set_expression_attribute_values(expressions.values)
+        .return_values_on_condition_check_failure(OnFailure::AllOld)
+        .build()
+}
+
+/// Why a transaction was cancelled. The record speaks first: where it isn't what it must be, nothing that a business
+/// condition met matters, and an earlier send of this very transaction may be what it met.
+fn judge(
+    store: &DynamoDbStore,
+    has_record: bool,
+    reasons: &[CancellationReason],
+) -> Result<Committed, StoreError> {
+    let code = |reason: &CancellationReason| reason.code.clone().unwrap_or_default();
+    let (record, business) = reasons.split_at(usize::from(has_record).min(reasons.len()));
+    for reason in record {
+        match code(reason).as_str() {
+            "None" | "" => {}
+            "ConditionalCheckFailed" => {
+                let met = reason.item.as_ref();
+                let found = met.map(|met| item::decode(&store.layout, met));
+                return Ok(Committed::Fenced(found));
+            }
+            other => return Err(cancelled(other, "the record", reason)),
+        }
+    }
+    let failed = |reason: &CancellationReason| code(reason) == "ConditionalCheckFailed";
+    if let Some(index) = business.iter().position(failed) {
+        let met = business.get(index).and_then(|reason| reason.item.clone());
+        let met = met.map(|item| Box::new(item) as Box<dyn Any + Send + Sync>);
+        return Ok(Committed::Refused(Refusal::new(index, met)));
+    }
+    let mut others = business
+        .iter()
+        .enumerate()
+        .filter(|(_, reason)| !matches!(code(reason).as_str(), "None" | ""));
+    Err(match others.next() {
+        Some((index, reason)) => cancelled(&code(reason), &format!("write {index}"), reason),
+        None => StoreError::Conflict,
+    })
+}
+
+fn cancelled(code: &str, what: &str, reason: &CancellationReason) -> StoreError {
+    match code {
+        "TransactionConflict" => StoreError::Conflict,
+        "ThrottlingError" | "ProvisionedThroughputExceeded" | "ThrottlingException" => {
+            StoreError::Throttled
+        }
+        _ => {
+            let message = reason.message.as_deref().unwrap_or_default();
+            StoreError::Rejected(
+                format!("{what} cancelled the transaction: {code}: {message}").into(),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! `commit`: the record's part of a transaction, for stores that have any. What business writes do is the store's own to test.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Bench, Check, ok, owner, same, soon};
+use crate::error::StoreError;
+use crate::record::{Completion, Found, NewClaim, Record, StoredOutcome, Takeover, Version};
+use crate::store::Store;
+use crate::transaction::{Basis, Commit, Committed, Final};
+
+impl<S: Store> Bench<'_, S> {
+    fn final_of(&self, claim: &NewClaim, text: &str, basis: Basis) -> Final {
+        Final {
+            completion: self.completion(claim, text),
+            basis,
+        }
+    }
+
+    async fn commit(&self, record: &Final, deadline: Instant) -> Result<Committed, StoreError> {
+        // The completion tells repeated sends from other requests here, as the owner does in the engine.
+        let text = match &record.completion.outcome {
+            StoredOutcome::Inline(text) => text.as_str(),
+            _ => "",
+        };
+        let owner = record.completion.owner.as_str();
+        let token = format!("{owner}{text}");
+        let commit = Commit {
+            token: &token,
+            record: Some(record),
+            writes: &[],
+        };
+        self.store.commit(commit, deadline).await
+    }
+
+    async fn commits(&self, what: &str, record: &Final) -> Check {
+        match ok(self.commit(record, soon()).await)? {
+            Committed::Applied => Ok(()),
+            other => Err(format!("{what}: expected it to apply, found {other:?}")),
+        }
+    }
+
+    /// A commit that must meet a record, and must leave it as it was.
+    async fn fenced(&self, what: &str, record: &Final) -> Check {
+        let id = &record.completion.id;
+        let before = self.load(id).await?;
+        match ok(self.commit(record, soon()).await)? {
+            Committed::Fenced(found) => same(what, found, before.clone())?,
+            other => return Err(format!("{what}: expected the fence, found {other:?}")),
+        }
+        same(
+            &format!("the record after {what}"),
+            self.load(id).await?,
+            before,
+        )
+    }
+}
+
+fn finished(claim: &NewClaim, completion: &Completion) -> Record {
+    let mut record = Record::claimed(claim);
+    record.complete(completion);
+    record
+}
+
+pub(super) async fn a_commit_completes_the_owners_claim<S: Store>(bench: &Bench<'_, S>) -> Check {
+    let claim = bench.claimed("commit").await?;
+    let record = bench.final_of(&claim, "1", Basis::Claimed);
+    bench.commits("the owner's commit", &record).await?;
+    let expected = finished(&claim, &record.completion);
+    same("the record", bench.record(&claim.id).await?, expected)?;
+    let other = bench.final_of(&claim, "2", Basis::Claimed);
+    bench.fenced("a second commit", &other).await
+}
+
+pub(super) async fn nobody_else_commits<S: Store>(bench: &Bench<'_, S>) -> Check {
+    let claim = bench.claimed("commit-theirs").await?;
+    let stranger = NewClaim {
+        owner: owner()?,
+        ..claim.clone()
+    };
+    let record = bench.final_of(&stranger, "1", Basis::Claimed);
+    bench.fenced("a stranger's commit", &record).await?;
+    ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
+    let late = bench.final_of(&claim, "1", Basis::Claimed);
+    bench.fenced("a commit after release", &late).await?;
+    let nowhere = bench.claim("commit-nowhere")?;
+    let record = bench.final_of(&nowhere, "1", Basis::Claimed);
+    bench.fenced("a commit without a claim", &record).await
+}
+
+pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key<S: Store>(
+    bench: &Bench<'_, S>,
+) -> Check {
+    let claim = bench.claim("commit-fresh")?;
+    let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
+    bench.commits("a commit on a fresh key", &record).await?;
+    let expected = finished(&claim, &record.completion);
+    same("the record", bench.record(&claim.id).await?, expected)?;
+    let second = bench.claim("commit-fresh")?;
+    let second = bench.final_of(&second, "2", Basis::Absent(second.clone()));
+    bench.fenced("a second one", &second).await?;
+    let taken = bench.claimed("commit-taken").await?;
+    let record = bench.final_of(&taken, "1", Basis::Absent(taken.clone()));
+    bench.fenced("one on a claimed key", &record).await
+}
+
+pub(super) async fn a_commit_over_a_record_needs_its_exact_version<S: Store>(
+    bench: &Bench<'_, S>,
+) -> Check {
+    for (name, mode) in [
+        ("commit-resumed", Takeover::Resume),
+        ("commit-replaced", Takeover::Fresh),
+    ] {
+        let claim = bench.claimed(name).await?;
+        let stale = bench.load(&claim.id).await?;
+        ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
+        let released = bench.record(&claim.id).await?;
+        let next = NewClaim {
+            attempt: 2,
+            started_at: bench.now + Duration::from_millis(3),
+            ..bench.claim(name)?
+        };
+        let over = |found: Option<Found>| Basis::Version {
+            seen: found.map_or_else(Version::default, |found| found.version),
+            mode,
+            claim: next.clone(),
+        };
+        let record = bench.final_of(&next, "1", over(stale));
+        bench
+            .fenced("a commit over a stale version", &record)
+            .await?;
+        let record = bench.final_of(&next, "2", over(bench.load(&claim.id).await?));
+        bench
+            .commits("a commit over the version that was seen", &record)
+            .await?;
+        let kept = (mode == Takeover::Resume)
+            .then_some(released.last_error)
+            .flatten();
+        let expected = Record {
+            last_error: kept,
+            ..finished(&next, &record.completion)
+        };
+        same("the record", bench.record(&claim.id).await?, expected)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn of_many_commits_at_once_one_applies<S: Store>(bench: &Bench<'_, S>) -> Check {
+    let mut records = Vec::new();
+    for text in 0..8 {
+        let claim = bench.claim("commit-race")?;
+        records.push(bench.final_of(&claim, &text.to_string(), Basis::Absent(claim.clone())));
+    }
+    let until_answered = async |record: &Final| {
+        loop {
+            match bench.commit(record, soon()).await {
+                Err(StoreError::Conflict | StoreError::Throttled) => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                answer => return ok(answer),
+            }
+        }
+    };
+    let answers = records.iter().map(until_answered);
+    let mut applied = 0;
+    for answer in futures_util::future::join_all(answers).await {
+        applied += usize::from(matches!(answer?, Committed::Applied));
+    }
+    same("the commits that applied", applied, 1)
+}
+
+pub(super) async fn a_commit_after_its_deadline_writes_nothing<S: Store>(
+    bench: &Bench<'_, S>,
+) -> Check {
+    let claim = bench.claim("commit-late")?;
+    let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
+    match bench.commit(&record, Instant::now()).await {
+        Err(StoreError::Timeout) => {}
+        other => return Err(format!("expected a timeout, found {other:?}")),
+    }
+    same("the record", bench.load(&claim.id).await?, None)
+}

@@ -1,0 +1,427 @@
+//! The invariants of `docs/protocol.md`, held against what one night left behind.
+
+use lambda_idempotency::journal::StepState;
+use lambda_idempotency::record::{Record, Status, StoredOutcome};
+use lambda_idempotency::{Fingerprint, RecordId};
+
+use crate::doors::{http, payload};
+use crate::night::{BATCH, Night};
+use crate::scenario::{Books, Door, MARGIN};
+use crate::watched::{Change, Kind};
+use crate::world::{Effect, End, Execution, What};
+
+type Check = fn(&Night, &[RecordId]) -> Vec<String>;
+
+/// What should not have happened.
+pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
+    let mut broken = Vec::new();
+    let checks: [(&str, Check); 10] = [
+        (
+            "a booking stands if and only if its record is completed",
+            bookings_match,
+        ),
+        (
+            "a final record stays as it is until it expires",
+            final_records_stay,
+        ),
+        ("attempts count up", attempts_count_up),
+        ("only the holder of the claim writes", the_fence_holds),
+        ("a live lease is not taken over", live_leases_stay),
+        ("no two run at once while the first has time", no_overlap),
+        ("an attempt runs once", attempts_run_once),
+        ("what callers are told is so", results_are_true),
+        ("a step that is confirmed fires no more", steps_fire_once),
+        (
+            "a batch is taken in order, each key once",
+            batches_are_in_order,
+        ),
+    ];
+    for (name, check) in checks {
+        broken.extend(
+            check(night, ids)
+                .into_iter()
+                .map(|what| format!("{name}: {what}")),
+        );
+    }
+    broken.extend(
+        unsettled
+            .iter()
+            .map(|key| format!("every key comes to an end: k-{key} did not")),
+    );
+    broken
+}
+
+/// By how much the fastest clock is ahead: expiry and leases are judged by the clock of whoever takes over.
+fn ahead(night: &Night) -> i64 {
+    night
+        .scenario
+        .skews
+        .iter()
+        .copied()
+        .max()
+        .unwrap_or(0)
+        .max(0)
+}
+
+fn is_final(record: &Record) -> bool {
+    record.status != Status::InProgress
+}
+
+fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let touched = |change: &&Change| match (&change.before, change.kind) {
+        (Some(before), Kind::Replace | Kind::Commit) if is_final(before) => {
+            change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
+        }
+        (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
+        (Some(before), _) => is_final(before),
+        (None, _) => false,
+    };
+    night
+        .changes
+        .iter()
+        .filter(touched)
+        .map(|change| format!("{change:?}"))
+        .collect()
+}
+
+fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let wrong = |change: &&Change| {
+        let before = change.before.as_ref().map(|record| record.attempt);
+        let after = change.after.as_ref().map(|record| record.attempt);
+        match change.kind {
+            Kind::Create | Kind::Replace => after != Some(1),
+            Kind::Resume => after != before.map(|attempt| attempt + 1),
+            Kind::Swept => false,
+            Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
+            // In the claimless form it is a claim as well.
+            Kind::Commit => after < before && after != Some(1),
+        }
+    };
+    night
+        .changes
+        .iter()
+        .filter(wrong)
+        .map(|change| format!("{change:?}"))
+        .collect()
+}
+
+fn the_fence_holds(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let fenced = [Kind::Complete, Kind::Renew, Kind::Amend, Kind::Release];
+    let stale = |change: &&Change| {
+        fenced.contains(&change.kind)
+            && !change
+                .before
+                .as_ref()
+                .is_some_and(|before| !is_final(before) && before.owner == change.by)
+    };
+    night
+        .changes
+        .iter()
+        .filter(stale)
+        .map(|change| format!("{change:?}"))
+        .collect()
+}
+
+fn live_leases_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let early = |change: &&Change| {
+        matches!(change.kind, Kind::Resume | Kind::Replace)
+            && change.before.as_ref().is_some_and(|before| {
+                let lease = before.lease.map_or(0, |lease| lease.0);
+                !is_final(before) && change.at + ahead(night) < lease
+            })
+    };
+    night
+        .changes
+        .iter()
+        .filter(early)
+        .map(|change| format!("{change:?}"))
+        .collect()
+}
+
+/// Beyond the margin, clocks that differ let two run; the fence still keeps their outcomes apart.
+fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
+    if !night.scenario.clocks_agree() {
+        return Vec::new();
+    }
+    let mut broken = Vec::new();
+    for first in &night.executions {
+        // A process that died runs no more.
+        let Some((ended, _)) = first.ended else {
+            continue;
+        };
+        if first.claimless {
+            continue;
+        }
+        let beside = night.executions.iter().filter(|second| {
+            // Of two that began in the same instant, the one that is counted later.
+            second.value > first.value
+                && !second.claimless
+                && second.key == first.key
+                && (first.began..ended).contains(&second.began)
+                && second.began < first.may_run_until
+        });
+        broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
+    }
+    broken
+}
+
+/// Between two executions of one attempt lies a fresh start.
+fn attempts_run_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (position, first) in night.executions.iter().enumerate() {
+        for second in &night.executions[position + 1..] {
+            let same = first.key == second.key
+                && first.attempt == second.attempt
+                && !first.claimless
+                && !second.claimless;
+            let fresh = |change: &Change| {
+                change.id == ids[first.key]
+                    && matches!(change.kind, Kind::Create | Kind::Replace)
+                    && (first.began..=second.began).contains(&change.at)
+            };
+            // The first's own claim may carry the same instant.
+            let own = night
+                .changes
+                .iter()
+                .filter(|change| fresh(change) && change.at == first.began)
+                .count()
+                .min(1);
+            if same && night.changes.iter().filter(|change| fresh(change)).count() <= own {
+                broken.push(format!("{first:?} and {second:?}"));
+            }
+        }
+    }
+    broken
+}
+
+/// The value that a record would replay.
+fn outcome(night: &Night, record: &Record) -> Option<usize> {
+    match (&record.outcome, night.scenario.door) {
+        (Some(StoredOutcome::Inline(text)), Door::Http) => http::value(text),
+        (Some(StoredOutcome::Inline(text)), _) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The completions that applied by then: of which record, with which value.
+fn completions(night: &Night, by: i64) -> impl Iterator<Item = (&Change, Option<usize>)> {
+    let done = move |change: &&Change| {
+        matches!(change.kind, Kind::Complete | Kind::Commit) && change.at <= by
+    };
+    night.changes.iter().filter(done).map(|change| {
+        let value = change
+            .after
+            .as_ref()
+            .and_then(|record| outcome(night, record));
+        (change, value)
+    })
+}
+
+fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    let deliveries = &night.scenario.deliveries;
+    for result in &night.results {
+        let key = deliveries.get(result.delivery).map_or(
+            result.delivery.saturating_sub(deliveries.len()),
+            |delivery| delivery.key,
+        );
+        let mine: Vec<&Execution> = night
+            .executions
+            .iter()
+            .filter(|execution| execution.delivery == result.delivery)
+            .collect();
+        let recorded = |value| {
+            completions(night, result.at)
+                .any(|(change, found)| change.id == ids[key] && found == Some(value))
+        };
+        let ever_recorded =
+            |value| completions(night, i64::MAX).any(|(_, found)| found == Some(value));
+        let succeeded = |value| {
+            mine.iter().any(|execution| {
+                execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
+            })
+        };
+        let is_true = match &result.what {
+            What::Executed(value) => succeeded(*value) && recorded(*value),
+            What::Unrecorded(value) => succeeded(*value),
+            What::Replayed(value) => {
+                recorded(*value)
+                    && night.executions[*value].key == key
+                    && same_payload(night, result.delivery, *value)
+            }
+            What::Acknowledged => is_done(night, ids, result.delivery, key, result.at),
+            What::Refused(code) => match code.as_str() {
+                "lease_lost" | "not_committed" | "condition_failed" => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
+                "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
+                code if code.starts_with("HTTP") => true,
+                // A step may have found out.
+                "interrupted" => true,
+                // The claimless form finds out when its handler has run, and nothing of it is committed.
+                _ if mine.iter().all(|execution| execution.claimless) => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
+                // Those who come again and again ran in an earlier call.
+                _ => mine.is_empty() || result.delivery >= deliveries.len(),
+            },
+            What::Reported | What::Crashed | What::Panicked => true,
+        };
+        if !is_true {
+            broken.push(format!("{result:?}, of {mine:?}"));
+        }
+    }
+    broken
+}
+
+/// Whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
+fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
+    let deliveries = &night.scenario.deliveries;
+    let origin = night.executions[value].delivery;
+    match (deliveries.get(delivery), deliveries.get(origin)) {
+        (Some(one), Some(other)) => one.payload == other.payload,
+        _ => true,
+    }
+}
+
+/// Whether a message's work was done when it was acknowledged.
+fn is_done(night: &Night, ids: &[RecordId], delivery: usize, key: usize, at: i64) -> bool {
+    let deliveries = &night.scenario.deliveries;
+    let ran = night.executions.iter().any(|execution| {
+        execution.key == key
+            && same_payload(night, delivery, execution.value)
+            && matches!(execution.ended, Some((ended, End::Succeeded)) if ended <= at)
+    });
+    let bound = |record: &Record| match (deliveries.get(delivery), &record.fingerprint) {
+        (Some(delivery), Some(fingerprint)) => {
+            *fingerprint == Fingerprint::json(payload(delivery).as_bytes())
+        }
+        _ => true,
+    };
+    ran || completions(night, at).any(|(change, _)| {
+        change.id == ids[key]
+            && change
+                .after
+                .as_ref()
+                .is_some_and(|record| record.status == Status::Completed && bound(record))
+    })
+}
+
+fn batches_are_in_order(night: &Night, _: &[RecordId]) -> Vec<String> {
+    if night.scenario.door != Door::Sqs {
+        return Vec::new();
+    }
+    let mut broken = Vec::new();
+    let numbered: Vec<_> = night.scenario.deliveries.iter().enumerate().collect();
+    let ran = |number: usize| {
+        night
+            .executions
+            .iter()
+            .any(|execution| execution.delivery == number)
+    };
+    let reported = |number: usize| {
+        let mut results = night.results.iter();
+        results.any(|result| result.delivery == number && result.what == What::Reported)
+    };
+    for batch in numbered.chunks(BATCH) {
+        for (position, (earlier, first)) in batch.iter().enumerate() {
+            for (later, second) in &batch[position + 1..] {
+                if first.key == second.key && ran(*earlier) && ran(*later) {
+                    broken.push(format!(
+                        "messages {earlier} and {later} of one key both ran"
+                    ));
+                }
+                let ordered = night.scenario.fifo && first.group() == second.group();
+                if ordered && reported(*earlier) && (ran(*later) || !reported(*later)) {
+                    broken.push(format!(
+                        "message {later} went on after {earlier} of its group was reported"
+                    ));
+                }
+            }
+        }
+    }
+    broken
+}
+
+/// Once its result stands in the journal, until the key is fresh again; always with the same key; and whoever skips it gets
+/// what an effect of this step gave.
+fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (number, effect) in night.effects.iter().enumerate() {
+        let same = |other: &&Effect| other.key == effect.key && other.step == effect.step;
+        let others = night.effects.iter().take(number).filter(same);
+        if others.clone().any(|other| other.derived != effect.derived) {
+            broken.push(format!("{effect:?} was given another key"));
+        }
+        let is_fresh =
+            |change: &Change| matches!(change.kind, Kind::Create | Kind::Replace | Kind::Swept);
+        let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
+        let name = format!("step-{}", effect.step);
+        // Backwards, until the key was fresh. What was written in the same instant may have been written after.
+        let confirmed = night
+            .changes
+            .iter()
+            .rev()
+            .filter(mine)
+            .take_while(|change| !is_fresh(change))
+            .find(|change| {
+                let record = change.after.as_ref();
+                let entry = record.and_then(|record| record.journal.get(&name));
+                change.at < effect.at
+                    && entry.is_some_and(|entry| matches!(entry.state, StepState::Confirmed(_)))
+            });
+        if let Some(change) = confirmed {
+            broken.push(format!("{effect:?} after {change:?}"));
+        }
+    }
+    for execution in &night.executions {
+        for (step, effect) in execution.steps.iter().enumerate() {
+            let origin = &night.effects[*effect];
+            if origin.key != execution.key || origin.step != step {
+                broken.push(format!("{execution:?} was given what {origin:?} gave"));
+            }
+        }
+    }
+    broken
+}
+
+/// Of each that books: its value was committed once, by whoever held the claim, or its booking is nowhere.
+fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for execution in &night.executions {
+        let booked = night
+            .bookings
+            .iter()
+            .filter(|(_, booking)| booking.value == execution.value)
+            .count();
+        let committed = completions(night, i64::MAX)
+            .filter(|(change, value)| {
+                change.id == ids[execution.key] && *value == Some(execution.value)
+            })
+            .count();
+        let books = night
+            .scenario
+            .deliveries
+            .get(execution.delivery)
+            .is_some_and(|delivery| delivery.books != Books::Nothing);
+        if committed > 1 || (books && booked != committed) {
+            broken.push(format!(
+                "{execution:?}: booked {booked} times, completed {committed} times"
+            ));
+        }
+    }
+    // Under the fence, or over nothing that was live.
+    let wrong = night.changes.iter().filter(|change| {
+        change.kind == Kind::Commit
+            && change.before.as_ref().is_some_and(|before| {
+                let mine = before.owner == change.by && !is_final(before);
+                let lease = before.lease.map_or(0, |lease| lease.0);
+                let over = change.at + ahead(night) >= lease
+                    && (!is_final(before)
+                        || change.at + ahead(night) >= before.expiration.to_millis().0 + MARGIN);
+                !mine && !over
+            })
+    });
+    broken.extend(wrong.map(|change| format!("{change:?}")));
+    broken
+}

@@ -1,0 +1,185 @@
+//! The three ways in: the engine itself, a batch of messages, a request over HTTP.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use lambda_idempotency::testing::FaultyStore;
+use lambda_idempotency::transaction::Write;
+use lambda_idempotency::{
+    Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
+};
+
+use crate::scenario::{Books, Deed, Delivery, Door};
+use crate::watched::{Booking, Watched};
+use crate::world::{Effect, End, Execution, Ledger, What, World, millis};
+
+pub mod http;
+pub mod sqs;
+
+pub type Table = FaultyStore<Watched>;
+
+/// The handler's own error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    Passing,
+    Permanent,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// The panic of a handler, which is not worth a backtrace.
+pub struct OnPurpose;
+
+/// What a worker knows.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    pub door: Door,
+    pub world: World,
+    pub skew: i64,
+    pub once: Idempotency<Table>,
+    pub ledger: Ledger,
+}
+
+/// The operation's name.
+pub const OPERATION: &str = "charge";
+
+pub fn token(key: usize) -> String {
+    format!("k-{key}")
+}
+
+pub fn payload(delivery: &Delivery) -> String {
+    format!(
+        r#"{{"key": "{}", "amount": {}}}"#,
+        token(delivery.key),
+        delivery.payload
+    )
+}
+
+impl Worker {
+    /// What every handler does: it takes its time, and then does its deed.
+    pub async fn handle(
+        self,
+        number: usize,
+        delivery: Delivery,
+        claim: Claim,
+    ) -> Result<usize, Trouble> {
+        if delivery.derives {
+            claim.derive_key("gateway");
+        }
+        let until = claim.deadline().map_or(i64::MAX, |deadline| {
+            EpochMillis::from(deadline).0 - self.skew
+        });
+        let value = self.ledger.begin(|value| Execution {
+            value,
+            delivery: number,
+            key: delivery.key,
+            attempt: claim.attempt(),
+            began: self.world.now(),
+            claimless: self.claimless(&delivery),
+            may_run_until: until,
+            steps: Vec::new(),
+            ended: None,
+        });
+        for step in 0..delivery.steps {
+            let effect = |derived| self.clone().effect(delivery, step, derived);
+            let Ok(effect) = claim.step(format!("step-{step}"), effect).await else {
+                self.ledger.end(value, self.world.now(), End::Failed);
+                return Err(Trouble::Passing);
+            };
+            self.ledger.step(value, effect);
+        }
+        // Over HTTP, a refusal is an answer that commits.
+        let refuses = self.door == Door::Http && delivery.deed == Deed::FailForGood;
+        if delivery.books != Books::Nothing && !refuses {
+            let holds = delivery.books == Books::Entry;
+            let booking = Write::new(Booking { value, holds });
+            claim.write(booking).expect("a store with transactions");
+        }
+        tokio::time::sleep(millis(delivery.takes)).await;
+        let (end, result) = match delivery.deed {
+            Deed::Succeed => (End::Succeeded, Ok(value)),
+            Deed::Fail => (End::Failed, Err(Trouble::Passing)),
+            Deed::FailForGood => (End::Failed, Err(Trouble::Permanent)),
+            Deed::Panic => (End::Panicked, Ok(value)),
+        };
+        self.ledger.end(value, self.world.now(), end);
+        if end == End::Panicked {
+            resume_unwind(Box::new(OnPurpose));
+        }
+        result
+    }
+
+    async fn effect(
+        self,
+        delivery: Delivery,
+        step: usize,
+        derived: String,
+    ) -> Result<usize, Trouble> {
+        let number = self.ledger.fire(Effect {
+            key: delivery.key,
+            step,
+            at: self.world.now(),
+            derived,
+        });
+        tokio::time::sleep(millis(delivery.takes / 4)).await;
+        Ok(number)
+    }
+
+    /// What the clock of its machine will say when so many milliseconds have passed.
+    pub fn deadline(&self, left: i64) -> u64 {
+        u64::try_from(self.world.now() + self.skew + left).expect("after 1970")
+    }
+
+    /// Steps need a claim, and the layers make one.
+    fn claimless(&self, delivery: &Delivery) -> bool {
+        self.door == Door::Engine && delivery.claimless && delivery.steps == 0
+    }
+
+    /// Straight through the engine.
+    pub async fn run(self, number: usize, delivery: Delivery) -> What {
+        let once = match delivery.deadline {
+            Some(left) => {
+                let end = UNIX_EPOCH + Duration::from_millis(self.deadline(left));
+                self.once.deadline(end)
+            }
+            None => self.once.clone(),
+        };
+        let once = if self.claimless(&delivery) {
+            once.claimless()
+        } else {
+            once
+        };
+        let verdict = |result: &Result<usize, Trouble>| match result {
+            Err(Trouble::Permanent) => Verdict::Fail,
+            other => Verdict::of(other),
+        };
+        let fingerprint = Fingerprint::json(payload(&delivery).as_bytes());
+        let handler = |claim| self.clone().handle(number, delivery, claim);
+        let run = once.run_with(
+            Key::new(OPERATION, token(delivery.key)),
+            fingerprint,
+            handler,
+            verdict,
+        );
+        match AssertUnwindSafe(run).catch_unwind().await {
+            Ok(Ok(Outcome::Executed(value))) => What::Executed(value),
+            Ok(Ok(Outcome::Replayed(value, _))) => What::Replayed(value),
+            Ok(Ok(Outcome::Unrecorded(value))) => What::Unrecorded(value),
+            Ok(Ok(_)) => What::Refused("an outcome of another kind".to_owned()),
+            Ok(Err(error)) => What::Refused(code(&error)),
+            Err(_) => What::Panicked,
+        }
+    }
+}
+
+fn code(error: &Error<Trouble>) -> String {
+    error.code().to_owned()
+}

@@ -1,0 +1,299 @@
+//! One night: from the first delivery until everything that can be settled is settled.
+
+use std::collections::BTreeMap;
+use std::panic;
+use std::sync::Once;
+
+use lambda_idempotency::record::Status;
+use lambda_idempotency::testing::{Call, FaultyStore};
+use lambda_idempotency::{Crashed, Idempotency, InFlight, Key, RecordId};
+use tokio::task::LocalSet;
+
+use crate::broken::Mutation;
+use crate::checks;
+use crate::doors::{OPERATION, OnPurpose, Table, Worker, http, sqs, token};
+use crate::scenario::{Delivery, Door, MARGIN, Scenario};
+use crate::watched::{Booking, Change, Watched};
+use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
+
+/// How often a caller tries again when the trouble is over.
+const RETRIES: usize = 12;
+
+/// Messages of a batch.
+pub const BATCH: usize = 4;
+
+/// What happened, and what should not have.
+pub struct Night {
+    pub seed: u64,
+    pub scenario: Scenario,
+    pub trace: Vec<String>,
+    pub broken: Vec<String>,
+    pub changes: Vec<Change>,
+    pub executions: Vec<Execution>,
+    pub effects: Vec<Effect>,
+    pub bookings: Vec<(i64, Booking)>,
+    pub results: Vec<Result>,
+    pub met: BTreeMap<(Call, &'static str), u64>,
+}
+
+/// Panics on purpose are not worth a line each.
+pub fn hush() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<OnPurpose>() {
+                usual(info);
+            }
+        }));
+    });
+}
+
+pub fn run(seed: u64, mutation: Mutation) -> Night {
+    // The engine's jitter comes from this thread's generator.
+    fastrand::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(LocalSet::new().run_until(play(seed, mutation)))
+}
+
+async fn play(seed: u64, mutation: Mutation) -> Night {
+    let scenario = Scenario::of(seed);
+    let world = World::new();
+    let watched = Watched::new(world, mutation, seed, &scenario);
+    let table = FaultyStore::seeded(watched.clone(), seed, scenario.trouble);
+    let (ledger, results) = (Ledger::default(), Results::default());
+    let workers: Vec<_> = scenario
+        .skews
+        .iter()
+        .map(|&skew| worker(&scenario, &table, &ledger, world, skew))
+        .collect();
+    let ids: Vec<_> = (0..scenario.keys)
+        .map(|key| workers[0].id(&scenario, key))
+        .collect();
+
+    let mut tasks = Vec::new();
+    for batch in batches(&scenario) {
+        tasks.push(tokio::task::spawn_local(send(
+            world,
+            scenario.clone(),
+            workers.clone(),
+            batch,
+            results.clone(),
+        )));
+    }
+    let (sweeps, sweeper, swept) = (scenario.sweeps.clone(), watched.clone(), ids.clone());
+    tasks.push(tokio::task::spawn_local(async move {
+        for at in sorted(sweeps) {
+            tokio::time::sleep(millis(at - world.elapsed())).await;
+            sweeper.sweep(&swept).await;
+        }
+    }));
+    for task in tasks {
+        task.await.expect("no panic but on purpose");
+    }
+    // The trouble is over, and every lease has run out.
+    table.calm();
+    tokio::time::sleep(millis(30_000 + scenario.spread())).await;
+    let mut unsettled = Vec::new();
+    for (key, id) in ids.iter().enumerate() {
+        if !settle(world, &scenario, &workers[0], key, id, &watched, &results).await {
+            unsettled.push(key);
+        }
+    }
+    let mut night = Night {
+        seed,
+        trace: Vec::new(),
+        broken: Vec::new(),
+        changes: watched.changes(),
+        executions: ledger.executions(),
+        effects: ledger.effects(),
+        bookings: watched.bookings(),
+        results: results.all(),
+        met: table.met(),
+        scenario,
+    };
+    night.trace = trace(&night);
+    night.broken = checks::broken(&night, &ids, &unsettled);
+    night
+}
+
+fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, world: World, skew: i64) -> Worker {
+    let mut builder = Idempotency::builder(table.clone())
+        .namespace("night")
+        .clock(SkewedClock { world, skew })
+        .lease(millis(scenario.lease))
+        .skew_margin(millis(MARGIN))
+        .retention(millis(scenario.retention))
+        .failure_retention(millis(scenario.failure_retention))
+        .store_timeout(millis(2_000))
+        .crashed(scenario.crashed)
+        .disabled(false);
+    if scenario.patience > 0 {
+        builder = builder.in_flight(InFlight::WaitUpTo(millis(scenario.patience)));
+    }
+    if let Some(most) = scenario.max_attempts {
+        builder = builder.max_attempts(most);
+    }
+    Worker {
+        door: scenario.door,
+        world,
+        skew,
+        once: builder.build().expect("a namespace"),
+        ledger: ledger.clone(),
+    }
+}
+
+impl Worker {
+    /// The record of a key, by the door through which it comes.
+    fn id(&self, scenario: &Scenario, number: usize) -> RecordId {
+        let key = match scenario.door {
+            Door::Http => Key::new("POST /charges", token(number)),
+            Door::Engine | Door::Sqs => Key::new(OPERATION, token(number)),
+        };
+        self.once.record_id(&key).expect("a key")
+    }
+}
+
+/// Deliveries that arrive together: messages of a batch, or one alone.
+fn batches(scenario: &Scenario) -> Vec<Vec<(usize, Delivery)>> {
+    let numbered: Vec<_> = scenario.deliveries.iter().copied().enumerate().collect();
+    match scenario.door {
+        Door::Sqs => numbered.chunks(BATCH).map(<[_]>::to_vec).collect(),
+        _ => numbered.into_iter().map(|one| vec![one]).collect(),
+    }
+}
+
+async fn send(
+    world: World,
+    scenario: Scenario,
+    workers: Vec<Worker>,
+    batch: Vec<(usize, Delivery)>,
+    results: Results,
+) {
+    let (_, first) = batch[0];
+    tokio::time::sleep(millis(first.at - world.elapsed())).await;
+    let worker = workers[first.worker].clone();
+    let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
+    let life = first.dies_after.unwrap_or(i64::MAX / 4);
+    let running = answer(&scenario, worker, batch);
+    // A process that dies drops what it was doing.
+    let whats = match tokio::time::timeout(millis(life), running).await {
+        Ok(whats) => whats,
+        Err(_) => vec![What::Crashed; numbers.len()],
+    };
+    for (number, what) in numbers.into_iter().zip(whats) {
+        results.note(world, number, what);
+    }
+}
+
+async fn answer(scenario: &Scenario, worker: Worker, batch: Vec<(usize, Delivery)>) -> Vec<What> {
+    let (number, first) = batch[0];
+    match scenario.door {
+        Door::Engine => vec![worker.run(number, first).await],
+        Door::Http => vec![http::request(worker, number, first).await],
+        Door::Sqs => sqs::deliver(worker, batch, scenario.fifo).await,
+    }
+}
+
+/// A patient caller: whether the key came to an end.
+async fn settle(
+    world: World,
+    scenario: &Scenario,
+    worker: &Worker,
+    key: usize,
+    id: &RecordId,
+    watched: &Watched,
+    results: &Results,
+) -> bool {
+    let number = scenario.deliveries.len() + key;
+    for _ in 0..RETRIES {
+        // Whichever payload the key is bound to.
+        for payload in [0, 1] {
+            let delivery = Delivery::quiet(key, payload);
+            let what = answer(scenario, worker.clone(), vec![(number, delivery)])
+                .await
+                .remove(0);
+            let settled = match &what {
+                What::Executed(_)
+                | What::Replayed(_)
+                | What::Unrecorded(_)
+                | What::Acknowledged => true,
+                What::Refused(code) => matches!(
+                    code.as_str(),
+                    "failure_replayed" | "interrupted" | "exhausted" | "HTTP 409" | "HTTP 422"
+                ),
+                // A queue is told no more; the record says why.
+                What::Reported => watched.record(id).await.is_some_and(|record| {
+                    record.status == Status::Failed
+                        || scenario.max_attempts.is_some()
+                        || scenario.crashed == Crashed::Interrupt
+                }),
+                What::Crashed | What::Panicked => false,
+            };
+            results.note(world, number, what);
+            if settled {
+                return true;
+            }
+        }
+        tokio::time::sleep(millis(2 * scenario.lease + 2 * MARGIN)).await;
+    }
+    false
+}
+
+fn sorted(mut times: Vec<i64>) -> Vec<i64> {
+    times.sort_unstable();
+    times
+}
+
+/// What happened, in words that don't depend on random owners.
+fn trace(night: &Night) -> Vec<String> {
+    let mut lines: Vec<(i64, String)> = Vec::new();
+    for change in &night.changes {
+        let after = change.after.as_ref().map_or("gone".to_owned(), |record| {
+            format!(
+                "{} attempt {} lease {:?} expires {}",
+                record.status.as_str(),
+                record.attempt,
+                record.lease,
+                record.expiration.0
+            )
+        });
+        lines.push((
+            change.at,
+            format!("{:?} {}: {after}", change.kind, change.id),
+        ));
+    }
+    for execution in &night.executions {
+        lines.push((execution.began, format!("ran: {execution:?}")));
+    }
+    for (at, booking) in &night.bookings {
+        lines.push((*at, format!("{booking:?}")));
+    }
+    for effect in &night.effects {
+        lines.push((effect.at, format!("{effect:?}")));
+    }
+    for result in &night.results {
+        lines.push((
+            result.at,
+            format!("delivery {} came to {:?}", result.delivery, result.what),
+        ));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let head = [
+        format!("seed {}", night.seed),
+        format!("{:?}", night.scenario),
+    ];
+    head.into_iter()
+        .chain(lines.into_iter().map(|(at, line)| format!("{at} {line}")))
+        .chain(
+            night
+                .met
+                .iter()
+                .map(|(fault, count)| format!("{fault:?} × {count}")),
+        )
+        .collect()
+}

@@ -1,0 +1,197 @@
+//! What a seed makes of a night.
+
+use std::num::NonZeroU32;
+
+use fastrand::Rng;
+use lambda_idempotency::Crashed;
+
+/// The margin of every engine here.
+pub const MARGIN: i64 = 1_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Door {
+    Engine,
+    Sqs,
+    Http,
+}
+
+/// What a handler does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Succeed,
+    Fail,
+    FailForGood,
+    Panic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Books {
+    Nothing,
+    /// Its condition holds.
+    Entry,
+    /// Its condition doesn't.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    pub at: i64,
+    pub worker: usize,
+    pub key: usize,
+    /// Which of two payloads it carries.
+    pub payload: u8,
+    pub deed: Deed,
+    /// How long the handler takes.
+    pub takes: i64,
+    /// Whether it derives a key for an effect outside.
+    pub derives: bool,
+    /// How many journaled steps it takes.
+    pub steps: usize,
+    /// What it books, in one transaction with its record.
+    pub books: Books,
+    /// Whether it asks for no claim, and commits its record and its booking at the end.
+    pub claimless: bool,
+    /// How long its invocation may take, where that is known.
+    pub deadline: Option<i64>,
+    /// When its process dies, counted from its start.
+    pub dies_after: Option<i64>,
+    /// Whether its queue says that it was delivered before.
+    pub redelivered: bool,
+}
+
+impl Delivery {
+    /// Of a patient caller, when all is quiet.
+    pub fn quiet(key: usize, payload: u8) -> Self {
+        Self {
+            at: 0,
+            worker: 0,
+            key,
+            payload,
+            deed: Deed::Succeed,
+            takes: 0,
+            derives: false,
+            steps: 0,
+            books: Books::Nothing,
+            claimless: false,
+            deadline: None,
+            dies_after: None,
+            redelivered: false,
+        }
+    }
+
+    /// Its message group.
+    pub fn group(&self) -> String {
+        format!("g-{}", self.key % 2)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub door: Door,
+    /// Of each worker's clock.
+    pub skews: Vec<i64>,
+    pub lease: i64,
+    pub retention: i64,
+    pub failure_retention: i64,
+    pub crashed: Crashed,
+    pub max_attempts: Option<NonZeroU32>,
+    /// How long a duplicate waits; zero means not at all.
+    pub patience: i64,
+    /// How likely a call is to meet a fault.
+    pub trouble: f64,
+    pub keys: usize,
+    pub deliveries: Vec<Delivery>,
+    /// When TTL deletes what has expired. Mostly late, sometimes never.
+    pub sweeps: Vec<i64>,
+    /// In a queue whose messages have an order.
+    pub fifo: bool,
+}
+
+impl Scenario {
+    pub fn of(seed: u64) -> Self {
+        let mut dice = Rng::with_seed(seed);
+        let dice = &mut dice;
+        let door = [Door::Engine, Door::Engine, Door::Sqs, Door::Http][dice.usize(0..4)];
+        let widest = if dice.u8(0..5) == 0 {
+            5 * MARGIN
+        } else {
+            MARGIN / 2
+        };
+        let skews: Vec<_> = (0..3).map(|_| dice.i64(-widest..=widest)).collect();
+        let lease = dice.i64(1..=8) * 1_000;
+        let keys = dice.usize(1..=3);
+        let reckless = dice.u8(0..8) == 0;
+        let deliveries = (0..dice.usize(3..=20))
+            .map(|_| delivery(dice, lease, keys, reckless))
+            .collect();
+        Self {
+            door,
+            skews,
+            lease,
+            retention: [5_000, 60_000, 3_600_000][dice.usize(0..3)],
+            failure_retention: [3_000, 600_000][dice.usize(0..2)],
+            crashed: [Crashed::RunAgain, Crashed::RunAgain, Crashed::Interrupt][dice.usize(0..3)],
+            max_attempts: [None, None, NonZeroU32::new(2)][dice.usize(0..3)],
+            patience: [0, 0, 3_000][dice.usize(0..3)],
+            trouble: [0.0, 0.05, 0.15, 0.4][dice.usize(0..4)],
+            keys,
+            deliveries,
+            sweeps: (0..dice.usize(0..4)).map(|_| dice.i64(0..90_000)).collect(),
+            fifo: dice.bool(),
+        }
+    }
+
+    /// Whether no two clocks differ by more than the margin, so that no live lease is taken over.
+    pub fn clocks_agree(&self) -> bool {
+        self.spread() <= MARGIN
+    }
+
+    /// By how much the clocks differ.
+    pub fn spread(&self) -> i64 {
+        let most = self.skews.iter().max().copied().unwrap_or(0);
+        let least = self.skews.iter().min().copied().unwrap_or(0);
+        most.max(0) - least.min(0)
+    }
+}
+
+fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery {
+    let takes = match dice.u8(0..10) {
+        0..6 => dice.i64(0..=lease / 2),
+        6..8 => 0,
+        // It outlives its lease.
+        _ => dice.i64(lease..=3 * lease),
+    };
+    let deed = match dice.u8(0..10) {
+        0..7 => Deed::Succeed,
+        7 => Deed::Fail,
+        8 => Deed::FailForGood,
+        _ => Deed::Panic,
+    };
+    Delivery {
+        at: if dice.bool() {
+            dice.i64(0..=2_000)
+        } else {
+            dice.i64(0..=60_000)
+        },
+        worker: dice.usize(0..3),
+        key: dice.usize(0..keys),
+        payload: u8::from(reckless && dice.u8(0..3) == 0),
+        deed,
+        takes,
+        derives: dice.u8(0..4) == 0,
+        steps: [0, 0, 0, 1, 2][dice.usize(0..5)],
+        books: match dice.u8(0..8) {
+            0..3 => Books::Entry,
+            3 => Books::Refused,
+            _ => Books::Nothing,
+        },
+        claimless: dice.u8(0..4) == 0,
+        deadline: match dice.u8(0..6) {
+            0 => Some(dice.i64(0..=600)),
+            1 => Some(dice.i64(600..=2 * lease)),
+            _ => None,
+        },
+        dies_after: (dice.u8(0..6) == 0).then(|| dice.i64(0..=lease)),
+        redelivered: dice.u8(0..3) == 0,
+    }
+}

@@ -1,0 +1,169 @@
+//! Time, clocks that differ, and what handlers did.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lambda_idempotency::{Clock, EpochMillis};
+use tokio::time::Instant;
+
+/// When a night begins.
+pub const BASE: EpochMillis = EpochMillis(1_800_000_000_000);
+
+/// The true time, which no process knows.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    start: Instant,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+
+    /// Milliseconds since the night began.
+    pub fn elapsed(&self) -> i64 {
+        i64::try_from(self.start.elapsed().as_millis()).expect("one night")
+    }
+
+    pub fn now(&self) -> i64 {
+        BASE.0 + self.elapsed()
+    }
+}
+
+/// A machine's clock: the true time, and so many milliseconds beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct SkewedClock {
+    pub world: World,
+    pub skew: i64,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> EpochMillis {
+        EpochMillis(self.world.now() + self.skew)
+    }
+}
+
+/// A handler that ran.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// Its value, if it succeeds: unlike any other's.
+    pub value: usize,
+    pub delivery: usize,
+    pub key: usize,
+    pub attempt: u32,
+    pub began: i64,
+    /// Whether it holds no claim, so that others may run beside it.
+    pub claimless: bool,
+    /// In true time: until when its claim lets it run.
+    pub may_run_until: i64,
+    /// What its steps gave, by the numbers of their effects.
+    pub steps: Vec<usize>,
+    /// How it ended, and when; `None` where its process died.
+    pub ended: Option<(i64, End)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Succeeded,
+    Failed,
+    Panicked,
+}
+
+/// A step's effect, as its provider saw it.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    pub key: usize,
+    pub step: usize,
+    pub at: i64,
+    /// The key that it was given.
+    pub derived: String,
+}
+
+/// What handlers did. Handlers of the layers must be `Send`, so it is shared by locks.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    executions: Arc<Mutex<Vec<Execution>>>,
+    effects: Arc<Mutex<Vec<Effect>>>,
+}
+
+impl Ledger {
+    pub fn begin(&self, execution: impl FnOnce(usize) -> Execution) -> usize {
+        let mut all = self.executions.lock().expect("not poisoned");
+        let value = all.len();
+        all.push(execution(value));
+        value
+    }
+
+    pub fn end(&self, value: usize, at: i64, end: End) {
+        self.executions.lock().expect("not poisoned")[value].ended = Some((at, end));
+    }
+
+    /// What the next of its steps gave.
+    pub fn step(&self, value: usize, effect: usize) {
+        self.executions.lock().expect("not poisoned")[value]
+            .steps
+            .push(effect);
+    }
+
+    /// What the effect gives: a number of its own.
+    pub fn fire(&self, effect: Effect) -> usize {
+        let mut all = self.effects.lock().expect("not poisoned");
+        all.push(effect);
+        all.len() - 1
+    }
+
+    pub fn executions(&self) -> Vec<Execution> {
+        self.executions.lock().expect("not poisoned").clone()
+    }
+
+    pub fn effects(&self) -> Vec<Effect> {
+        self.effects.lock().expect("not poisoned").clone()
+    }
+}
+
+/// What a delivery came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Executed(usize),
+    Replayed(usize),
+    Unrecorded(usize),
+    /// By the engine's word for it.
+    Refused(String),
+    /// Its process died.
+    Crashed,
+    Panicked,
+    /// A message that its queue may delete.
+    Acknowledged,
+    /// A message that its queue delivers again.
+    Reported,
+}
+
+#[derive(Clone, Debug)]
+pub struct Result {
+    pub delivery: usize,
+    pub at: i64,
+    pub what: What,
+}
+
+/// What is seen from outside, in the order in which it happened.
+#[derive(Clone, Debug, Default)]
+pub struct Results(Rc<RefCell<Vec<Result>>>);
+
+impl Results {
+    pub fn note(&self, world: World, delivery: usize, what: What) {
+        let at = world.now();
+        self.0.borrow_mut().push(Result { delivery, at, what });
+    }
+
+    pub fn all(&self) -> Vec<Result> {
+        self.0.borrow().clone()
+    }
+}
+
+pub fn millis(count: i64) -> Duration {
+    Duration::from_millis(u64::try_from(count).unwrap_or(0))
+}

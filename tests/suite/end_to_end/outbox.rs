@@ -1,0 +1,288 @@
+//! The whole path: request, order, outbox, relay, queue, payment. Each process is killed at each step; one order, one payment.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::harness::{Function, Reply, Sandbox, lease_over, text};
+use super::orders_api::{Gateway, Response, order};
+use super::payments_worker::{batch, failed};
+use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
+
+/// Longer than any test waits.
+const FOREVER: Duration = Duration::from_mins(2);
+
+/// A Lambda timeout that a test can wait for.
+const SHORT: Duration = Duration::from_secs(3);
+
+const NONE: [&str; 0] = [];
+
+/// The functions, and what lies between them.
+struct Path {
+    orders: Function,
+    relay: Function,
+    worker: Function,
+    queue: QueueApi,
+    /// Before the queue.
+    queue_wire: Proxy,
+    stream: Stream,
+    /// What the queue has taken so far, each as often as it was sent.
+    sent: Vec<Value>,
+}
+
+impl Path {
+    async fn new() -> Self {
+        let orders = Function::orders_api().await;
+        let queue = QueueApi::answering(None).await;
+        let queue_wire = Proxy::before(&Server::behind(queue.endpoint().to_owned())).await;
+        Self {
+            relay: orders.outbox_relay(queue_wire.server().endpoint()),
+            worker: Function::payments_worker().await,
+            stream: Stream::of(orders.server(), orders.outbox()).await,
+            orders,
+            queue,
+            queue_wire,
+            sent: Vec::new(),
+        }
+    }
+
+    fn request(key: &str) -> Value {
+        Gateway::Http.post(&[("Idempotency-Key", key)], &order())
+    }
+
+    async fn place(&self, key: &str) -> Response {
+        let mut sandbox = self.orders.start().await;
+        Response::of(sandbox.invoke(Self::request(key)).await)
+    }
+
+    /// Delivers what the stream has to a relay, as the event source mapping would.
+    async fn relay(&mut self, relay: &mut Sandbox) -> Value {
+        let event = self.stream.event().await;
+        let answer = relay.invoke(event.clone()).await.answer();
+        self.stream.answered(&event, &answer);
+        self.collect();
+        answer["batchItemFailures"].clone()
+    }
+
+    fn collect(&mut self) {
+        for (operation, message) in self.queue.take() {
+            assert_eq!(operation, "SendMessage");
+            self.sent.push(message);
+        }
+    }
+
+    /// All that the queue has, repetitions too, though a FIFO queue would drop them.
+    fn deliveries(&self) -> Value {
+        let bodies = self
+            .sent
+            .iter()
+            .map(|message| message["MessageBody"].as_str().unwrap().to_owned());
+        batch(&bodies.collect::<Vec<_>>())
+    }
+
+    async fn work(&self) -> Vec<String> {
+        failed(self.worker.start().await.invoke(self.deliveries()).await)
+    }
+
+    /// One order, its event published, and one payment of it, however often each was sent.
+    async fn assert_one(&self, sends: usize) {
+        let orders = self.orders.effects().await;
+        assert_eq!(orders.len(), 1, "orders");
+        let events = self.relay.effects().await;
+        assert_eq!(events.len(), 1, "events");
+        assert!(events[0].contains_key("published_at") && !events[0].contains_key("pending"));
+        assert_eq!(self.sent.len(), sends, "messages");
+        for message in &self.sent {
+            assert_eq!(message["MessageDeduplicationId"], text(&events[0], "id"));
+            assert_eq!(message["MessageGroupId"], text(&orders[0], "order_id"));
+            assert_eq!(
+                message["MessageAttributes"]["event_type"]["StringValue"],
+                "order.created"
+            );
+        }
+        let payments = self.worker.effects().await;
+        assert_eq!(payments.len(), 1, "payments");
+        assert_eq!(text(&payments[0], "order_id"), text(&orders[0], "order_id"));
+    }
+}
+
+#[tokio::test]
+async fn an_order_becomes_one_payment_however_often_each_step_is_repeated() {
+    let mut path = Path::new().await;
+    assert!(!path.place("cart-1").await.is_replayed());
+    assert!(path.place("cart-1").await.is_replayed());
+    let mut relay = path.relay.start().await;
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    // The marks have come by meanwhile, and the whole stream comes again.
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    path.stream = Stream::of(path.orders.server(), path.orders.outbox()).await;
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    assert_eq!(path.work().await, NONE);
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(1).await;
+}
+
+/// The API is killed where this fault holds it; after its lease a retry goes on. `replays` where the order was placed before.
+async fn the_api_is_killed(operation: &str, fault: Fault, replays: bool) {
+    let mut path = Path::new().await;
+    let (proxy, doomed) = path.orders.timeout(SHORT).behind_a_proxy().await;
+    proxy.inject(operation, fault);
+    let mut doomed = doomed.start().await;
+    doomed.begin(Path::request("cart-1")).await;
+    proxy.held().await;
+    doomed.kill();
+
+    let left = path.orders.records().await;
+    if let Some(claimed) = left
+        .iter()
+        .find(|record| text(record, "status") == "INPROGRESS")
+    {
+        assert!(
+            path.orders.effects().await.is_empty(),
+            "nothing without its record"
+        );
+        lease_over(claimed).await;
+    }
+    let retried = path.place("cart-1").await;
+    assert_eq!(
+        (retried.status, retried.is_replayed()),
+        (201, replays),
+        "{}",
+        retried.answer
+    );
+    let mut relay = path.relay.start().await;
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(1).await;
+}
+
+#[tokio::test]
+async fn the_api_killed_before_its_claim_leaves_nothing() {
+    the_api_is_killed("PutItem", Fault::Delay(FOREVER), false).await;
+}
+
+#[tokio::test]
+async fn the_api_killed_after_its_claim_is_succeeded_after_its_lease() {
+    the_api_is_killed("PutItem", Fault::SlowReply(FOREVER), false).await;
+}
+
+#[tokio::test]
+async fn the_api_killed_before_its_transaction_has_written_nothing() {
+    the_api_is_killed("TransactWriteItems", Fault::Delay(FOREVER), false).await;
+}
+
+#[tokio::test]
+async fn the_api_killed_after_its_transaction_has_written_everything() {
+    the_api_is_killed("TransactWriteItems", Fault::SlowReply(FOREVER), true).await;
+}
+
+/// The relay is killed where a fault holds it, at the queue or at the table; another gets the batch again.
+async fn the_relay_is_killed(at_queue: bool, operation: &str, fault: Fault, sends: usize) {
+    let mut path = Path::new().await;
+    path.place("cart-1").await;
+    let (table_wire, doomed) = path.relay.behind_a_proxy().await;
+    let wire = if at_queue {
+        path.queue_wire.clone()
+    } else {
+        table_wire
+    };
+    wire.inject(operation, fault);
+    let mut doomed = doomed.start().await;
+    doomed.begin(path.stream.event().await).await;
+    wire.held().await;
+    doomed.kill();
+    path.collect();
+
+    let mut relay = path.relay.start().await;
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(sends).await;
+}
+
+#[tokio::test]
+async fn the_relay_killed_before_it_publishes_is_succeeded() {
+    the_relay_is_killed(true, "SendMessage", Fault::Delay(FOREVER), 1).await;
+}
+
+#[tokio::test]
+async fn the_relay_killed_after_it_published_publishes_again_under_the_same_id() {
+    the_relay_is_killed(true, "SendMessage", Fault::SlowReply(FOREVER), 2).await;
+}
+
+#[tokio::test]
+async fn the_relay_killed_before_its_mark_publishes_again_under_the_same_id() {
+    the_relay_is_killed(false, "UpdateItem", Fault::Delay(FOREVER), 2).await;
+}
+
+#[tokio::test]
+async fn the_relay_killed_after_its_mark_does_not_publish_again() {
+    the_relay_is_killed(false, "UpdateItem", Fault::SlowReply(FOREVER), 1).await;
+}
+
+#[tokio::test]
+async fn the_worker_killed_before_its_effect_and_after_its_completion_pays_once() {
+    let mut path = Path::new().await;
+    path.place("cart-1").await;
+    let mut relay = path.relay.start().await;
+    path.relay(&mut relay).await;
+
+    let mut doomed = path.worker.slow(FOREVER).timeout(SHORT).start().await;
+    doomed.begin(path.deliveries()).await;
+    let left = path.worker.claimed_by_attempt(1).await;
+    doomed.kill();
+    lease_over(&left).await;
+
+    let mut doomed = path.worker.start().await;
+    doomed.begin(path.deliveries()).await;
+    while text(&path.worker.record().await, "status") != "COMPLETED" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Whatever it was about to answer, nobody hears it.
+    doomed.kill();
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(1).await;
+}
+
+#[tokio::test]
+async fn an_event_that_no_stream_announces_is_found_by_the_sweep() {
+    let mut path = Path::new().await;
+    path.place("cart-1").await;
+    let mut relay = path.relay.start().await;
+    let schedule = json!({ "source": "aws.scheduler" });
+    for _ in 0..2 {
+        let answer = relay.invoke(schedule.clone()).await.answer();
+        assert_eq!(answer["batchItemFailures"], json!([]));
+        path.collect();
+    }
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(1).await;
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_published_comes_again_and_the_others_do_not_wait() {
+    let mut path = Path::new().await;
+    for cart in ["cart-1", "cart-2", "cart-3"] {
+        path.place(cart).await;
+    }
+    path.queue_wire.inject("SendMessage", Fault::DENY);
+    let mut relay = path.relay.start().await;
+    let failures = path.relay(&mut relay).await;
+    assert_eq!(failures.as_array().unwrap().len(), 1, "{failures}");
+    assert_eq!(path.sent.len(), 2);
+
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    assert_eq!(path.sent.len(), 3, "and no other again");
+    assert_eq!(path.work().await, NONE);
+    assert_eq!(path.worker.effects().await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_sweep_that_cannot_publish_fails_and_the_event_stays() {
+    let path = Path::new().await;
+    path.place("cart-1").await;
+    path.queue_wire.inject("SendMessage", Fault::DENY);
+    let mut relay = path.relay.start().await;
+    assert!(matches!(relay.invoke(json!({})).await, Reply::Failed(_)));
+    let events = path.relay.effects().await;
+    assert!(events[0].contains_key("pending"));
+}

@@ -1,0 +1,147 @@
+//! Effects that commit together with their record, through the real SDK: what applies, what doesn't, and what a fault leaves.
+
+mod claimless;
+mod cost;
+mod guards;
+mod layers;
+mod transaction;
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
+use aws_sdk_dynamodb::types::{AttributeValue, Put, Update};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::transaction::WriteError;
+use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key};
+
+use crate::support::{Proxy, Server};
+
+/// The handler's own error.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum Failed {
+    #[error("sold out, {left} left")]
+    SoldOut { left: i64 },
+    #[error("it can't be written: {0}")]
+    Write(#[from] WriteError),
+    #[error("broken")]
+    Broken,
+}
+
+/// An engine on a fresh table behind a wire that can be cut, and a business table beside it.
+struct Bench {
+    proxy: Proxy,
+    direct: Server,
+    records: String,
+    business: String,
+}
+
+impl Bench {
+    async fn on(server: &Server) -> Self {
+        Self {
+            proxy: Proxy::before(server).await,
+            direct: server.clone(),
+            records: server.idempotency_table().await,
+            business: server.table_with_key("business", "id").await,
+        }
+    }
+
+    fn builder(&self) -> Builder<DynamoDbStore> {
+        let store = DynamoDbStore::new(self.proxy.server().client(), &self.records);
+        Idempotency::builder(store).namespace("exactly-once")
+    }
+
+    fn once(&self) -> Idempotency<DynamoDbStore> {
+        self.builder().build().unwrap()
+    }
+
+    /// A deposit: not idempotent, so that a second one shows.
+    fn deposit(&self, amount: i64) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.business)
+            .key("id", string("account"))
+            .update_expression("ADD balance :amount")
+            .expression_attribute_values(":amount", number(amount))
+    }
+
+    /// Takes from what is there, if it is enough.
+    fn take(&self, amount: i64) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.business)
+            .key("id", string("stock"))
+            .update_expression("ADD pieces :minus")
+            .condition_expression("pieces >= :amount")
+            .expression_attribute_values(":amount", number(amount))
+            .expression_attribute_values(":minus", number(-amount))
+    }
+
+    fn put(&self, id: &str) -> PutBuilder {
+        Put::builder()
+            .table_name(&self.business)
+            .item("id", string(id))
+    }
+
+    async fn stock(&self, pieces: i64) {
+        let request = self.direct.client().put_item().table_name(&self.business);
+        let request = request
+            .item("id", string("stock"))
+            .item("pieces", number(pieces));
+        request.send().await.unwrap();
+    }
+
+    /// What is in the account; zero where nothing was ever deposited.
+    async fn balance(&self) -> i64 {
+        let account = self.item(&self.business, "account").await;
+        account
+            .get("balance")
+            .map_or(0, |balance| balance.as_n().unwrap().parse().unwrap())
+    }
+
+    /// How many business items there are.
+    async fn items(&self) -> usize {
+        let scan = self
+            .direct
+            .client()
+            .scan()
+            .table_name(&self.business)
+            .consistent_read(true);
+        scan.send().await.unwrap().items().len()
+    }
+
+    /// The record as it stands, read past the wire.
+    async fn record(&self) -> HashMap<String, AttributeValue> {
+        let id = self.once().record_id(&key()).unwrap();
+        self.item(&self.records, id.as_str()).await
+    }
+
+    async fn item(&self, table: &str, id: &str) -> HashMap<String, AttributeValue> {
+        let request = self
+            .direct
+            .client()
+            .get_item()
+            .table_name(table)
+            .key("id", string(id));
+        let reply = request.consistent_read(true).send().await.unwrap();
+        reply.item.unwrap_or_default()
+    }
+}
+
+fn key() -> Key {
+    Key::new("deposit", "event-1")
+}
+
+fn payload() -> Fingerprint {
+    Fingerprint::bytes(b"payload")
+}
+
+fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.into())
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+/// A number that a condition met.
+fn met(item: Option<&HashMap<String, AttributeValue>>, attribute: &str) -> i64 {
+    item.unwrap()[attribute].as_n().unwrap().parse().unwrap()
+}

@@ -1,0 +1,205 @@
+//! The same forms behind SQS and HTTP: a handler writes to its claim, and the layers needn't know.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::StatusCode;
+use lambda_http::{Body, Request, Response};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::sqs::{BatchLayer, Message, Rejection};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::transaction::Write;
+use lambda_idempotency::{Claim, Idempotency};
+use serde_json::{Value, json};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use super::{Bench, Failed, met};
+use crate::on_each_server;
+use crate::support::Fault;
+use crate::support::events::{batch, message};
+
+/// `POST /orders`: deposits 5 and takes 2 pieces, of which there may be too few.
+async fn post(
+    bench: &Arc<Bench>,
+    once: &Idempotency<DynamoDbStore>,
+    key: &str,
+) -> Response<Vec<u8>> {
+    let held = Arc::clone(bench);
+    let handler = service_fn(move |request: Request| {
+        let bench = Arc::clone(&held);
+        async move {
+            let claim = request.extensions().get::<Claim>().unwrap();
+            claim.write(bench.deposit(5)).unwrap();
+            let take = Write::from(bench.take(2)).or_else(|refusal| {
+                let left = met(refusal.item(), "pieces");
+                Response::builder()
+                    .status(409)
+                    .body(Body::from(format!("{left} left")))
+                    .unwrap()
+            });
+            claim.write(take).unwrap();
+            Ok::<_, Infallible>(
+                Response::builder()
+                    .status(201)
+                    .body(Body::from("placed"))
+                    .unwrap(),
+            )
+        }
+    });
+    let api = IdempotencyLayer::new(once.clone()).layer(handler);
+    let request = http::Request::post("/orders")
+        .header("idempotency-key", key)
+        .body(Body::from("{}"));
+    let response = api.oneshot(request.unwrap()).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = http_body_util::BodyExt::collect(body)
+        .await
+        .unwrap()
+        .to_bytes();
+    Response::from_parts(parts, body.to_vec())
+}
+
+on_each_server! {
+    async fn an_http_handler_answers_a_failed_condition_with_a_response_of_its_own(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        for once in [bench.once(), bench.once().claimless()] {
+            let key = crate::support::server::unique("key");
+            bench.stock(1).await;
+            let before = bench.balance().await;
+            let refused = post(&bench, &once, &key).await;
+            assert_eq!((refused.status(), refused.body().as_slice()), (StatusCode::CONFLICT, &b"1 left"[..]));
+            assert_eq!(bench.balance().await, before);
+
+            bench.stock(2).await;
+            let placed = post(&bench, &once, &key).await;
+            assert_eq!((placed.status(), placed.body().as_slice()), (StatusCode::CREATED, &b"placed"[..]));
+            assert!(!placed.headers().contains_key("idempotent-replayed"));
+            let again = post(&bench, &once, &key).await;
+            assert_eq!((again.status(), again.headers()["idempotent-replayed"].to_str().unwrap()), (StatusCode::CREATED, "true"));
+            assert_eq!(bench.balance().await, before + 5);
+        }
+    }
+}
+
+on_each_server! {
+    async fn an_unknown_outcome_is_a_503_with_retry_after(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        bench.stock(2).await;
+        for _ in 0..200 {
+            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
+            bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+        }
+        let once = bench.builder().lease(std::time::Duration::from_secs(2)).build().unwrap();
+        let unknown = post(&bench, &once, "key").await;
+        assert_eq!(unknown.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(unknown.headers().contains_key("retry-after"));
+        let problem: Value = serde_json::from_slice(unknown.body()).unwrap();
+        assert_eq!(problem["code"], "outcome-unknown");
+    }
+}
+
+/// Payments as deposits, and how often the handler ran.
+async fn deliver(
+    bench: &Arc<Bench>,
+    layer: BatchLayer<DynamoDbStore, i64, Failed>,
+    messages: impl IntoIterator<Item = Value>,
+) -> (Value, usize) {
+    let (held, runs) = (Arc::clone(bench), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&runs);
+    let mut worker =
+        layer
+            .key(|amount: &i64| amount.to_string())
+            .handler(move |message: Message<i64>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let bench = Arc::clone(&held);
+                async move {
+                    let id = message.body.to_string();
+                    let mark = bench
+                        .put(&id)
+                        .condition_expression("attribute_not_exists(id)");
+                    let left = message.body;
+                    message
+                        .claim
+                        .write(Write::from(mark).or_else(move |_| Failed::SoldOut { left }))?;
+                    Ok::<_, Failed>(())
+                }
+            });
+    let reply = worker.call(batch(messages)).await.unwrap();
+    (
+        serde_json::to_value(reply).unwrap()["batchItemFailures"].clone(),
+        runs.load(Ordering::Relaxed),
+    )
+}
+
+fn deposits(count: usize, receives: &str) -> Vec<Value> {
+    let one = |n: usize| {
+        let mut one = message(&format!("m-{n}"), n.to_string());
+        one["attributes"]["ApproximateReceiveCount"] = json!(receives);
+        one
+    };
+    (0..count).map(one).collect()
+}
+
+on_each_server! {
+    async fn a_batch_claims_in_a_group_and_commits_each_message_by_itself(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        let layer = || BatchLayer::new(bench.once()).operation("deposit");
+        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
+        let counts = bench.proxy.take_counts();
+        assert_eq!((counts["BatchExecuteStatement"], counts["TransactWriteItems"]), (1, 6));
+        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 0));
+        assert_eq!(bench.items().await, 6);
+    }
+}
+
+on_each_server! {
+    async fn a_claimless_batch_takes_one_request_a_message_and_redeliveries_are_read_first(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        let layer = || BatchLayer::new(bench.once().claimless()).operation("deposit");
+        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
+        assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
+        // Told to be new, they run, lose, and replay.
+        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
+        assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
+        assert_eq!(deliver(&bench, layer(), deposits(6, "2")).await, (json!([]), 0));
+        assert_eq!(bench.proxy.take_counts().get("TransactWriteItems"), None);
+        assert_eq!(bench.items().await, 6);
+    }
+}
+
+on_each_server! {
+    async fn a_condition_that_no_retry_will_mend_rejects_the_message(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        server.client().put_item().table_name(&bench.business).item("id", crate::exactly_once::string("0")).send().await.unwrap();
+        let parked = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hook = Arc::clone(&parked);
+        let layer = BatchLayer::new(bench.once())
+            .operation("deposit")
+            .permanent(|error| matches!(error, Failed::SoldOut { left: 0 }))
+            .on_rejected(move |message, why| {
+                hook.lock().unwrap().push((message.message_id.unwrap(), why));
+                async { Ok::<_, Failed>(()) }
+            });
+        assert_eq!(deliver(&bench, layer, deposits(2, "1")).await, (json!([]), 2));
+        assert_eq!(*parked.lock().unwrap(), [("m-0".to_owned(), Rejection::Failed)]);
+        assert_eq!(bench.items().await, 2);
+    }
+}
+
+on_each_server! {
+    async fn an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done(server: Server) {
+        let bench = Arc::new(Bench::on(&server).await);
+        for _ in 0..200 {
+            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
+            bench.proxy.inject("BatchExecuteStatement", Fault::LoseRequest);
+            bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+            bench.proxy.inject("GetItem", Fault::LoseRequest);
+        }
+        let once = bench.builder().lease(std::time::Duration::from_secs(2)).build().unwrap();
+        let layer = BatchLayer::new(once.claimless()).operation("deposit");
+        let (failures, _) = deliver(&bench, layer, deposits(1, "1")).await;
+        assert_eq!(failures[0]["itemIdentifier"], "m-0");
+        assert_eq!(bench.items().await, 1);
+    }
+}

@@ -1,0 +1,315 @@
+//! Outcomes over the inline limit: compressed, then kept beside the record; whatever happens, never a second run.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue::{self, B, M, N, S};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::store::{CachedStore, MemoryStore};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{
+    Builder, Error, Fingerprint, Idempotency, Key, Omission, Outcome, StoreDown, StoreError,
+};
+
+use crate::on_each_server;
+use crate::support::{Fault, Proxy, Server};
+
+mod bucket;
+
+const ID: &str = "oversize#1";
+
+type Item = HashMap<String, AttributeValue>;
+
+/// Text that doesn't become much smaller than three quarters of itself.
+fn noise(bytes: usize) -> String {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+        char::from(alphabet[usize::try_from(state % 64).unwrap()])
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+struct Bench {
+    proxy: Proxy,
+    direct: Server,
+    table: String,
+}
+
+impl Bench {
+    async fn on(server: &Server) -> Self {
+        Self {
+            proxy: Proxy::before(server).await,
+            direct: server.clone(),
+            table: server.idempotency_table().await,
+        }
+    }
+
+    fn builder(&self) -> Builder<DynamoDbStore> {
+        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
+        Idempotency::builder(store).namespace("oversize")
+    }
+
+    /// The record, and the outcome beside it.
+    async fn items(&self) -> (Item, Option<Item>) {
+        let scan = self
+            .direct
+            .client()
+            .scan()
+            .table_name(&self.table)
+            .consistent_read(true);
+        let mut items = scan.send().await.unwrap().items.unwrap_or_default();
+        items.sort_by_key(|item| item["id"].as_s().unwrap().len());
+        assert!((1..=2).contains(&items.len()), "{}", items.len());
+        let mut items = items.into_iter();
+        (items.next().unwrap(), items.next())
+    }
+
+    async fn put(&self, item: Item) {
+        let put = self.direct.client().put_item().table_name(&self.table);
+        put.set_item(Some(item)).send().await.unwrap();
+    }
+}
+
+async fn run(
+    once: &Idempotency<DynamoDbStore>,
+    text: &str,
+) -> Result<Outcome<String>, Error<Infallible>> {
+    let text = text.to_owned();
+    once.run(
+        Key::raw("export", ID),
+        Fingerprint::bytes(b"p"),
+        |_| async { Ok(text) },
+    )
+    .await
+}
+
+/// A duplicate, whose handler would produce something else.
+async fn replay(once: &Idempotency<DynamoDbStore>) -> Result<String, Error<Infallible>> {
+    let outcome = run(once, "ran again").await?;
+    assert!(outcome.is_replayed());
+    Ok(outcome.into_inner())
+}
+
+fn seconds(item: &Item) -> i64 {
+    item["expiration"].as_n().unwrap().parse().unwrap()
+}
+
+on_each_server! {
+    async fn an_outcome_that_compresses_well_stays_in_its_record(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let large = r#"{"sku": "tea", "quantity": 1}, "#.repeat(2_000);
+        assert_eq!(run(&once, &large).await.unwrap(), Outcome::Executed(large.clone()));
+        assert_eq!(bench.proxy.take_total(), 2);
+        assert_eq!(replay(&once).await.unwrap(), large);
+        assert_eq!(bench.proxy.take_total(), 1);
+        let (record, beside) = bench.items().await;
+        assert_eq!(beside, None);
+        assert!(!record.contains_key("data"));
+    }
+}
+
+on_each_server! {
+    async fn a_large_outcome_has_an_item_of_its_own(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let large = noise(450_000);
+        assert_eq!(run(&once, &large).await.unwrap(), Outcome::Executed(large.clone()));
+        let counts = bench.proxy.take_counts();
+        assert_eq!((counts["PutItem"], counts["UpdateItem"], counts.len()), (2, 1, 2));
+        assert_eq!(replay(&once).await.unwrap(), large);
+        let counts = bench.proxy.take_counts();
+        assert_eq!((counts["PutItem"], counts["GetItem"], counts.len()), (1, 1, 2));
+
+        let (record, beside) = bench.items().await;
+        let beside = beside.unwrap();
+        let owner = record["owner"].as_s().unwrap();
+        assert_eq!(beside["id"], S(format!("{ID}#outcome#{owner}")));
+        let lasts_longer = seconds(&beside) - seconds(&record);
+        assert!((3_600..3_610).contains(&lasts_longer), "{lasts_longer}");
+        let record_size: usize = record.values().map(|value| format!("{value:?}").len()).sum();
+        assert!(record_size < 1_500, "duplicates are billed by it: {record_size}");
+    }
+}
+
+on_each_server! {
+    async fn an_outcome_that_no_item_takes_is_done_and_never_run_again(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let huge = noise(600_000);
+        assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::TooLarge, .. }), "{error}");
+        assert_eq!(bench.items().await.1, None);
+    }
+}
+
+on_each_server! {
+    async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        run(&once, &noise(20_000)).await.unwrap();
+        let (record, beside) = bench.items().await;
+        let beside = beside.unwrap();
+        let B(content) = &beside["content"] else { panic!("binary") };
+        let mut flipped = content.clone().into_inner();
+        flipped[100] ^= 1;
+        let damaged = [
+            B(Blob::new(flipped)),
+            B(Blob::new(&content.as_ref()[..100])),
+            B(Blob::new(Vec::new())),
+        ];
+        for content in damaged {
+            bench.put(Item::from([("content".into(), content), ("id".into(), beside["id"].clone())])).await;
+            let error = replay(&once).await.unwrap_err();
+            assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Damaged, .. }), "{error}");
+        }
+        let delete = bench.direct.client().delete_item().table_name(&bench.table);
+        delete.key("id", beside["id"].clone()).send().await.unwrap();
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Lost, .. }), "{error}");
+        assert_eq!(bench.items().await.0, record);
+    }
+}
+
+on_each_server! {
+    async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+            bench.proxy.inject("PutItem", Fault::DENY);
+            Ok::<_, Infallible>(noise(20_000))
+        });
+        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::NotKept, .. }), "{error}");
+    }
+}
+
+on_each_server! {
+    async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().lease(Duration::from_secs(3)).build().unwrap();
+        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+            for _ in 0..200 {
+                bench.proxy.inject("PutItem", Fault::INTERNAL);
+            }
+            Ok::<_, Infallible>(noise(20_000))
+        });
+        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+        let (record, _) = bench.items().await;
+        assert_eq!(record["omitted"], S("not_kept".into()));
+    }
+}
+
+on_each_server! {
+    async fn lost_replies_change_nothing(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let large = noise(20_000);
+        let given = large.clone();
+        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+            bench.proxy.inject("PutItem", Fault::LoseReply);
+            bench.proxy.inject("UpdateItem", Fault::LoseReply);
+            Ok::<_, Infallible>(given)
+        });
+        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+        assert_eq!(replay(&once).await.unwrap(), large);
+    }
+}
+
+on_each_server! {
+    async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().store_down(StoreDown::FailOpen).build().unwrap();
+        run(&once, &noise(20_000)).await.unwrap();
+        for _ in 0..3 {
+            bench.proxy.inject("GetItem", Fault::LoseRequest);
+        }
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::Store(StoreError::Unavailable(_))), "{error}");
+        assert_eq!(replay(&once).await.unwrap(), noise(20_000));
+    }
+}
+
+on_each_server! {
+    async fn an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires(server: Server) {
+        let bench = Bench::on(&server).await;
+        let clock = ManualClock::default();
+        let once = bench.builder().clock(clock.clone()).build().unwrap();
+        let stale = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+            for _ in 0..50 {
+                bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+            }
+            Ok::<_, Infallible>(noise(20_000))
+        });
+        tokio::time::timeout(Duration::from_secs(1), stale).await.expect_err("still trying");
+        let (record, orphan) = bench.items().await;
+        assert_eq!(record["status"], S("INPROGRESS".into()));
+        let orphan = orphan.expect("kept before the completion");
+        assert!(seconds(&orphan) > seconds(&record), "TTL will find it, later than its record");
+
+        clock.advance(Duration::from_hours(1));
+        let store = DynamoDbStore::new(server.client(), &bench.table);
+        let next = Idempotency::builder(store).namespace("oversize").clock(clock).build().unwrap();
+        assert_eq!(run(&next, "small").await.unwrap(), Outcome::Executed("small".into()));
+        assert_eq!(replay(&next).await.unwrap(), "small");
+    }
+}
+
+on_each_server! {
+    async fn a_malformed_pointer_is_left_alone(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        run(&once, &noise(20_000)).await.unwrap();
+        let (sound, _) = bench.items().await;
+        let M(packed) = sound["packed"].clone() else { panic!("a map") };
+        let with = |name: &str, value: Option<AttributeValue>| {
+            let mut packed = packed.clone();
+            match value {
+                Some(value) => packed.insert(name.into(), value),
+                None => packed.remove(name),
+            };
+            M(packed)
+        };
+        let broken = [
+            S("x".into()),
+            with("in", Some(S("cloud".into()))),
+            with("in", Some(S("record".into()))),
+            with("owner", None),
+            with("sha256", Some(N("1".into()))),
+            with("bytes", Some(N("-1".into()))),
+            with("bytes", None),
+        ];
+        for pointer in broken {
+            let mut item = sound.clone();
+            item.insert("packed".into(), pointer.clone());
+            bench.put(item.clone()).await;
+            let error = replay(&once).await.unwrap_err();
+            assert!(matches!(error, Error::Unreadable(_)), "{pointer:?}: {error}");
+            assert_eq!(bench.items().await.0, item);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_remembers_the_record_of_a_large_outcome_but_not_the_outcome() {
+    let once = Idempotency::builder(CachedStore::new(MemoryStore::new()))
+        .namespace("oversize")
+        .build()
+        .unwrap();
+    for replayed in [false, true, true] {
+        let outcome = once.run(Key::new("export", "1"), None, |_| async {
+            Ok::<_, Infallible>(noise(20_000))
+        });
+        let outcome = outcome.await.unwrap();
+        assert_eq!(outcome.is_replayed(), replayed);
+        assert_eq!(outcome.into_inner(), noise(20_000));
+    }
+}

@@ -1,0 +1,490 @@
+//! Journaled steps: an effect that is confirmed never fires again, one that was under way follows its policy.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lambda_idempotency::journal::{MAX_STEP_RESULT_BYTES, MAX_STEPS, StepResult, StepState};
+use lambda_idempotency::record::Record;
+use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{
+    Builder, Claim, Crashed, Error, Fingerprint, Idempotency, Key, Omission, Outcome, Step,
+    StepError, Verdict,
+};
+use tokio::time::Instant;
+
+mod faults;
+mod transaction;
+
+const ID: &str = "steps#1";
+const LEASE: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Provider {
+    #[error("timed out")]
+    TimedOut,
+    #[error("declined")]
+    Declined,
+}
+
+type Result<T> = std::result::Result<T, StepError<Provider>>;
+
+/// An engine in memory, with a clock to set by hand, and an effect that counts.
+struct Bench {
+    clock: ManualClock,
+    once: Idempotency<MemoryStore>,
+    fired: Arc<AtomicUsize>,
+}
+
+fn bench() -> Bench {
+    bench_with(|builder| builder)
+}
+
+fn bench_with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Bench {
+    let clock = ManualClock::default();
+    let builder = Idempotency::builder(MemoryStore::new())
+        .namespace("steps")
+        .lease(LEASE)
+        .clock(clock.clone());
+    Bench {
+        clock,
+        once: settings(builder).build().unwrap(),
+        fired: Arc::default(),
+    }
+}
+
+fn key() -> Key {
+    Key::new("order", "A-17")
+}
+
+fn payload() -> Fingerprint {
+    Fingerprint::bytes(b"payload")
+}
+
+impl Bench {
+    fn fired(&self) -> usize {
+        self.fired.load(Ordering::Relaxed)
+    }
+
+    /// The effect: it counts, and gives its number.
+    fn effect(&self) -> impl Future<Output = std::result::Result<usize, Provider>> + use<> {
+        let fired = Arc::clone(&self.fired);
+        async move { Ok(fired.fetch_add(1, Ordering::Relaxed) + 1) }
+    }
+
+    async fn run<T, Fut>(
+        &self,
+        handler: impl FnOnce(Claim) -> Fut,
+    ) -> std::result::Result<Outcome<T>, Error<StepError<Provider>>>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+        Fut: Future<Output = Result<T>>,
+    {
+        self.once.run(key(), payload(), handler).await
+    }
+
+    /// An attempt that dies while the effect of `charge` is under way; its lease is over then.
+    async fn die_in_the_step(&self) {
+        let attempt = self.run(|claim| async move {
+            claim
+                .step("charge", |_| async {
+                    self.effect().await?;
+                    std::future::pending::<std::result::Result<usize, Provider>>().await
+                })
+                .await
+        });
+        tokio::time::timeout(Duration::from_millis(5), attempt)
+            .await
+            .expect_err("cut off");
+        self.clock.advance(LEASE * 2);
+    }
+
+    async fn record(&self) -> Record {
+        let id = self.once.record_id(&key()).unwrap();
+        let found = self
+            .once
+            .store()
+            .load(&id, Instant::now() + LEASE)
+            .await
+            .unwrap();
+        *found.expect("a record").content.expect("a readable one")
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_is_confirmed_gives_its_result_to_the_next_attempt_and_does_not_fire() {
+    let bench = &bench();
+    let failed = bench.run(|claim| async move {
+        assert_eq!(claim.step("charge", |_| bench.effect()).await?, 1);
+        claim
+            .step("mail", |_| async { Err::<(), _>(Provider::TimedOut) })
+            .await?;
+        Ok(0)
+    });
+    let error = failed.await.unwrap_err();
+    assert!(
+        matches!(error, Error::Handler(StepError::Effect(Provider::TimedOut))),
+        "{error}"
+    );
+
+    let outcome = bench.run(|claim| async move {
+        assert_eq!(claim.attempt(), 2);
+        let receipt = claim.step("charge", |_| bench.effect()).await?;
+        claim.step("mail", |_| bench.effect()).await?;
+        Ok(receipt)
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+    assert_eq!(bench.fired(), 2, "one charge, one mail");
+}
+
+#[tokio::test]
+async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
+    let bench = &bench();
+    let attempt = bench.run(|claim| async move {
+        claim.step("charge", |_| bench.effect()).await?;
+        std::future::pending::<Result<usize>>().await
+    });
+    tokio::time::timeout(Duration::from_millis(5), attempt)
+        .await
+        .expect_err("cut off");
+    bench.clock.advance(LEASE * 2);
+
+    let again = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });
+    assert_eq!(again.await.unwrap(), Outcome::Executed(1));
+    assert_eq!(bench.fired(), 1);
+}
+
+#[tokio::test]
+async fn a_step_that_was_under_way_fires_again_with_the_same_key() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!((entry.state, entry.tries), (StepState::Pending, 1));
+
+    let outcome = bench.run(|claim| async move {
+        let expected = claim.derive_key("charge");
+        claim
+            .step("charge", |key| async move {
+                assert_eq!(key, expected);
+                bench.effect().await
+            })
+            .await
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(2));
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!(entry.tries, 2);
+}
+
+#[tokio::test]
+async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    for attempt in 2..4 {
+        let stopped = bench.run(|claim| async move {
+            assert_eq!(claim.attempt(), attempt);
+            let step = Step::named("charge").crashed(Crashed::Interrupt);
+            claim.step(step, |_| bench.effect()).await
+        });
+        let error = stopped.await.unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+    }
+    assert_eq!(bench.fired(), 1);
+    let record = bench.record().await;
+    assert!(record.is_released(), "a person's word is honoured at once");
+    assert!(record.fingerprint.is_some());
+    assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
+}
+
+#[tokio::test]
+async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let handler = |claim: Claim| async move {
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        claim.step(step, |_| bench.effect()).await
+    };
+    let stopped = bench
+        .once
+        .run_with(key(), payload(), handler, |_| Verdict::Fail)
+        .await;
+    assert!(
+        matches!(stopped, Err(Error::Interrupted { .. })),
+        "{stopped:?}"
+    );
+    assert!(bench.record().await.is_released());
+}
+
+#[tokio::test]
+async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let outcome = bench.run(|claim| async move {
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        match claim.step(step, |_| bench.effect()).await {
+            Err(StepError::Interrupted { step, .. }) => {
+                assert_eq!(step, "charge");
+                Ok(41) // the provider's list of payments says that it happened
+            }
+            other => other,
+        }
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(41));
+}
+
+#[tokio::test]
+async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_person_is_to_look() {
+    let bench = &bench();
+    let step = || {
+        Step::named("charge")
+            .crashed(Crashed::Interrupt)
+            .unsure_after(|error| *error == Provider::TimedOut)
+    };
+    let fails_with = |error: Provider| {
+        bench.run(move |claim| async move {
+            claim
+                .step(step(), |_| async { Err::<usize, _>(error) })
+                .await
+        })
+    };
+    let declined = fails_with(Provider::Declined).await.unwrap_err();
+    assert!(matches!(
+        declined,
+        Error::Handler(StepError::Effect(Provider::Declined))
+    ));
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!(entry.state, StepState::Failed);
+    assert!(entry.last_error.unwrap().ends_with("Provider"), "its type");
+
+    let timed_out = fails_with(Provider::TimedOut).await.unwrap_err();
+    assert!(matches!(
+        timed_out,
+        Error::Handler(StepError::Effect(Provider::TimedOut))
+    ));
+    let stopped = fails_with(Provider::Declined).await.unwrap_err();
+    assert!(matches!(stopped, Error::Interrupted { .. }), "{stopped}");
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!((entry.state, entry.tries), (StepState::Pending, 2));
+}
+
+#[tokio::test]
+async fn a_step_that_failed_may_be_tried_again_in_the_same_attempt() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        let first = claim
+            .step("charge", |_| async { Err::<usize, _>(Provider::TimedOut) })
+            .await;
+        assert!(matches!(first, Err(StepError::Effect(_))));
+        claim.step("charge", |_| bench.effect()).await
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!(entry.tries, 2);
+    assert_eq!(
+        entry.state,
+        StepState::Confirmed(StepResult::Text("1".into()))
+    );
+}
+
+#[tokio::test]
+async fn a_name_is_used_once_in_an_attempt() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        claim.step("charge", |_| bench.effect()).await?;
+        let again = claim.step("charge", |_| bench.effect()).await;
+        assert!(matches!(again, Err(StepError::Repeated { .. })));
+        let inner = claim.clone();
+        claim
+            .step("outer", |_| async move {
+                let busy = inner.step("outer", |_| bench.effect()).await;
+                assert!(matches!(busy, Err(StepError::Repeated { .. })));
+                Ok(())
+            })
+            .await?;
+        let bad = claim.step("two words", |_| bench.effect()).await;
+        assert!(matches!(bad, Err(StepError::Name { .. })));
+        Ok(())
+    });
+    outcome.await.unwrap();
+    assert_eq!(bench.fired(), 1);
+}
+
+#[tokio::test]
+async fn steps_run_side_by_side() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        let (one, two) = tokio::join!(
+            claim.step("one", |_| bench.effect()),
+            claim.step("two", |_| bench.effect()),
+        );
+        Ok(one? + two?)
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(3));
+    assert_eq!(bench.record().await.journal.iter().count(), 2);
+}
+
+#[tokio::test]
+async fn a_journal_without_room_begins_no_further_step() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        for number in 0..MAX_STEPS {
+            claim
+                .step(format!("step-{number}"), |_| bench.effect())
+                .await?;
+        }
+        let more = claim.step("one-more", |_| bench.effect()).await;
+        assert!(matches!(more, Err(StepError::Full { .. })));
+        Ok(())
+    });
+    outcome.await.unwrap();
+    assert_eq!(bench.fired(), MAX_STEPS);
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_given_once_and_never_brought_about_again() {
+    let bench = &bench();
+    let large = "x".repeat(MAX_STEP_RESULT_BYTES);
+    let given = large.clone();
+    let failed = bench.run(|claim| async move {
+        let result = claim
+            .step("export", |_| async { Ok(given.clone()) })
+            .await?;
+        assert_eq!(result, given);
+        Err::<(), _>(StepError::Effect(Provider::TimedOut))
+    });
+    failed.await.unwrap_err();
+
+    let again = bench.run(|claim| async move {
+        let result: Result<String> = claim
+            .step("export", |_| async { panic!("fired again") })
+            .await;
+        let Err(StepError::ResultOmitted { reason, .. }) = &result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(*reason, Omission::TooLarge);
+        Ok(())
+    });
+    again.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_result_that_no_longer_decodes_is_an_error_and_the_effect_does_not_fire() {
+    let bench = &bench();
+    let first = bench.run(|claim| async move {
+        claim
+            .step("charge", |_| async { Ok("secret".to_owned()) })
+            .await?;
+        Err::<(), _>(StepError::Effect(Provider::TimedOut))
+    });
+    first.await.unwrap_err();
+    let again = bench.run(|claim| async move {
+        let error = claim.step("charge", |_| bench.effect()).await.unwrap_err();
+        assert!(matches!(error, StepError::Unreadable { .. }), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        Ok(())
+    });
+    again.await.unwrap();
+    assert_eq!(bench.fired(), 0);
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_succeeded_begins_no_step_and_reports_the_lost_lease() {
+    let bench = &bench();
+    let stale = bench.run(|claim| async move {
+        let charged = claim.step("charge", |_| bench.effect()).await?;
+        bench.clock.advance(LEASE * 2);
+        let successor = bench.run(|claim| async move {
+            assert_eq!(claim.step("charge", |_| bench.effect()).await?, charged);
+            Ok(100)
+        });
+        assert_eq!(successor.await.unwrap(), Outcome::Executed(100));
+        // A clock that goes wrong doesn't matter: the fence does.
+        bench.clock.set(lambda_idempotency::EpochMillis(0));
+        claim.step("mail", |_| bench.effect()).await
+    });
+    let error = stale.await.unwrap_err();
+    assert!(matches!(error, Error::LeaseLost), "{error}");
+    assert_eq!(bench.fired(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_time_is_over_begins_no_step() {
+    let bench = &bench();
+    let late = bench.run(|claim| async move {
+        bench.clock.advance(LEASE);
+        claim.step("charge", |_| bench.effect()).await
+    });
+    let error = late.await.unwrap_err();
+    assert!(
+        matches!(error, Error::Handler(StepError::OutOfTime)),
+        "{error}"
+    );
+    assert_eq!(bench.fired(), 0);
+    assert!(bench.record().await.journal.is_empty());
+}
+
+#[tokio::test]
+async fn a_release_binds_the_payload_once_a_step_was_begun() {
+    let bench = &bench();
+    let failed = bench.run(|claim| async move {
+        claim
+            .step("charge", |_| async { Err::<usize, _>(Provider::Declined) })
+            .await
+    });
+    failed.await.unwrap_err();
+    let other = Fingerprint::bytes(b"other");
+    let refused = bench
+        .once
+        .run(key(), other, |_| async { Ok::<_, Infallible>(1) })
+        .await;
+    assert!(matches!(refused, Err(Error::Mismatch)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_journal_of_an_expired_record_is_forgotten() {
+    let bench = &bench_with(|builder| builder.retention(LEASE));
+    let first = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });
+    assert_eq!(first.await.unwrap(), Outcome::Executed(1));
+    bench.clock.advance(LEASE * 3);
+    let fresh = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });
+    assert_eq!(fresh.await.unwrap(), Outcome::Executed(2));
+}
+
+#[tokio::test]
+async fn without_protection_an_effect_fires_and_nothing_is_recorded() {
+    let bench = &bench_with(|builder| builder.disabled(true));
+    for run in 1..3 {
+        let outcome = bench.run(|claim| async move {
+            let number = claim.step("charge", |_| bench.effect()).await?;
+            let again = claim.step("charge", |_| bench.effect()).await;
+            assert!(
+                matches!(again, Err(StepError::Repeated { .. })),
+                "a mistake shows here, too"
+            );
+            Ok(number)
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Unprotected(run));
+    }
+    assert!(bench.once.store().is_empty());
+}
+
+#[tokio::test]
+async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        let forever = std::future::pending::<std::result::Result<usize, Provider>>;
+        let cut = claim.step("charge", |_| forever());
+        tokio::time::timeout(Duration::from_millis(5), cut)
+            .await
+            .expect_err("cut off");
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let stopped = claim.step(step, |_| bench.effect()).await;
+        assert!(
+            matches!(stopped, Err(StepError::Interrupted { .. })),
+            "{stopped:?}"
+        );
+        claim.step("charge", |_| bench.effect()).await
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+}
