@@ -10,7 +10,7 @@ use stateright::{Model, Property};
 
 use crate::mutation::Mutation;
 use crate::worker::Protocol;
-use crate::world::{Budget, Final, Phase, Worker, World};
+use crate::world::{Budget, Final, Phase, Worker, World, Write};
 
 /// What is checked.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ impl Model for Checker {
         let mut world = last.clone();
         let protocol = &self.protocol;
         let write = |w: usize| match &last.workers[w].phase {
-            Phase::Sent { write, .. } => Some((last.workers[w].key, write.clone())),
+            Phase::Sent { write, .. } => Some((last.workers[w].key, Write::clone(write))),
             _ => None,
         };
         match action {

@@ -194,9 +194,9 @@ impl Protocol {
             forget_fingerprint: !hold.keeps_fingerprint,
         };
         Phase::Sent {
-            write: Write::Release(release),
+            write: Box::new(Write::Release(release)),
             rounds: 0,
-            proves,
+            proves: proves.map(Box::new),
         }
     }
 
@@ -210,7 +210,7 @@ impl Protocol {
         else {
             return;
         };
-        match (write, reply) {
+        match (*write, reply) {
             (Write::Create(claim, keeps) | Write::TakeOver(_, claim, _, keeps), Reply::Applied) => {
                 let hold = Hold {
                     until: claim.lease
@@ -237,7 +237,7 @@ impl Protocol {
             (Write::Release(release), reply) => {
                 let answer = match (proves, reply) {
                     (None, _) => Answer::Failed,
-                    (Some(sent), reply) => self.proven(world, w, &sent, &release, reply),
+                    (Some(sent), reply) => Self::proven(world, w, &sent, &release, reply),
                 };
                 world.workers[w].phase = Phase::Answered(answer);
             }
@@ -280,7 +280,6 @@ impl Protocol {
 
     /// Whether a commit without a reply took effect: only the fence can tell.
     fn proven(
-        &self,
         world: &mut World,
         w: usize,
         sent: &Completion,
@@ -319,7 +318,7 @@ impl Protocol {
             until: world.clock(&world.workers[w]),
             keeps_fingerprint: true,
         };
-        world.workers[w].phase = match &write {
+        world.workers[w].phase = match &*write {
             Write::Create(claim, _) | Write::TakeOver(_, claim, _, _) => {
                 self.release(world, w, &hold(&claim.owner), None)
             }
@@ -367,7 +366,7 @@ impl Protocol {
 
 fn sent(write: Write, rounds: u8) -> Phase {
     Phase::Sent {
-        write,
+        write: Box::new(write),
         rounds,
         proves: None,
     }

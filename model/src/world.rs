@@ -44,7 +44,7 @@ pub struct Final {
 }
 
 /// How many faults of each class may still happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     pub crashes: u8,
     pub requests_lost: u8,
@@ -75,10 +75,10 @@ pub enum Phase {
     Idle,
     /// A write is on its way; it is frozen, and sent again as it is.
     Sent {
-        write: Write,
+        write: Box<Write>,
         rounds: u8,
         /// A commit without a reply, which this release is to settle.
-        proves: Option<Completion>,
+        proves: Option<Box<Completion>>,
     },
     /// The handler runs.
     Running {
