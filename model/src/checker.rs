@@ -220,9 +220,10 @@ impl Model for Checker {
                 record.status = Status::Completed;
                 record.outcome = Some(StoredOutcome::Inline("another's".to_owned()));
                 record.lease = None;
-                let expiration = record.expiration;
+                let (expiration, outcome) = (record.expiration, record.outcome.clone());
                 world.outcome[key] = Some(Final {
                     owner: Owner::from_stored("a stranger"),
+                    outcome,
                     expiration,
                 });
             }

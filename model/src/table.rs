@@ -103,6 +103,7 @@ impl World {
             Write::Complete(completion) | Write::Commit(completion) => {
                 let seen = Final {
                     owner: completion.owner.clone(),
+                    outcome: left.outcome.clone(),
                     expiration: left.expiration,
                 };
                 if let Some(slot) = self.outcome.get_mut(key) {

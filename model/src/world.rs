@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::record::{Completion, NewClaim, Owner, Record, Release, Takeover, Version};
+use lambda_idempotency::record::{
+    Completion, NewClaim, Owner, Record, Release, StoredOutcome, Takeover, Version,
+};
 use lambda_idempotency::{EpochMillis, EpochSeconds};
 
 /// One step of time, in milliseconds. Whole seconds, so that expirations are exact.
@@ -40,6 +42,7 @@ pub struct World {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Final {
     pub owner: Owner,
+    pub outcome: Option<StoredOutcome>,
     pub expiration: EpochSeconds,
 }
 
