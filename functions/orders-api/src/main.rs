@@ -9,7 +9,7 @@
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `ORDERS_TABLE` | the table of the orders; partition key `order_id` |
 //! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::outbox`] describes it |
-//! | `RUST_LOG` | what is logged; default `info` |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, reason = "a test that panics has found something")
@@ -29,9 +29,8 @@ use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
+use telemetry::Flush;
 use tower::ServiceBuilder;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 mod order;
 
@@ -44,7 +43,8 @@ struct Orders {
 }
 
 impl Orders {
-    async fn serve(self, request: Request) -> Result<Response<Body>, Error> {
+    /// Awaits nothing: what there is to write, the layer writes.
+    fn serve(&self, request: Request) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         match (&parts.method, path(&parts)) {
             (&Method::POST, "/orders") => match Order::parse(&body) {
@@ -128,17 +128,13 @@ fn tenant(parts: &Parts) -> Option<String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(filter.from_env_lossy())
-        .init();
-    start()
+    let flush = telemetry::start()?;
+    start(flush)
         .await
         .inspect_err(|error| tracing::error!(%error, "the API stopped"))
 }
 
-async fn start() -> Result<(), Error> {
+async fn start(flush: Flush) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let orders = Orders {
         table: variable("ORDERS_TABLE")
@@ -157,8 +153,9 @@ async fn start() -> Result<(), Error> {
         .scope(tenant)
         .require_scope();
     let api = ServiceBuilder::new()
+        .layer(flush)
         .layer(layer)
-        .service_fn(move |request| orders.clone().serve(request));
+        .service_fn(move |request| std::future::ready(orders.serve(request)));
     run_concurrent(api).await
 }
 

@@ -45,19 +45,17 @@ pub(crate) fn announced(records: Vec<StreamRecord>) -> Vec<Announced> {
     let named = |record: StreamRecord| {
         let mut keys = record.dynamodb.keys;
         let mut text = |name| keys.remove(name).and_then(|key| key.text);
-        match (text("aggregate"), text("id")) {
-            (Some(aggregate), Some(id)) => Some(Announced {
-                aggregate,
-                id,
-                sequence_number: record.dynamodb.sequence_number,
-            }),
-            _ => {
-                tracing::error!(
-                    "a stream record without the outbox's keys: is this another table's stream?"
-                );
-                None
-            }
+        let (aggregate, id) = (text("aggregate"), text("id"));
+        if aggregate.is_none() || id.is_none() {
+            tracing::error!(
+                "a stream record without the outbox's keys: is this another table's stream?"
+            );
         }
+        Some(Announced {
+            aggregate: aggregate?,
+            id: id?,
+            sequence_number: record.dynamodb.sequence_number,
+        })
     };
     records
         .into_iter()

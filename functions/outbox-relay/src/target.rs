@@ -11,7 +11,7 @@ use lambda_idempotency::outbox::StoredEvent;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// What EventBridge calls the sender.
+/// What a bus calls the sender.
 const SOURCE: &str = "lambda-idempotency.outbox";
 
 pub(crate) enum Target {
@@ -148,8 +148,9 @@ fn unknown(name: &str) -> String {
     )
 }
 
+/// AWS wants the suffix, in lower case.
 fn is_fifo(name: &str) -> bool {
-    name.ends_with(".fifo")
+    name.strip_suffix(".fifo").is_some()
 }
 
 /// A group's name has at most 128 characters, none of them blank: another aggregate is told by its hash.
@@ -163,7 +164,7 @@ fn group(aggregate: &str) -> String {
         .to_owned()
 }
 
-/// EventBridge has no attributes: what travels beside the data elsewhere is around it here.
+/// A bus knows no attributes: what travels beside the data elsewhere is around it here.
 fn detail(event: &StoredEvent) -> Result<String, PublishError> {
     let data =
         RawValue::from_string(event.data.clone()).map_err(|error| PublishError::of(&error))?;

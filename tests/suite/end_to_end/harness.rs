@@ -59,10 +59,19 @@ impl Function {
                 ("OUTBOX_TABLE", outbox),
                 ("OUTBOX_TARGET", format!("sqs:{queues}/1/payments.fifo")),
                 ("AWS_ENDPOINT_URL_SQS", queues.to_owned()),
+                ("AWS_ENDPOINT_URL_SNS", queues.to_owned()),
+                ("AWS_ENDPOINT_URL_EVENTBRIDGE", queues.to_owned()),
                 ("SWEEP_AFTER_SECONDS", "0".to_owned()),
             ],
             ..self.clone()
         }
+    }
+
+    /// The same relay, which sends to another target behind the same endpoint.
+    pub fn target(&self, target: &str) -> Self {
+        let mut other = self.clone();
+        other.environment.push(("OUTBOX_TARGET", target.to_owned()));
+        other
     }
 
     /// The table that its events wait in.

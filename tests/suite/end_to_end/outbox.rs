@@ -286,3 +286,110 @@ async fn a_sweep_that_cannot_publish_fails_and_the_event_stays() {
     let events = path.relay.effects().await;
     assert!(events[0].contains_key("pending"));
 }
+
+/// What one event looks like at this target.
+async fn sent_to(target: &str) -> (String, Value, String) {
+    let path = Path::new().await;
+    let order_id = path.place("cart-1").await.body()["order_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut relay = path.relay.target(target).start().await;
+    let answer = relay.invoke(path.stream.event().await).await.answer();
+    assert_eq!(answer["batchItemFailures"], json!([]));
+    let mut sent = path.queue.take();
+    assert_eq!(sent.len(), 1);
+    let (operation, message) = sent.remove(0);
+    (operation, message, order_id)
+}
+
+#[tokio::test]
+async fn a_standard_queue_gets_the_data_and_its_attributes() {
+    let (operation, message, order_id) = sent_to("sqs:http://sqs.invalid/1/payments").await;
+    assert_eq!(operation, "SendMessage");
+    let data: Value = serde_json::from_str(message["MessageBody"].as_str().unwrap()).unwrap();
+    assert_eq!(data["order_id"], order_id);
+    assert_eq!(
+        message["MessageAttributes"]["aggregate"]["StringValue"],
+        order_id
+    );
+    assert!(message["MessageAttributes"]["event_id"]["StringValue"].is_string());
+    assert_eq!(message.get("MessageGroupId"), None);
+}
+
+#[tokio::test]
+async fn a_topic_gets_the_data_and_its_attributes() {
+    for (topic, group) in [("orders", None), ("orders.fifo", Some("MessageGroupId"))] {
+        let target = format!("sns:arn:aws:sns:eu-central-1:123456789012:{topic}");
+        let (operation, message, order_id) = sent_to(&target).await;
+        assert_eq!(operation, "Publish");
+        assert_eq!(
+            format!("sns:{}", message["TopicArn"].as_str().unwrap()),
+            target
+        );
+        let data: Value = serde_json::from_str(message["Message"].as_str().unwrap()).unwrap();
+        assert_eq!(data["order_id"], order_id);
+        let values: Vec<_> = message.values_of("Value.StringValue");
+        assert!(
+            values.contains(&"order.created".to_owned()) && values.contains(&order_id),
+            "{values:?}"
+        );
+        assert_eq!(
+            message.get("MessageGroupId").and_then(Value::as_str),
+            group.map(|_| order_id.as_str())
+        );
+    }
+}
+
+/// The values of a form's fields whose names end so.
+trait Form {
+    fn values_of(&self, ending: &str) -> Vec<String>;
+}
+
+impl Form for Value {
+    fn values_of(&self, ending: &str) -> Vec<String> {
+        let fields = self.as_object().unwrap().iter();
+        let found = fields.filter(|(name, _)| name.ends_with(ending));
+        found
+            .map(|(_, value)| value.as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_bus_gets_the_data_within_what_surrounds_it() {
+    let (operation, message, order_id) = sent_to("eventbridge:orders").await;
+    assert_eq!(operation, "PutEvents");
+    let entry = &message["Entries"][0];
+    assert_eq!(
+        (entry["EventBusName"].as_str(), entry["DetailType"].as_str()),
+        (Some("orders"), Some("order.created"))
+    );
+    let detail: Value = serde_json::from_str(entry["Detail"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (&detail["data"]["order_id"], &detail["aggregate"]),
+        (&json!(order_id), &json!(order_id))
+    );
+    assert!(detail["id"].is_string());
+}
+
+#[tokio::test]
+async fn an_entry_that_the_bus_refuses_comes_again() {
+    let path = Path::new().await;
+    path.place("cart-1").await;
+    let refused = r#"{"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InternalFailure"}]}"#;
+    path.queue_wire.inject("PutEvents", Fault::Reply(refused));
+    let mut relay = path.relay.target("eventbridge:orders").start().await;
+    for (refusals, is_pending) in [(1, true), (0, false)] {
+        let answer = relay.invoke(path.stream.event().await).await.answer();
+        assert_eq!(
+            answer["batchItemFailures"].as_array().unwrap().len(),
+            refusals,
+            "{answer}"
+        );
+        assert_eq!(
+            path.relay.effects().await[0].contains_key("pending"),
+            is_pending
+        );
+    }
+}

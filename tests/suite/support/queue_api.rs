@@ -1,4 +1,4 @@
-//! A small SQS endpoint: it answers what it is asked as SQS would, and remembers the requests.
+//! A small endpoint of SQS, SNS and event buses: it answers what it is asked as they would, and remembers the requests.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -12,13 +12,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 
 /// Requests, as (operation, body).
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// The SQS API on the loopback interface, through the SDK's own protocol.
+/// The APIs on the loopback interface, through the SDKs' own protocols.
 #[derive(Clone)]
 pub struct QueueApi {
     endpoint: String,
@@ -80,8 +80,28 @@ async fn answer(
     error: Option<&'static str>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let operation = super::proxy::operation(request.headers());
-    let body = request.into_body().collect().await.expect("a body");
-    let body = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    if operation == "?" {
+        // SNS speaks forms and XML.
+        let form: Map<_, _> = form_urlencoded::parse(&body)
+            .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
+            .collect();
+        let operation = form["Action"].as_str().expect("an action").to_owned();
+        let text = format!(
+            "<{operation}Response><{operation}Result><MessageId>1</MessageId></{operation}Result></{operation}Response>"
+        );
+        requests
+            .lock()
+            .expect("not poisoned")
+            .push((operation, Value::Object(form)));
+        return Ok(Response::new(Full::new(Bytes::from(text))));
+    }
+    let body = serde_json::from_slice(&body).expect("JSON");
     requests
         .lock()
         .expect("not poisoned")
