@@ -10,9 +10,12 @@ use crate::key::RecordId;
 use crate::record::{NewClaim, Owner, Record};
 use crate::transaction::Collected;
 
+mod desk;
+mod results;
 mod steps;
 
-pub(crate) use steps::{Desk, Scribe, Stop, Urgency};
+pub(crate) use desk::{Desk, Scribe, Urgency};
+pub(crate) use steps::Stop;
 
 use steps::Steps;
 

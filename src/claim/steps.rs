@@ -1,62 +1,23 @@
 //! The steps of one attempt: what the journal held when it began, and what it has written since.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::desk::{Desk, Urgency};
+use super::results::{give_back, keep};
 use super::{Claim, Inner};
 use crate::clock::EpochMillis;
 use crate::error::StoreError;
-use crate::journal::{
-    Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState, is_step_name,
-};
+use crate::journal::{Journal, StepEntry, StepNote, StepResult, StepState, is_step_name};
 use crate::observe;
 use crate::protocol::{Crashed, StepDecision, decide_step};
-use crate::record::{Amendment, Omission, error_kind};
+use crate::record::{Amendment, error_kind};
 use crate::step::{Step, StepError};
 use crate::store::Answer;
-
-/// What writes the journal, whatever store is behind it: a claim isn't generic.
-pub(crate) trait Scribe: Send + Sync {
-    /// Writes a note under the fence. `until` is when the attempt must be done.
-    fn note<'a>(
-        &'a self,
-        amendment: &'a Amendment,
-        until: EpochMillis,
-        urgency: Urgency,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>>;
-}
-
-/// How hard to try to write a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Nothing has happened yet.
-    Begin,
-    /// An effect happened, and a takeover would repeat it.
-    Confirm,
-    /// It would be good to know.
-    Tell,
-}
-
-/// Where notes go.
-#[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) scribe: Arc<dyn Scribe>,
-    /// Whether a result that could not be recorded is an error.
-    pub(crate) reports_unrecorded: bool,
-}
-
-impl fmt::Debug for Desk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
-    }
-}
 
 /// The steps of one attempt.
 #[derive(Debug)]
@@ -386,29 +347,5 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.inner.steps.state().busy.remove(&self.name);
-    }
-}
-
-fn keep<T: Serialize>(value: &T) -> StepResult {
-    // The value's own code runs here. If it panics, the effect has happened all the same.
-    match catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
-        Ok(Ok(text)) if text.len() <= MAX_STEP_RESULT_BYTES => StepResult::Text(text),
-        Ok(Ok(_)) => StepResult::Omitted(Omission::TooLarge),
-        Ok(Err(_)) | Err(_) => StepResult::Omitted(Omission::NotSerializable),
-    }
-}
-
-/// The parser's own message may quote the result; where it failed is enough to find out why.
-fn give_back<T: DeserializeOwned, E>(step: String, result: StepResult) -> Result<T, StepError<E>> {
-    match result {
-        StepResult::Omitted(reason) => Err(StepError::ResultOmitted { step, reason }),
-        StepResult::Text(text) => serde_json::from_str(&text).map_err(|error| {
-            let wanted = std::any::type_name::<T>();
-            let reason = format!(
-                "it no longer decodes as {wanted} (column {})",
-                error.column()
-            );
-            StepError::Unreadable { step, reason }
-        }),
     }
 }

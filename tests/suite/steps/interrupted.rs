@@ -1,0 +1,114 @@
+//! Steps that may have happened, where a person is to look.
+
+use super::*;
+
+#[tokio::test]
+async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    for attempt in 2..4 {
+        let stopped = bench.run(|claim| async move {
+            assert_eq!(claim.attempt(), attempt);
+            let step = Step::named("charge").crashed(Crashed::Interrupt);
+            claim.step(step, |_| bench.effect()).await
+        });
+        let error = stopped.await.unwrap_err();
+        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+    }
+    assert_eq!(bench.fired(), 1);
+    let record = bench.record().await;
+    assert!(record.is_released(), "a person's word is honoured at once");
+    assert!(record.fingerprint.is_some());
+    assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
+}
+
+#[tokio::test]
+async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let handler = |claim: Claim| async move {
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        claim.step(step, |_| bench.effect()).await
+    };
+    let stopped = bench
+        .once
+        .run_with(key(), payload(), handler, |_| Verdict::Fail)
+        .await;
+    assert!(
+        matches!(stopped, Err(Error::Interrupted { .. })),
+        "{stopped:?}"
+    );
+    assert!(bench.record().await.is_released());
+}
+
+#[tokio::test]
+async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let outcome = bench.run(|claim| async move {
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        match claim.step(step, |_| bench.effect()).await {
+            Err(StepError::Interrupted { step, .. }) => {
+                assert_eq!(step, "charge");
+                Ok(41) // the provider's list of payments says that it happened
+            }
+            other => other,
+        }
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(41));
+}
+
+#[tokio::test]
+async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_person_is_to_look() {
+    let bench = &bench();
+    let step = || {
+        Step::named("charge")
+            .crashed(Crashed::Interrupt)
+            .unsure_after(|error| *error == Provider::TimedOut)
+    };
+    let fails_with = |error: Provider| {
+        bench.run(move |claim| async move {
+            claim
+                .step(step(), |_| async { Err::<usize, _>(error) })
+                .await
+        })
+    };
+    let declined = fails_with(Provider::Declined).await.unwrap_err();
+    assert!(matches!(
+        declined,
+        Error::Handler(StepError::Effect(Provider::Declined))
+    ));
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!(entry.state, StepState::Failed);
+    assert!(entry.last_error.unwrap().ends_with("Provider"), "its type");
+
+    let timed_out = fails_with(Provider::TimedOut).await.unwrap_err();
+    assert!(matches!(
+        timed_out,
+        Error::Handler(StepError::Effect(Provider::TimedOut))
+    ));
+    let stopped = fails_with(Provider::Declined).await.unwrap_err();
+    assert!(matches!(stopped, Error::Interrupted { .. }), "{stopped}");
+    let entry = bench.record().await.journal.get("charge").cloned().unwrap();
+    assert_eq!((entry.state, entry.tries), (StepState::Pending, 2));
+}
+
+#[tokio::test]
+async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
+    let bench = &bench();
+    let outcome = bench.run(|claim| async move {
+        let forever = std::future::pending::<std::result::Result<usize, Provider>>;
+        let cut = claim.step("charge", |_| forever());
+        tokio::time::timeout(Duration::from_millis(5), cut)
+            .await
+            .expect_err("cut off");
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let stopped = claim.step(step, |_| bench.effect()).await;
+        assert!(
+            matches!(stopped, Err(StepError::Interrupted { .. })),
+            "{stopped:?}"
+        );
+        claim.step("charge", |_| bench.effect()).await
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
+}
