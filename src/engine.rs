@@ -1,13 +1,15 @@
 //! The engine's parts: what a run needs to know, how it gets a claim, how it ends one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::clock::{Clock, EpochMillis};
 use crate::fingerprint::Fingerprint;
-use crate::key::{Namespace, RecordId};
+use crate::key::{Key, Namespace, RecordId};
+use crate::metrics::{Meter, Meters};
+use crate::record::Found;
 use crate::settings::Settings;
 
 mod acquire;
@@ -17,11 +19,13 @@ mod finish;
 mod journal;
 mod oversize;
 mod patience;
+mod seen;
 
 pub(crate) use acquire::Acquired;
 pub(crate) use apply::Applied;
 pub(crate) use commit::Ended;
 pub(crate) use finish::Finished;
+pub(crate) use seen::Seen;
 
 /// The least time that a store call gets, even when the deadline is near or has passed: what is worth writing then is
 /// worth trying to write.
@@ -29,6 +33,9 @@ const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
 /// Longer than any invocation lasts, and far from the end of what a clock can say.
 const LONGEST: Duration = Duration::from_hours(24);
+
+/// What the metrics call requests without a key.
+const UNKEYED: &str = "unkeyed";
 
 /// What is kept back at the end of an invocation, so that the reply still gets out.
 const REPLY_TIME: Duration = Duration::from_millis(250);
@@ -40,6 +47,9 @@ pub(crate) struct Engine<S> {
     pub(crate) namespace: Namespace,
     pub(crate) settings: Settings,
     pub(crate) disabled: bool,
+    pub(crate) meters: Arc<Meters>,
+    /// The namespace that keys are derived in while the engine only observes; its own is that of the shadow records.
+    pub(crate) observed: Option<Namespace>,
 }
 
 /// One request for a run, its key and fingerprint computed once, before the handler sees anything.
@@ -53,11 +63,32 @@ pub(crate) struct Request {
     /// When the invocation ends, where that is known.
     pub(crate) deadline: Option<EpochMillis>,
     pub(crate) retention: Duration,
+    pub(crate) meter: Arc<Meter>,
+    /// The record that was met last, as far as it may be told of.
+    pub(crate) seen: Mutex<Seen>,
     /// Whether somebody reads the outcome of a replay. Where nobody does, a large one needn't be kept.
     pub(crate) wants_outcome: bool,
 }
 
+impl Request {
+    /// Notes what was met.
+    fn meet(&self, found: Option<&Found>, now: EpochMillis) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::of(found, now);
+    }
+
+    /// What was met last.
+    pub(crate) fn seen(&self) -> Seen {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<S> Engine<S> {
+    /// What counts for a key's operation.
+    pub(crate) fn meter(&self, key: Option<&Key>) -> Arc<Meter> {
+        let operation = key.map_or(UNKEYED, Key::label);
+        self.meters.of(self.namespace.as_str(), operation)
+    }
+
     /// When the attempt must be done: the invocation's deadline, else the end of the configured lease. Never in the past, so
     /// that a remaining time of zero still gives a lease.
     fn run_until(&self, request: &Request, now: EpochMillis) -> EpochMillis {

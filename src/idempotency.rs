@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
@@ -16,6 +16,7 @@ use crate::engine::{Acquired, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
+use crate::metrics::Count;
 use crate::observe;
 use crate::outcome::{Outcome, Verdict};
 use crate::protocol::Crashed;
@@ -25,6 +26,7 @@ use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown,
 use crate::store::Grouped;
 use crate::store::Store;
 
+mod observing;
 mod replay;
 mod transactional;
 mod unprotected;
@@ -89,9 +91,17 @@ impl<S: Store> Idempotency<S> {
         namespace: Namespace,
         settings: Settings,
         disabled: bool,
-    ) -> Self {
-        Self {
+        observing: bool,
+    ) -> Result<Self, KeyError> {
+        let (namespace, observed) = if observing {
+            (namespace.observed()?, Some(namespace))
+        } else {
+            (namespace, None)
+        };
+        Ok(Self {
             engine: Arc::new(Engine {
+                meters: Arc::default(),
+                observed,
                 store: Arc::new(store),
                 clock,
                 namespace,
@@ -104,7 +114,7 @@ impl<S: Store> Idempotency<S> {
             claimless: false,
             wants_outcome: true,
             overrides: Overrides::default(),
-        }
+        })
     }
 
     /// The same engine, bound to an invocation that ends at `deadline`: claims last until then, plus the skew margin.
@@ -153,6 +163,8 @@ impl<S: Store> Idempotency<S> {
                 namespace: engine.namespace.clone(),
                 settings: engine.settings.clone(),
                 disabled: engine.disabled,
+                meters: Arc::clone(&engine.meters),
+                observed: engine.observed.clone(),
             }),
             deadline: self.deadline,
             default_retention: self.default_retention,
@@ -266,7 +278,12 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let Some(key) = key.into() else {
+        let key = key.into();
+        if let Some(real) = self.observed() {
+            let observing = self.observe(real, key, fingerprint.into(), handler, verdict);
+            return Box::pin(observing).await;
+        }
+        let Some(key) = key else {
             return self.run_without_key(handler, verdict).await;
         };
         if self.engine.disabled {
@@ -275,9 +292,7 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self
-                .run_unprotected(key.operation(), id, handler, verdict)
-                .await;
+            return self.run_unprotected(Some(&key), id, handler, verdict).await;
         }
         let request = self.request(&key, fingerprint.into())?;
         if self.claimless {
@@ -291,7 +306,7 @@ impl<S: Store> Idempotency<S> {
             }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(&request.operation, request.id, handler, verdict)
+                self.run_unprotected(Some(&key), request.id, handler, verdict)
                     .await
             }
             Err(error) => {
@@ -312,7 +327,7 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Whether the kill switch is thrown.
-    #[cfg(any(feature = "http", feature = "sqs"))]
+    #[cfg(feature = "http")]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled
     }
@@ -323,6 +338,8 @@ impl<S: Store> Idempotency<S> {
             operation: key.operation().to_owned(),
             id: self.record_id(key)?,
             fingerprint,
+            meter: self.engine.meter(Some(key)),
+            seen: Mutex::default(),
             read_first: self.read_first,
             wants_outcome: self.wants_outcome,
             deadline: self.deadline,
@@ -369,6 +386,7 @@ impl<S: Store> Idempotency<S> {
         let result = match ended {
             Ok(result) => result,
             Err(panic) => {
+                request.meter.count(Count::Failures);
                 if self.engine.settings.rules.crashed == Crashed::RunAgain {
                     self.engine.release(request, &hold, Some("panic")).await;
                 }
@@ -378,6 +396,9 @@ impl<S: Store> Idempotency<S> {
         // The caller's judgement may panic, after a handler that succeeded: then the default stands in for it.
         let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
             .unwrap_or_else(|_| Verdict::of(&result));
+        if result.is_err() || verdict == Verdict::Release {
+            request.meter.count(Count::Failures);
+        }
         match result {
             Ok(value) if verdict == Verdict::Release => {
                 self.engine.release(request, &hold, None).await;

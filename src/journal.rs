@@ -23,13 +23,13 @@ pub const MAX_JOURNAL_BYTES: usize = 128 * 1_024;
 const ENTRY_OVERHEAD: usize = 100;
 
 /// The steps that a request's attempts have begun, by name. A takeover keeps it, a release too; a fresh claim starts without.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Journal {
     steps: BTreeMap<String, StepEntry>,
 }
 
 /// What is known of one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepEntry {
     /// Where it stands.
     pub state: StepState,
@@ -44,7 +44,7 @@ pub struct StepEntry {
 }
 
 /// Where a step stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StepState {
     /// Its effect was about to fire; it may have happened.
@@ -56,7 +56,7 @@ pub enum StepState {
 }
 
 /// What came of a step's effect, as it is stored.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StepResult {
     /// Its JSON text.
@@ -76,7 +76,7 @@ impl fmt::Debug for StepResult {
 }
 
 /// One step's entry, to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepNote {
     /// The step.
     pub name: String,

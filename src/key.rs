@@ -49,6 +49,7 @@ pub struct Key {
     operation: String,
     token: Token,
     scope: Option<String>,
+    label: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -67,6 +68,7 @@ impl Key {
             operation: operation.into(),
             token: Token::Text(token.into()),
             scope: None,
+            label: None,
         }
     }
 
@@ -97,6 +99,7 @@ impl Key {
             operation: operation.into(),
             token: Token::RawId(id.into()),
             scope: None,
+            label: None,
         }
     }
 
@@ -107,6 +110,7 @@ impl Key {
             operation: operation.into(),
             token: Token::Record(id),
             scope: None,
+            label: None,
         }
     }
 
@@ -120,6 +124,18 @@ impl Key {
     /// The operation's name.
     pub fn operation(&self) -> &str {
         &self.operation
+    }
+
+    /// What the metrics call the operation, where its own name is one of too many.
+    #[cfg(feature = "http")]
+    pub(crate) fn labelled(mut self, label: Option<String>) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// What the metrics call the operation.
+    pub(crate) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.operation)
     }
 
     /// The id of the record that stands for this key.
@@ -218,6 +234,15 @@ impl Namespace {
             return Err(KeyError::Namespace { name });
         }
         Ok(Self(name))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Of the records that are kept while an engine only observes.
+    pub(crate) fn observed(&self) -> Result<Self, KeyError> {
+        Self::new(format!("{}.observed", self.0))
     }
 }
 

@@ -55,6 +55,7 @@
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
 //! | see how it decides | [`protocol`] |
+//! | count what happens | [`metrics`](mod@metrics) |
 //!
 //! # Features
 //!
@@ -94,6 +95,7 @@ pub mod http;
 mod idempotency;
 pub mod journal;
 mod key;
+pub mod metrics;
 mod observe;
 mod omission;
 #[cfg(feature = "dynamodb")]

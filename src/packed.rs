@@ -15,7 +15,7 @@ use crate::owner::Owner;
 const LEVEL: u8 = 1;
 
 /// An outcome that was compressed, as its record tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct PackedOutcome {
     /// SHA-256 of the outcome's JSON text, in 64 lower-case hex digits.
@@ -27,7 +27,7 @@ pub struct PackedOutcome {
 }
 
 /// Where a compressed outcome is kept: raw DEFLATE (RFC 1951) of its JSON text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
     /// In the record itself.
@@ -50,7 +50,7 @@ impl fmt::Debug for Place {
 }
 
 /// A compressed outcome, to be kept beside its record.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LargeOutcome {
     /// Whose outcome it is.

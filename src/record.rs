@@ -47,7 +47,7 @@ impl Status {
 }
 
 /// What a handler produced, in the form in which it is stored.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoredOutcome {
     /// The outcome's JSON text.
@@ -112,7 +112,7 @@ pub(crate) fn error_kind<E>() -> &'static str {
 }
 
 /// The record that stands for one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Record {
     /// Where it stands.
@@ -219,7 +219,7 @@ impl Version {
 }
 
 /// A record as a store found it: what a compare-and-set needs, and the content, where it could be understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Found {
     /// What to compare.
@@ -248,7 +248,7 @@ impl Found {
 
 /// A claim to be written, by [`Store::create`](crate::store::Store::create) or
 /// [`Store::take_over`](crate::store::Store::take_over).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewClaim {
     /// Which record.
     pub id: RecordId,
@@ -277,7 +277,7 @@ pub enum Takeover {
 }
 
 /// A final result to be written under the fence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
     /// Which record.
     pub id: RecordId,
@@ -294,7 +294,7 @@ pub struct Completion {
 }
 
 /// A longer lease, to be written under the fence; it never shortens one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Renewal {
     /// Which record.
     pub id: RecordId,
@@ -307,7 +307,7 @@ pub struct Renewal {
 }
 
 /// A note on a record in progress, to be written under the fence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Amendment {
     /// Which record.
     pub id: RecordId,
@@ -320,7 +320,7 @@ pub struct Amendment {
 }
 
 /// The end of a lease, to be written under the fence. Nothing is deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
     /// Which record.
     pub id: RecordId,

@@ -22,6 +22,9 @@ pub const EVENT_RETENTION: Duration = Duration::from_hours(168);
 /// The environment variable that switches protection off: `IDEMPOTENCY_DISABLED=true`.
 pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
+/// How long the store may keep a handler waiting that is only observed.
+const OBSERVER_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What to do about a key that another attempt is working on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -127,6 +130,7 @@ pub struct Builder<S> {
     clock: Arc<dyn Clock>,
     namespace: Option<String>,
     disabled: Option<bool>,
+    observing: bool,
     settings: Settings,
 }
 
@@ -137,6 +141,7 @@ impl<S: Store> Builder<S> {
             clock: Arc::new(SystemClock),
             namespace: None,
             disabled: None,
+            observing: false,
             settings: Settings::default(),
         }
     }
@@ -245,6 +250,29 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// Watches without interfering: each handler runs as if nothing were there, and nothing is replayed or refused. Claims and
+    /// outcomes (without their content) are kept under a namespace of their own, `{namespace}.observed`, and so are the
+    /// [metrics](mod@crate::metrics): what they count is what *would* have happened. Default: off.
+    ///
+    /// For trying the library on a live handler before trusting it: are the keys there, and do they recognise what comes twice
+    /// and nothing else? Each run is [`Outcome::Unprotected`](crate::Outcome::Unprotected). The store's answers are waited for, at
+    /// most a second each; its failures stop nobody.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let watched = Idempotency::builder(MemoryStore::new()).namespace("payments").observe(true).build()?;
+    /// for _ in 0..2 {
+    ///     let run = watched.run(Key::new("charge", "A-17"), None, |_| async { Ok::<_, std::io::Error>(1) });
+    ///     assert_eq!(run.await?, Outcome::Unprotected(1));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(mut self, observe: bool) -> Self {
+        self.observing = observe;
+        self
+    }
+
     /// Where the time comes from. Default: the machine's clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -270,13 +298,21 @@ impl<S: Store> Builder<S> {
                 "idempotency is switched off: handlers run unprotected"
             );
         }
-        Ok(Idempotency::new(
+        let namespace = Namespace::new(namespace)?;
+        let mut settings = self.settings;
+        if self.observing {
+            tracing::warn!("idempotency is only observed: handlers run unprotected");
+            settings.in_flight = InFlight::FailFast;
+            settings.store_timeout = settings.store_timeout.min(OBSERVER_PATIENCE);
+        }
+        Idempotency::new(
             self.store,
             self.clock,
-            Namespace::new(namespace)?,
-            self.settings,
+            namespace,
+            settings,
             disabled,
-        ))
+            self.observing,
+        )
     }
 }
 

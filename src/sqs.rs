@@ -133,6 +133,7 @@ mod report;
 mod run;
 mod selector;
 mod service;
+mod trace;
 #[cfg(feature = "visibility")]
 mod visibility;
 

@@ -21,6 +21,7 @@ pub mod dynamodb;
 #[cfg(feature = "sqs")]
 mod grouped;
 mod memory;
+pub mod transition;
 
 pub use cached::CachedStore;
 #[cfg(feature = "sqs")]

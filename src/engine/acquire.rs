@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::claim::Hold;
 use crate::clock::EpochMillis;
 use crate::engine::patience::{Wait, persist};
@@ -33,6 +35,13 @@ enum Set<'a> {
 impl<S: Store> Engine<S> {
     /// The claim, or what stands in its way.
     pub(crate) async fn acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
+        let began = Instant::now();
+        let acquired = self.try_acquire(request).await;
+        request.meter.claimed_in(began.elapsed());
+        acquired
+    }
+
+    async fn try_acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
         let owner = Owner::random()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
@@ -46,6 +55,7 @@ impl<S: Store> Engine<S> {
         let mut rounds = 0;
         loop {
             let now = self.clock.now();
+            request.meet(found.as_ref(), now);
             let asking = Asking {
                 owner: &owner,
                 fingerprint: request.fingerprint.as_ref(),

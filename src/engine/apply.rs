@@ -5,6 +5,7 @@ use crate::engine::acquire::{MAX_ROUNDS, obstacle};
 use crate::engine::commit::{doubtful, is_mine};
 use crate::engine::{Ended, Engine, Finished, Request};
 use crate::error::Error;
+use crate::metrics::Count;
 use crate::observe;
 use crate::protocol::{Asking, Decision, decide};
 use crate::record::{Completion, Found, Owner, Record};
@@ -129,6 +130,7 @@ impl<S: Store> Engine<S> {
                     _ => doubtful(error),
                 },
             };
+            request.meter.count(Count::Executions);
             observe::committed(request, number, &record.completion, &ended);
             return Ok(Applied::Ended(ended));
         }

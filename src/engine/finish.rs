@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::claim::Hold;
 use crate::engine::patience::persist;
@@ -87,6 +88,7 @@ impl<S: Store> Engine<S> {
 
     /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
     async fn finish(&self, request: &Request, hold: &Hold, mut completion: Completion) -> Finished {
+        let began = Instant::now();
         let mut answer = self.send(hold, &completion).await;
         if let Err(StoreError::TooLarge) = answer {
             completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
@@ -97,6 +99,7 @@ impl<S: Store> Engine<S> {
             Ok(Answer::Refused(found)) => settled(request, &completion, found.as_ref()),
             Err(error) => Finished::Unrecorded(error),
         };
+        request.meter.completed_in(began.elapsed());
         observe::finished(request, hold, &completion, &finished);
         finished
     }

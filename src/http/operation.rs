@@ -13,6 +13,12 @@ pub(super) fn operation(parts: &Parts, declared: Option<&str>) -> String {
     format!("{} {route}", parts.method)
 }
 
+/// What the metrics call the operation where no template is known: paths are too many, so the method alone.
+pub(super) fn label(parts: &Parts, declared: Option<&str>) -> Option<String> {
+    let is_known = template(parts).or(declared).is_some();
+    (!is_known).then(|| format!("{} *", parts.method))
+}
+
 /// The path as the API's author knows it: without the stage that an HTTP API puts before it.
 ///
 /// ```

@@ -12,10 +12,12 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
+use tracing::Instrument;
 
 use super::answer_body::ResponseBody;
 use super::body::{ReadError, RequestBody};
 use super::capture::Capture;
+use super::operation::template;
 use super::problem::Problem;
 use super::response::Captured;
 use super::settings::{Plan, Settings};
@@ -122,12 +124,20 @@ where
         return Ok(answer.map(ResponseBody::passing));
     };
     let once = bind(once, &parts, &plan);
-    let identity = identify(&settings, &parts, &plan, body, once.is_disabled()).await;
+    let identity = identify(&once, &settings, &parts, &plan, body).await;
     let (key, fingerprint, body) = match identity {
         Ok(identity) => identity,
         Err(problem) => return Ok(refuse(&settings, problem)),
     };
+    let span = tracing::info_span!(
+        "http_request",
+        otel.kind = "server",
+        faas.trigger = "http",
+        http.request.method = parts.method.as_str(),
+        http.route = template(&parts),
+    );
     let capture = Capture::new(&settings);
+    let is_observing = once.is_observing();
     let handler = async |claim| {
         parts.extensions.insert(claim);
         let response = inner.call(Request::from_parts(parts, body)).await?;
@@ -137,8 +147,15 @@ where
         Ok(response) => settings.verdict(response),
         Err(_) => Verdict::Release,
     };
-    match once.run_with(key, fingerprint, handler, judge).await {
-        Ok(outcome) => Ok(capture.give(answer(outcome))),
+    let run = once.run_with(key, fingerprint, handler, judge);
+    match run.instrument(span).await {
+        Ok(outcome) => {
+            let mut answer = answer(outcome);
+            if is_observing {
+                answer.headers_mut().remove(STATUS);
+            }
+            Ok(capture.give(answer))
+        }
         Err(Error::Refused(refusal)) => Ok(match refusal.into_answer::<Response<RB>>() {
             // The handler's own answer to its condition. The claim is released, so nothing is stored.
             Ok(response) => response.map(ResponseBody::passing),
@@ -165,27 +182,34 @@ fn bind<S: Store>(once: Idempotency<S>, parts: &Parts, plan: &Plan<'_>) -> Idemp
 }
 
 /// Who the request is. Without a key there is nothing to compare, so the body stays unread.
-async fn identify<B: RequestBody>(
+async fn identify<S: Store, B: RequestBody>(
+    once: &Idempotency<S>,
     settings: &Settings,
     parts: &Parts,
     plan: &Plan<'_>,
     body: B,
-    is_disabled: bool,
 ) -> Result<(Option<Key>, Option<Fingerprint>, B), Problem> {
     let key = settings.key(parts, plan);
-    if is_disabled {
-        // As if nothing were there: a key that can't be used stops nobody, and nothing is compared.
-        return Ok((key.ok().flatten(), None, body));
-    }
-    let Some(key) = key? else {
-        return Ok((None, None, body));
+    // Switched off, or only observing, means as if nothing were there: what can't be used stops nobody.
+    let key = match key {
+        Err(_) if once.is_passive() => None,
+        key => key?,
     };
-    let read = body.read(settings.body_limit).await;
+    // Without a key there is nothing to compare; switched off, nothing is compared.
+    if key.is_none() || once.is_disabled() {
+        return Ok((key, None, body));
+    }
+    let limit = if once.is_passive() {
+        usize::MAX
+    } else {
+        settings.body_limit
+    };
+    let read = body.read(limit).await;
     let (bytes, body) = read.map_err(|error| match error {
         ReadError::TooLarge => Problem::BodyTooLarge,
         ReadError::Failed(_) => Problem::BodyUnreadable,
     })?;
-    Ok((Some(key), Some(settings.sight.of(parts, &bytes)), body))
+    Ok((key, Some(settings.sight.of(parts, &bytes)), body))
 }
 
 /// The end of the invocation, where Lambda told it; zero says nothing.

@@ -90,11 +90,15 @@ impl Settings {
         let Some(token) = header::token(&parts.headers, &self.header, self.form)? else {
             return Ok(None);
         };
+        let declared = plan.pattern.and_then(Pattern::template);
         let operation = match &self.operation {
             Some(closure) => closure(parts),
-            None => operation::operation(parts, plan.pattern.and_then(Pattern::template)),
+            None => operation::operation(parts, declared),
         };
-        let key = Key::new(operation, token);
+        let key = Key::new(operation, token).labelled(match &self.operation {
+            Some(_) => None,
+            None => operation::label(parts, declared),
+        });
         match self.scope.as_ref().and_then(|scope| scope(parts)) {
             Some(tenant) => Ok(Some(key.scope(tenant))),
             None if self.needs_scope => Err(Problem::ScopeMissing),

@@ -6,6 +6,7 @@ use aws_lambda_events::event::sqs::SqsMessage;
 use tokio::time::Instant;
 
 use crate::claim::Claim;
+use crate::sqs::trace::Origin;
 
 /// One message: its decoded body, the claim that its handler holds, and the message as SQS delivered it.
 #[derive(Clone)]
@@ -30,6 +31,21 @@ impl<T> Message<T> {
     /// doesn't tell.
     pub fn receive_count(&self) -> Option<u32> {
         receive_count(&self.metadata)
+    }
+
+    /// Where the producer was in its trace, as a W3C `traceparent`: from `AWSTraceHeader`, which SQS passes on where the producer
+    /// was traced. The message's span has it as `link.traceparent`; hand it to your tracer to make a real link of it.
+    ///
+    /// ```
+    /// # fn shown(message: &lambda_idempotency::sqs::Message<u32>) {
+    /// if let Some(traceparent) = message.traceparent() {
+    ///     // With `tracing-opentelemetry`: extract a `SpanContext` from it, and `Span::current().add_link(context)`.
+    ///     println!("{traceparent}"); // 00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01
+    /// }
+    /// # }
+    /// ```
+    pub fn traceparent(&self) -> Option<String> {
+        Origin::of(&self.metadata).map(|origin| origin.traceparent())
     }
 
     /// Waits until the invocation's time is nearly over: when the [reserve](super::BatchLayer::reserve) begins. Never, where

@@ -18,6 +18,7 @@ use crate::sqs::batch::{Fate, Ready};
 use crate::sqs::message::{Message, receive_count};
 use crate::sqs::pace::{Entry, Pace};
 use crate::sqs::report::Reason;
+use crate::sqs::trace;
 use crate::store::Store;
 
 /// Which of the handler's errors no retry will mend.
@@ -64,8 +65,7 @@ where
             after,
             ..
         } = self.message;
-        let id = metadata.message_id.as_deref().unwrap_or_default();
-        let span = tracing::info_span!("sqs_message", message_id = id);
+        let span = trace::of_message(&metadata);
         // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
         let once = self.once.read_first(receive_count(&metadata) > Some(1));
         let (service, permanent) = (self.handler, self.permanent);

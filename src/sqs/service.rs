@@ -14,6 +14,7 @@ use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::Service;
+use tracing::Instrument;
 
 use crate::idempotency::Idempotency;
 use crate::key::Key;
@@ -24,6 +25,7 @@ use crate::sqs::message::Message;
 use crate::sqs::pace::Pace;
 use crate::sqs::report::log_batch;
 use crate::sqs::run::{Permanent, Run};
+use crate::sqs::trace;
 use crate::store::{GROUP, Store};
 
 /// What the layer was told.
@@ -134,7 +136,8 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<SqsEvent>) -> Self::Future {
-        Box::pin(self.clone().process(event))
+        let span = trace::of_batch(&event.payload.records, &event.context);
+        Box::pin(self.clone().process(event).instrument(span))
     }
 }
 
@@ -207,8 +210,8 @@ where
         operation: config.operation.as_deref(),
         source: &config.key,
         order: config.order,
-        // Switched off means as if nothing were there: no two messages are taken for one.
-        identify: |key: &Key| (!once.is_disabled()).then(|| once.record_id(key)),
+        // Switched off, or only observing, means as if nothing were there: no two messages are taken for one.
+        identify: |key: &Key| (!once.is_passive()).then(|| once.record_id(key)),
     };
     planner.plan(records)
 }

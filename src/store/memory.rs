@@ -10,10 +10,9 @@ use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
 use crate::record::{
-    Amendment, Completion, Found, NewClaim, Owner, RELEASED, Record, Release, Renewal, Status,
-    Takeover, Version,
+    Amendment, Completion, Found, NewClaim, Owner, Record, Release, Renewal, Takeover, Version,
 };
-use crate::store::{Answer, Store};
+use crate::store::{Answer, Store, transition};
 
 /// Records in the memory of one process: for unit tests, and for work that never leaves the process.
 ///
@@ -65,25 +64,31 @@ impl MemoryStore {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies `change` to the record, if it is in progress and held by the owner and `condition` holds.
-    fn fenced(
+    /// Writes what `transition` makes of the record, if it makes anything.
+    fn write(
         &self,
         id: &RecordId,
-        owner: &Owner,
-        condition: impl FnOnce(&Record) -> bool,
-        change: impl FnOnce(&mut Record),
-    ) -> Answer {
-        match self.records().get_mut(id) {
-            Some(record)
-                if record.status == Status::InProgress
-                    && record.owner.as_ref() == Some(owner)
-                    && condition(record) =>
-            {
-                change(record);
-                Answer::Applied(())
-            }
-            other => Answer::Refused(other.map(|record| Found::readable(record.clone()))),
+        deadline: Instant,
+        transition: impl FnOnce(Option<&Record>) -> Option<Record>,
+    ) -> Result<Answer<Found>, StoreError> {
+        if Instant::now() >= deadline {
+            return Err(StoreError::Timeout);
         }
+        let mut records = self.records();
+        let met = records.get(id);
+        let Some(record) = transition(met) else {
+            return Ok(Answer::Refused(met.cloned().map(Found::readable)));
+        };
+        records.insert(id.clone(), record.clone());
+        Ok(Answer::Applied(Found::readable(record)))
+    }
+}
+
+/// Of a write that shows nothing when it applied.
+fn plain(answer: Answer<Found>) -> Answer {
+    match answer {
+        Answer::Applied(_) => Answer::Applied(()),
+        Answer::Refused(found) => Answer::Refused(found),
     }
 }
 
@@ -96,13 +101,8 @@ fn in_time(deadline: Instant) -> Result<(), StoreError> {
 
 impl Store for MemoryStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        in_time(deadline)?;
-        let mut records = self.records();
-        if let Some(record) = records.get(&claim.id) {
-            return Ok(Answer::Refused(Some(Found::readable(record.clone()))));
-        }
-        records.insert(claim.id.clone(), Record::claimed(claim));
-        Ok(Answer::Applied(()))
+        let write = |met: Option<&_>| transition::create(met, claim);
+        self.write(&claim.id, deadline, write).map(plain)
     }
 
     async fn take_over(
@@ -112,21 +112,8 @@ impl Store for MemoryStore {
         mode: Takeover,
         deadline: Instant,
     ) -> Result<Answer<Found>, StoreError> {
-        in_time(deadline)?;
-        let mut records = self.records();
-        match records.get_mut(&claim.id) {
-            Some(record) if Version::of(record) == *seen => {
-                let before = std::mem::replace(record, Record::claimed(claim));
-                if mode == Takeover::Resume {
-                    record.last_error = before.last_error;
-                    record.journal = before.journal;
-                }
-                Ok(Answer::Applied(Found::readable(record.clone())))
-            }
-            other => Ok(Answer::Refused(
-                other.map(|record| Found::readable(record.clone())),
-            )),
-        }
+        let write = |met: Option<&_>| transition::take_over(met, seen, claim, mode);
+        self.write(&claim.id, deadline, write)
     }
 
     async fn complete(
@@ -134,55 +121,23 @@ impl Store for MemoryStore {
         completion: &Completion,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        in_time(deadline)?;
-        let always = |_: &Record| true;
-        Ok(
-            self.fenced(&completion.id, &completion.owner, always, |record| {
-                record.complete(completion);
-            }),
-        )
+        let write = |met: Option<&_>| transition::complete(met, completion);
+        self.write(&completion.id, deadline, write).map(plain)
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        in_time(deadline)?;
-        let shorter = |record: &Record| record.lease.is_some_and(|lease| lease < renewal.lease);
-        Ok(self.fenced(&renewal.id, &renewal.owner, shorter, |record| {
-            record.lease = Some(renewal.lease);
-            record.expiration = renewal.expiration;
-        }))
+        let write = |met: Option<&_>| transition::renew(met, renewal);
+        self.write(&renewal.id, deadline, write).map(plain)
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        in_time(deadline)?;
-        let newer = |record: &Record| {
-            let step = amendment.step.as_ref();
-            step.is_none_or(|note| record.journal.takes(note))
-        };
-        Ok(
-            self.fenced(&amendment.id, &amendment.owner, newer, |record| {
-                if let Some(kind) = &amendment.last_error {
-                    record.last_error = Some(kind.clone());
-                }
-                if let Some(note) = &amendment.step {
-                    record.journal.put(note.clone());
-                }
-            }),
-        )
+        let write = |met: Option<&_>| transition::amend(met, amendment);
+        self.write(&amendment.id, deadline, write).map(plain)
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        in_time(deadline)?;
-        let always = |_: &Record| true;
-        Ok(self.fenced(&release.id, &release.owner, always, |record| {
-            record.owner = Some(release.tombstone.clone());
-            record.lease = Some(RELEASED);
-            if let Some(kind) = &release.last_error {
-                record.last_error = Some(kind.clone());
-            }
-            if release.forget_fingerprint {
-                record.fingerprint = None;
-            }
-        }))
+        let write = |met: Option<&_>| transition::release(met, release);
+        self.write(&release.id, deadline, write).map(plain)
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

@@ -183,7 +183,13 @@ def payment(payment_id, amount=1250):
 
 
 def unique(prefix):
-    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+    """A token that no other test has; all of them are kept in `unique.given`."""
+    token = f"{prefix}-{uuid.uuid4().hex[:12]}"
+    unique.given.add(token)
+    return token
+
+
+unique.given = set()
 
 
 def eventually(what, seconds=60):

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from deployed import permissions
-from deployed.stack import MAX_RECEIVES, ROOT, STACK, Stack, eventually, payment, unique
+from deployed.stack import MAX_RECEIVES, ROOT, Stack, eventually, payment, unique
 
 stack = None
 
@@ -27,6 +27,79 @@ def tearDownModule():
     sent = Counter(request.operation for request in stack.wire.requests())
     print(f"requests to DynamoDB: {dict(sent)}", flush=True)
     stack.close()
+
+
+class Queues:
+    """Payments, sent and looked for."""
+
+    def setUp(self):
+        self.sqs = stack.client("sqs")
+
+    def send(self, queue, bodies, group=None):
+        """Sends bodies, up to ten in one request; the ids of the messages."""
+        ids = []
+        for start in range(0, len(bodies), 10):
+            entries = []
+            for position, body in enumerate(bodies[start:start + 10]):
+                entry = {"Id": str(position), "MessageBody": body if isinstance(body, str) else json.dumps(body)}
+                if group:
+                    # The broker's own de-duplication must not help: it forgets after five minutes.
+                    entry |= {"MessageGroupId": group, "MessageDeduplicationId": unique("message")}
+                entries.append(entry)
+            reply = self.sqs.send_message_batch(QueueUrl=stack.outputs[queue], Entries=entries)
+            self.assertEqual(len(reply["Successful"]), len(entries))
+            ids += [sent["MessageId"] for sent in reply["Successful"]]
+        return ids
+
+    def entries(self, payments):
+        """How many entries each payment has in the ledger."""
+        found = Counter(item["payment_id"]["S"] for item in stack.items("LedgerTable"))
+        return {one: found[one] for one in payments}
+
+    def is_drained(self, queue):
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        left = self.sqs.get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=names)["Attributes"]
+        return all(int(left[name]) == 0 for name in names)
+
+
+class Costs(Queues, unittest.TestCase):
+    """What docs/deploy.md computes with: how many writes and reads of records a message takes, and how large a record is."""
+
+    MESSAGES = 100
+
+    def units(self, work):
+        """Writes and reads of records while `work` is done: whatever their requests, each is billed by itself."""
+        before = len(stack.wire.requests())
+        work()
+        table = stack.outputs["IdempotencyTable"]
+        requests = [request for request in stack.wire.requests()[before:] if table in request.tables()]
+        needed = [need for request in requests for need in permissions.needs(request)]
+        reads = sum(len(need.keys) for need in needed if "Get" in need.action)
+        writes = sum(1 for need in needed if "Get" not in need.action)
+        return writes, reads, len(requests)
+
+    def test_a_payment_costs_what_the_page_says(self):
+        payments = [payment(unique("priced")) for _ in range(self.MESSAGES)]
+
+        def deliver():
+            self.send("PaymentsQueueUrl", payments)
+            eventually(lambda: self.is_drained("PaymentsQueueUrl"))
+
+        new = self.units(deliver)
+        again = self.units(deliver)
+        print(f"\n{self.MESSAGES} new payments: {new}, as duplicates: {again} (writes, reads, requests)", flush=True)
+        self.assertEqual(new[:2], (2 * self.MESSAGES, 0))
+        # A duplicate's claim fails, and is billed; where it went in a group, the record is read after.
+        self.assertEqual(again[0], self.MESSAGES)
+        self.assertLessEqual(again[1], self.MESSAGES)
+        self.assertLess(new[2], 2 * self.MESSAGES)
+
+    def test_a_record_is_billed_as_one_unit(self):
+        # Up to 1 KB is one write unit, up to 4 KB one read unit: names and values, as DynamoDB counts them.
+        for output in ("IdempotencyTable",):
+            for item in stack.items(output):
+                size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+                self.assertLess(size, 1_024, item)
 
 
 class Orders(unittest.TestCase):
@@ -110,37 +183,8 @@ class Outbox(unittest.TestCase):
         self.assertEqual(len(paid()), 1)
 
 
-class Payments(unittest.TestCase):
+class Payments(Queues, unittest.TestCase):
     """Payments, through the queues."""
-
-    def setUp(self):
-        self.sqs = stack.client("sqs")
-
-    def send(self, queue, bodies, group=None):
-        """Sends bodies, up to ten in one request; the ids of the messages."""
-        ids = []
-        for start in range(0, len(bodies), 10):
-            entries = []
-            for position, body in enumerate(bodies[start:start + 10]):
-                entry = {"Id": str(position), "MessageBody": body if isinstance(body, str) else json.dumps(body)}
-                if group:
-                    # The broker's own de-duplication must not help: it forgets after five minutes.
-                    entry |= {"MessageGroupId": group, "MessageDeduplicationId": unique("message")}
-                entries.append(entry)
-            reply = self.sqs.send_message_batch(QueueUrl=stack.outputs[queue], Entries=entries)
-            self.assertEqual(len(reply["Successful"]), len(entries))
-            ids += [sent["MessageId"] for sent in reply["Successful"]]
-        return ids
-
-    def entries(self, payments):
-        """How many entries each payment has in the ledger."""
-        found = Counter(item["payment_id"]["S"] for item in stack.items("LedgerTable"))
-        return {one: found[one] for one in payments}
-
-    def is_drained(self, queue):
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        left = self.sqs.get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=names)["Attributes"]
-        return all(int(left[name]) == 0 for name in names)
 
     def dead(self, queue, count):
         """Takes that many messages off a dead-letter queue, as somebody does who redrives them by hand."""
@@ -288,6 +332,59 @@ class Template(unittest.TestCase):
         body = cloudwatch.get_dashboard(DashboardName=names[0])["DashboardBody"]
         self.assertNotIn("${", body)
         self.assertGreaterEqual(len(json.loads(body)["widgets"]), 12)
+
+
+class Told(unittest.TestCase):
+    """What the functions told of what they did."""
+
+    def documents(self):
+        """The metrics, in CloudWatch's embedded metric format."""
+        return [json.loads(line) for line in self.lines() if line.startswith("{") and '"_aws"' in line]
+
+    def lines(self):
+        """All that stands in the functions' log groups."""
+        logs = stack.client("logs")
+        for name, kind, group in stack.resources():
+            if kind == "AWS::Logs::LogGroup" and name != "AccessLog":
+                for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group):
+                    for event in page["events"]:
+                        yield from event["message"].splitlines()
+
+    def total(self, namespace, metric):
+        return sum(document.get(metric, 0) for document in self.documents() if document["namespace"] == namespace)
+
+    def test_the_metrics_tell_what_the_tables_tell(self):
+        # A killed invocation tells nothing, and had no effect; a failed run is counted, and had none either.
+        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable")):
+            runs = self.total(namespace, "idempotency_executions") - self.total(namespace, "idempotency_failures")
+            self.assertEqual(runs, len(stack.items(table)), namespace)
+        self.assertGreater(self.total("payments-worker", "idempotency_replays"), 0)
+        self.assertEqual(self.total("payments-worker", "idempotency_mismatches"), MAX_RECEIVES)
+        self.assertEqual(self.total("payments-worker", "idempotency_takeovers"), 1)
+        self.assertEqual(self.total("orders-api", "idempotency_mismatches"), 1)
+
+    def test_what_alarms_and_dashboard_look_at_is_there(self):
+        documents = self.documents()
+        self.assertTrue(documents)
+        for document in documents:
+            (directive,) = document["_aws"]["CloudWatchMetrics"]
+            self.assertEqual(directive["Namespace"], "LambdaIdempotency")
+            self.assertEqual(directive["Dimensions"], [["namespace", "operation"], ["namespace"]])
+            for metric in directive["Metrics"]:
+                self.assertIn(metric["Name"], document)
+        known = set(re.findall(r"^//! \| `(idempotency_\w+)`", (ROOT / "src/metrics.rs").read_text(), re.MULTILINE))
+        looked_at = {alarm["MetricName"] for alarm in stack.client("cloudwatch").describe_alarms()["MetricAlarms"]}
+        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/dashboard.yaml").read_text()))
+        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/alarms.yaml").read_text()))
+        self.assertEqual({name for name in looked_at if name.startswith("idempotency_")} - known, set())
+
+    def test_no_token_and_no_payload_is_logged(self):
+        # Every token of these tests begins with one of the words that `unique` is given, and ends in a random number.
+        told = "\n".join(self.lines())
+        self.assertIn("payment entered", told)
+        self.assertIn("order placed", told)
+        for secret in sorted(unique.given):
+            self.assertNotIn(secret, told)
 
 
 class UsedPermissions(unittest.TestCase):

@@ -119,7 +119,7 @@ async fn secrets_reach_neither_logs_nor_debug() {
         "released",
         "in_flight",
         "mismatch",
-        "taken_over",
+        "retried",
         "completed",
     ] {
         assert!(

@@ -9,7 +9,7 @@
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `ORDERS_TABLE` | the table of the orders; partition key `order_id` |
 //! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::outbox`] describes it |
-//! | `RUST_LOG` | what is logged; default `info` |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, reason = "a test that panics has found something")
@@ -29,9 +29,8 @@ use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
+use telemetry::Flush;
 use tower::ServiceBuilder;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 mod order;
 
@@ -129,17 +128,13 @@ fn tenant(parts: &Parts) -> Option<String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(filter.from_env_lossy())
-        .init();
-    start()
+    let flush = telemetry::start()?;
+    start(flush)
         .await
         .inspect_err(|error| tracing::error!(%error, "the API stopped"))
 }
 
-async fn start() -> Result<(), Error> {
+async fn start(flush: Flush) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let orders = Orders {
         table: variable("ORDERS_TABLE")
@@ -158,6 +153,7 @@ async fn start() -> Result<(), Error> {
         .scope(tenant)
         .require_scope();
     let api = ServiceBuilder::new()
+        .layer(flush)
         .layer(layer)
         .service_fn(move |request| std::future::ready(orders.serve(request)));
     run_concurrent(api).await

@@ -15,7 +15,7 @@
 //! | `PAYMENT_PROVIDER_URL` | the provider, over HTTP (`reqwest` without TLS here: a real one wants its feature `rustls`); default none |
 //! | `PAYMENT_PROVIDER_HONOURS_KEYS` | `false` where the provider would take a repeated charge for another; default `true` |
 //! | `PAYMENT_DELAY_MS` | stands for a slow payment provider: a pause before the entry is written; default 0 |
-//! | `RUST_LOG` | what is logged; default `info` |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
 use std::env;
 use std::str::FromStr;
@@ -25,8 +25,8 @@ use lambda_idempotency::Idempotency;
 use lambda_idempotency::sqs::BatchLayer;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_runtime::Error;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use telemetry::Flush;
+use tower::Layer;
 
 mod ledger;
 mod payment;
@@ -38,17 +38,13 @@ use provider::Provider;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(filter.from_env_lossy())
-        .init();
-    serve()
+    let flush = telemetry::start()?;
+    serve(flush)
         .await
         .inspect_err(|error| tracing::error!(%error, "the worker stopped"))
 }
 
-async fn serve() -> Result<(), Error> {
+async fn serve(flush: Flush) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger {
         client: store.client().clone(),
@@ -73,7 +69,7 @@ async fn serve() -> Result<(), Error> {
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| shop.clone().pay(message));
-    lambda_runtime::run(worker).await
+    lambda_runtime::run(flush.layer(worker)).await
 }
 
 fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {

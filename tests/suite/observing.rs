@@ -1,0 +1,185 @@
+//! The observe mode: nothing is blocked, nothing is replayed, and what would have been is counted.
+
+use std::io::Error as HandlerError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::Body;
+use http::{Request, Response};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
+use lambda_runtime::{Context, LambdaEvent};
+use serde_json::json;
+use tower::{Layer, Service, service_fn};
+
+use crate::metrics::{Counted, counts};
+use crate::support::Server;
+
+fn observer() -> Idempotency<MemoryStore> {
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    builder.observe(true).build().unwrap()
+}
+
+fn key() -> Key {
+    Key::new("charge", "order-17")
+}
+
+#[tokio::test]
+async fn every_run_runs_and_what_would_have_been_is_counted() {
+    let counted = Counted::new();
+    let once = observer();
+    let payload = || Fingerprint::json(b"1");
+    let run = |result: Result<u32, HandlerError>| once.run(key(), payload(), |_| async { result });
+
+    assert!(matches!(
+        run(Err(HandlerError::other("no"))).await,
+        Err(Error::Handler(_))
+    ));
+    let first = once.run(key(), payload(), |_| async {
+        // While it runs, a duplicate runs, too.
+        let inner = once.run(key(), payload(), |_| async { Ok::<_, HandlerError>(3) });
+        assert_eq!(inner.await.unwrap(), Outcome::Unprotected(3));
+        Ok::<_, HandlerError>(1)
+    });
+    assert_eq!(first.await.unwrap(), Outcome::Unprotected(1));
+    assert_eq!(run(Ok(2)).await.unwrap(), Outcome::Unprotected(2));
+    let other = once.run(key(), Fingerprint::json(b"2"), |_| async {
+        Ok::<_, HandlerError>(4)
+    });
+    assert_eq!(other.await.unwrap(), Outcome::Unprotected(4));
+
+    let mut seen = counted.take();
+    for histogram in ["claim_time", "completion_time", "outcome_size"] {
+        seen.remove(histogram);
+    }
+    assert_eq!(
+        seen,
+        counts([
+            ("executions", 2),
+            ("failures", 1),
+            ("in_flight", 1),
+            ("mismatches", 1),
+            ("replays", 1),
+            ("retries", 1),
+        ])
+    );
+    assert_eq!(
+        counted.operations(),
+        ["namespace=shop.observed operation=charge"]
+    );
+}
+
+#[tokio::test]
+async fn derived_keys_are_those_that_protection_will_give() {
+    let derive = |claim: lambda_idempotency::Claim| async move {
+        assert_eq!(claim.attempt(), 1);
+        Ok::<_, HandlerError>((claim.derive_key("gateway"), claim.is_protected()))
+    };
+    let protecting = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let protecting = protecting.build().unwrap();
+    let real = protecting.run(key(), None, derive).await.unwrap();
+    let watched = observer().run(key(), None, derive).await.unwrap();
+    assert_eq!(real.get().0, watched.get().0);
+    assert!(real.get().1 && !watched.get().1);
+}
+
+#[tokio::test]
+async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
+    let server = Server::dynoxide().await;
+    let table = server.idempotency_table().await;
+    let builder = || {
+        let store = DynamoDbStore::new(server.client(), table.clone());
+        Idempotency::builder(store).namespace("shop")
+    };
+    let watching = builder().observe(true).build().unwrap();
+    let run = |once: Idempotency<_>| async move {
+        let secret = |_| async { Ok::<_, HandlerError>("secret".to_owned()) };
+        once.run(key(), None, secret).await.unwrap()
+    };
+    run(watching).await;
+    let items = server.client().scan().table_name(&table).send().await;
+    let items = items.unwrap().items.unwrap();
+    assert_eq!(items.len(), 1);
+    assert!(
+        items[0]["id"]
+            .as_s()
+            .unwrap()
+            .starts_with("shop.observed#charge#")
+    );
+    assert!(!format!("{items:?}").contains("secret"));
+    let protected = run(builder().build().unwrap()).await;
+    assert_eq!(protected, Outcome::Executed("secret".to_owned()));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_stops_nobody() {
+    let server = Server::dynoxide().await;
+    let store = DynamoDbStore::new(server.client(), "there-is-no-such-table");
+    let once = Idempotency::builder(store).namespace("shop").observe(true);
+    let once = once.build().unwrap();
+    let run = once.run(key(), None, |_| async { Ok::<_, HandlerError>(1) });
+    assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+}
+
+#[tokio::test]
+async fn over_http_nothing_is_refused_and_nothing_shows() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let runs = Arc::clone(&ran);
+    let layer = IdempotencyLayer::new(observer())
+        .body_limit(4)
+        .require_scope();
+    let mut api = layer.layer(service_fn(move |_: Request<Body>| {
+        let number = runs.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
+    }));
+    let layer = IdempotencyLayer::new(observer()).body_limit(4);
+    let runs = Arc::clone(&ran);
+    let mut scopeless = layer.layer(service_fn(move |_: Request<Body>| {
+        let number = runs.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
+    }));
+    for (number, key) in ["key-1", "key-1", "", "with space\u{e9}"]
+        .iter()
+        .enumerate()
+    {
+        let request = |size| {
+            Request::post("/orders")
+                .header("idempotency-key", *key)
+                .body(Body::from("x".repeat(size)))
+                .unwrap()
+        };
+        for response in [
+            api.call(request(number)).await.unwrap(),
+            scopeless.call(request(10 + number)).await.unwrap(),
+        ] {
+            assert_eq!(response.status(), 200, "{key}");
+            assert!(response.headers().is_empty(), "{:?}", response.headers());
+        }
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 8);
+}
+
+#[tokio::test]
+async fn from_a_queue_each_copy_runs() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let runs = Arc::clone(&ran);
+    let mut worker = lambda_idempotency::sqs::BatchLayer::new(observer())
+        .operation("payment")
+        .key(|payment: &u64| payment.to_string())
+        .handler(move |_| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, HandlerError>(()) }
+        });
+    let messages: Vec<_> = (0..4)
+        .map(|n| json!({"messageId": format!("m-{n}"), "body": "7", "attributes": {}, "messageAttributes": {}}))
+        .collect();
+    for _ in 0..2 {
+        let event = serde_json::from_value(json!({ "Records": messages })).unwrap();
+        let event = LambdaEvent::new(event, Context::default());
+        let reply = worker.call(event).await.unwrap();
+        assert!(reply.batch_item_failures.is_empty());
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 8);
+}
