@@ -115,6 +115,11 @@ fn finished_by(request: &Request, attempt: u32, completion: &Completion, finishe
     }
 }
 
+/// A handler that runs without a claim: a duplicate's, too.
+pub(crate) fn unclaimed(request: &Request) {
+    request.meter.count(Count::Executions);
+}
+
 /// A transaction's end.
 pub(crate) fn committed(request: &Request, attempt: u32, completion: &Completion, ended: &Ended) {
     let (operation, key) = (&request.operation, &request.id);

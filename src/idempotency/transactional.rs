@@ -123,6 +123,7 @@ impl<S: Store> Idempotency<S> {
             Arc::clone(&self.engine.clock),
             self.collected(),
         );
+        observe::unclaimed(request);
         let result = handler(claim.clone()).await;
         // The caller's judgement may panic, after a handler that succeeded: then the default stands in for it.
         let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))

@@ -56,16 +56,15 @@ pub(super) async fn fetch(
     place: &Place,
     deadline: Instant,
 ) -> Result<Option<Vec<u8>>, StoreError> {
-    let owner = match place {
-        Place::Item(owner) => owner,
-        #[cfg(feature = "s3")]
-        Place::Object(owner) => {
-            return match &store.bucket {
-                Some(bucket) => bucket.get(id, owner, deadline).await,
-                None => Ok(None),
-            };
-        }
-        _ => return Ok(None),
+    #[cfg(feature = "s3")]
+    if let Place::Object(owner) = place {
+        return match &store.bucket {
+            Some(bucket) => bucket.get(id, owner, deadline).await,
+            None => Ok(None),
+        };
+    }
+    let Place::Item(owner) = place else {
+        return Ok(None);
     };
     let key = store.layout.key_of_item(id.outcome_of(owner.as_str()));
     let request = Box::pin(
