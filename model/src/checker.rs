@@ -105,6 +105,7 @@ impl Model for Checker {
             time: 10,
             table: vec![None; self.scope.keys],
             booked: vec![Vec::new(); self.scope.keys],
+            attempts: vec![0; self.scope.keys],
             workers: workers.collect(),
             late: Vec::new(),
             budget: self.scope.budget,
@@ -212,6 +213,7 @@ impl Model for Checker {
             Action::Sweep(key) => {
                 world.budget.sweeps -= 1;
                 world.table[key] = None;
+                world.count(key, 0);
                 world.forget(key);
             }
             Action::Stranger(key) => {

@@ -19,7 +19,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use stateright::{Checker as _, Model};
+use stateright::{Checker as _, HasDiscoveries, Model};
 
 use checker::{Checker, Scope};
 use mutation::Mutation;
@@ -95,6 +95,7 @@ fn catch(scopes: &[Scope], mutation: Mutation) -> bool {
         let checker = Checker::new(scope.clone(), mutation)
             .checker()
             .threads(threads())
+            .finish_when(HasDiscoveries::AnyFailures)
             .spawn_bfs()
             .join();
         for name in ["safe", "live"] {

@@ -83,7 +83,13 @@ impl World {
             }
         }
         match write {
-            Write::Create(..) => self.forget(key),
+            Write::Create(claim, _) => {
+                if self.attempts.get(key).is_some_and(|last| *last > 0) {
+                    self.note("2: attempts increase strictly between fresh starts");
+                }
+                self.count(key, claim.attempt);
+                self.forget(key);
+            }
             Write::TakeOver(_, claim, _, _) => {
                 let before = met.map_or(0, |record| record.attempt);
                 let fresh = claim.attempt == 1;
@@ -96,6 +102,7 @@ impl World {
                 if latest < lease {
                     self.note("9: no live lease is taken over");
                 }
+                self.count(key, claim.attempt);
                 if fresh {
                     self.forget(key);
                 }
@@ -117,6 +124,13 @@ impl World {
         }
         if self.booked.get(key).is_some_and(|booked| booked.len() > 1) {
             self.note("5: a business write commits at most once while its outcome is kept");
+        }
+    }
+
+    /// What the last claim on a key counted.
+    pub fn count(&mut self, key: usize, attempt: u32) {
+        if let Some(slot) = self.attempts.get_mut(key) {
+            *slot = attempt;
         }
     }
 

@@ -130,7 +130,13 @@ impl Protocol {
         let key = world.workers[w].key;
         let known = world.outcome[key].as_ref();
         let stands = known.is_some_and(|known| known.outcome == record.outcome);
-        if !stands || record.fingerprint != Some(Self::fingerprint(world, w)) {
+        let fingerprint = Self::fingerprint(world, w);
+        // A record that nothing took effect in is bound to no payload.
+        let differs = record
+            .fingerprint
+            .as_ref()
+            .is_some_and(|bound| *bound != fingerprint);
+        if !stands || differs {
             world.note(
                 "6: a replay returns exactly the stored outcome, never for another fingerprint",
             );

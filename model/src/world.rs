@@ -28,6 +28,8 @@ pub struct World {
     pub table: Vec<Option<Record>>,
     /// Business writes that committed: by key, the owners.
     pub booked: Vec<Vec<Owner>>,
+    /// The last attempt of each key since it was last fresh.
+    pub attempts: Vec<u32>,
     pub workers: Vec<Worker>,
     /// Copies of writes that the network still holds, sorted.
     pub late: Vec<(usize, Write)>,
