@@ -81,7 +81,7 @@ fn no_night_breaks_an_invariant() {
         Vec::<String>::new(),
         "again: SIMULATION_SEED=… cargo test --test simulation -- --nocapture"
     );
-    if seeds >= 1_000 {
+    if seeds >= 10_000 {
         assert_eq!(
             report.never_reached(),
             Vec::<String>::new(),

@@ -187,7 +187,7 @@ fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery
         },
         claimless: dice.u8(0..4) == 0,
         deadline: match dice.u8(0..6) {
-            0 => Some(dice.i64(0..=600)),
+            0 => Some(dice.i64(0..=300)),
             1 => Some(dice.i64(600..=2 * lease)),
             _ => None,
         },
