@@ -98,7 +98,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// The canonical form of a JSON text; `None` where it has none.
-#[cfg(feature = "sqs")]
+#[cfg(any(feature = "sqs", feature = "dynamodb"))]
 pub(crate) fn canonical_text(json: &[u8]) -> Option<String> {
     canonical::canonicalize(json).and_then(|text| String::from_utf8(text).ok())
 }

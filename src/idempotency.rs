@@ -285,7 +285,10 @@ impl<S: Store> Idempotency<S> {
         };
         if self.engine.disabled {
             // Switched off means as if nothing were there: a key that can't be used stops nobody.
-            let id = match self.record_id(&key) {
+            // What is derived from the key stays the same, whether or not the engine was observing before.
+            let namespace = self.engine.observed.as_ref();
+            let namespace = namespace.unwrap_or(&self.engine.namespace);
+            let id = match key.resolve(namespace, self.engine.settings.max_token_chars) {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };

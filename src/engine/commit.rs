@@ -1,8 +1,10 @@
 //! How a claim ends together with business writes: one transaction, under the fence.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::claim::Hold;
 use crate::clock::EpochMillis;
@@ -51,6 +53,7 @@ impl<S: Store> Engine<S> {
         };
         let until = hold.lease - self.settings.rules.skew_margin;
         let token = hold.owner.as_str().to_owned();
+        let began = Instant::now();
         let ended = match self.send_final(&mut record, token, &writes, until).await {
             Ok(Committed::Applied) => Ended::Finished(Finished::Recorded),
             Ok(Committed::Fenced(found)) => {
@@ -72,6 +75,7 @@ impl<S: Store> Engine<S> {
                 Proof::Nothing => Ended::Unknown(error),
             },
         };
+        request.meter.completed_in(began.elapsed());
         observe::committed(request, hold.attempt, &record.completion, &ended);
         ended
     }
@@ -140,10 +144,20 @@ impl<S: Store> Engine<S> {
             record,
             writes,
         };
-        persist(deadline, StoreError::is_transient, || {
-            self.store.commit(commit, deadline)
-        })
-        .await
+        // A send without an answer may have applied, whatever a later one is told.
+        let silent = AtomicBool::new(false);
+        let send = || async {
+            let answer = self.store.commit(commit, deadline).await;
+            let is_silent = matches!(&answer, Err(error) if error.is_unreachable());
+            silent.fetch_or(is_silent, Ordering::Relaxed);
+            answer
+        };
+        match persist(deadline, StoreError::is_transient, send).await {
+            Err(error) if silent.into_inner() && !matches!(error, StoreError::TooLarge) => {
+                Err(StoreError::Unavailable(error.into()))
+            }
+            answer => answer,
+        }
     }
 
     /// Commits business writes without a record, for a run that nothing protects: all of them, or none.

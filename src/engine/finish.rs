@@ -129,7 +129,12 @@ impl<S: Store> Engine<S> {
 
     async fn send(&self, hold: &Hold, completion: &Completion) -> Result<Answer, StoreError> {
         let until = hold.lease - self.settings.rules.skew_margin;
-        let deadline = self.store_deadline(until, Duration::MAX);
+        // Nothing depends on what is only observed, and a finished answer waits meanwhile.
+        let limit = match self.observed {
+            Some(_) => self.settings.store_timeout,
+            None => Duration::MAX,
+        };
+        let deadline = self.store_deadline(until, limit);
         persist(deadline, StoreError::is_transient, || {
             self.store.complete(completion, deadline)
         })

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, Update};
 
 use super::{GuardError, Guarded, Item, send};
+use crate::fingerprint::canonical_text;
 use crate::transaction::Write;
 
 /// A one-way move of an item's state, from one of several to another: `pending` to `paid`, and never again.
@@ -103,7 +104,10 @@ impl Transition {
         let state = (&self.attribute, &to);
         let marks = self.marks.iter().map(|(name, value)| (name, value));
         let mut expected = std::iter::once(state).chain(marks);
-        let is_there = |item: &Item| expected.all(|(name, value)| item.get(name) == Some(value));
+        let is_there = |item: &Item| {
+            expected
+                .all(|(name, value)| item.get(name).is_some_and(|stored| is_same(stored, value)))
+        };
         if found.is_some_and(is_there) {
             return Guarded::AlreadyApplied;
         }
@@ -145,5 +149,40 @@ impl Transition {
 impl From<Transition> for Write {
     fn from(transition: Transition) -> Self {
         transition.builder().into()
+    }
+}
+/// As DynamoDB sees it: numbers come back in another form, and sets in another order.
+fn is_same(stored: &AttributeValue, wanted: &AttributeValue) -> bool {
+    use AttributeValue::{N, Ns, Ss};
+    let number = |text: &String| canonical_text(text.as_bytes()).unwrap_or_else(|| text.clone());
+    match (stored, wanted) {
+        (N(stored), N(wanted)) => number(stored) == number(wanted),
+        (Ss(stored), Ss(wanted)) => sorted(stored.clone()) == sorted(wanted.clone()),
+        (Ns(stored), Ns(wanted)) => {
+            sorted(stored.iter().map(number).collect())
+                == sorted(wanted.iter().map(number).collect())
+        }
+        (stored, wanted) => stored == wanted,
+    }
+}
+
+fn sorted(mut members: Vec<String>) -> Vec<String> {
+    members.sort_unstable();
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
+        use AttributeValue::{N, S, Ss};
+        let set = |members: [&str; 2]| Ss(members.map(str::to_owned).to_vec());
+        assert!(is_same(&N("10.5".into()), &N("10.50".into())));
+        assert!(is_same(&N("1000".into()), &N("1e3".into())));
+        assert!(!is_same(&N("10.5".into()), &N("10.51".into())));
+        assert!(is_same(&set(["a", "b"]), &set(["b", "a"])));
+        assert!(!is_same(&S("10.5".into()), &S("10.50".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! One message through the engine.
 
 use std::fmt::Display;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -108,7 +108,9 @@ where
                 // The answer to a condition that failed comes after the handler.
                 if let (Error::Handler(error), Some(judge), false) = (&error, &judge, is_permanent)
                 {
-                    is_permanent = judge(error);
+                    // A judgement that panics, outside the handler, must not take the batch with it.
+                    let judged = catch_unwind(AssertUnwindSafe(|| judge(error)));
+                    is_permanent = judged.unwrap_or(false);
                 }
                 Fate::Reported(Reason::of_run(&error, is_permanent))
             }

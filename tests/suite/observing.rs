@@ -3,15 +3,18 @@
 use std::io::Error as HandlerError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
+use tokio::time::Instant;
 use tower::{Layer, Service, service_fn};
 
 use crate::metrics::{Counted, counts};
@@ -121,6 +124,37 @@ async fn a_store_that_fails_stops_nobody() {
     let once = once.build().unwrap();
     let run = once.run(key(), None, |_| async { Ok::<_, HandlerError>(1) });
     assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_answer_waits_for_a_throttled_store_a_moment_at_most() {
+    let store = FaultyStore::new(MemoryStore::new());
+    for _ in 0..1_000 {
+        store.inject(Call::Complete, Fault::Throttled);
+    }
+    let once = Idempotency::builder(store).namespace("shop").observe(true);
+    let once = once.build().unwrap();
+    let began = Instant::now();
+    let run = once.run(key(), None, |_| async { Ok::<_, HandlerError>(1) });
+    assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+    assert!(
+        began.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn the_kill_switch_changes_no_derived_key() {
+    let derived = async |disabled: bool| {
+        let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        let once = builder.observe(true).disabled(disabled).build().unwrap();
+        let run = once.run(key(), None, |claim| async move {
+            Ok::<_, HandlerError>(claim.derive_key("gateway"))
+        });
+        run.await.unwrap().into_inner()
+    };
+    assert_eq!(derived(false).await, derived(true).await);
 }
 
 #[tokio::test]

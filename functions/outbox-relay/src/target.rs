@@ -8,7 +8,7 @@ use aws_sdk_sns::types::MessageAttributeValue as SnsAttribute;
 use aws_sdk_sqs::error::DisplayErrorContext;
 use aws_sdk_sqs::types::MessageAttributeValue as SqsAttribute;
 use lambda_idempotency::outbox::StoredEvent;
-use serde_json::json;
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 /// What a bus calls the sender.
@@ -120,7 +120,7 @@ impl Target {
                     .event_bus_name(bus)
                     .source(SOURCE)
                     .detail_type(&event.kind)
-                    .detail(detail(event)?)
+                    .detail(detail(&event.id, &event.aggregate, &event.data)?)
                     .build();
                 let reply = client.put_events().entries(entry).send().await;
                 let reply = reply.map_err(|error| PublishError::of(&error))?;
@@ -164,12 +164,22 @@ fn group(aggregate: &str) -> String {
         .to_owned()
 }
 
+/// The data stays as it was written, digit for digit.
+#[derive(Serialize)]
+struct Detail<'a> {
+    id: &'a str,
+    aggregate: &'a str,
+    data: &'a RawValue,
+}
+
 /// A bus knows no attributes: what travels beside the data elsewhere is around it here.
-fn detail(event: &StoredEvent) -> Result<String, PublishError> {
-    let data =
-        RawValue::from_string(event.data.clone()).map_err(|error| PublishError::of(&error))?;
-    let detail = json!({ "id": event.id, "aggregate": event.aggregate, "data": data });
-    Ok(detail.to_string())
+fn detail(id: &str, aggregate: &str, data: &str) -> Result<String, PublishError> {
+    let detail = Detail {
+        id,
+        aggregate,
+        data: serde_json::from_str(data).map_err(|error| PublishError::of(&error))?,
+    };
+    serde_json::to_string(&detail).map_err(|error| PublishError::of(&error))
 }
 
 #[cfg(test)]
@@ -182,6 +192,16 @@ mod tests {
         for name in ["", "sqs", "sqs:", "kafka:topic", "https://queue"] {
             assert!(Target::parse(&config, name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn an_events_data_stays_digit_for_digit() {
+        let huge = r#"{"total":340282366920938463463374607431768211455,"rate":1e999}"#;
+        let detail = detail("e-1", "order-1", huge).unwrap();
+        assert_eq!(
+            detail,
+            format!(r#"{{"id":"e-1","aggregate":"order-1","data":{huge}}}"#)
+        );
     }
 
     #[test]

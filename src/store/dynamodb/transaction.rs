@@ -51,7 +51,7 @@ pub(super) async fn commit(
             Some(ServiceError::TransactionInProgressException(_)) => Err(StoreError::Conflict),
             // The business writes' fault as well as the table's: DynamoDB's words tell which.
             Some(invalid) if invalid.code() == Some("ValidationException") => {
-                let message = invalid.message().unwrap_or_default().to_owned();
+                let message = without_values(invalid.message().unwrap_or_default());
                 Err(StoreError::Rejected(message.into()))
             }
             _ => Err(classify(&store.table, &store.layout, ACTIONS, error)),
@@ -157,6 +157,7 @@ fn judge(
                 let found = met.map(|met| item::decode(&store.layout, met));
                 return Ok(Committed::Fenced(found));
             }
+            _ if is_too_large(reason) => return Err(StoreError::TooLarge),
             other => return Err(cancelled(other, "the record", reason)),
         }
     }
@@ -176,6 +177,21 @@ fn judge(
     })
 }
 
+/// The record would outgrow an item, with what stands in it already.
+fn is_too_large(reason: &CancellationReason) -> bool {
+    let message = reason.message.as_deref().unwrap_or_default();
+    message.contains("size has exceeded") || message.contains("size to update has exceeded")
+}
+
+/// DynamoDB's words without the handler's: a number that is none is quoted, and this text is logged.
+fn without_values(message: &str) -> String {
+    const QUOTES: &str = "numeric value";
+    match message.split_once(QUOTES) {
+        Some((before, _)) => format!("{before}{QUOTES}"),
+        None => message.to_owned(),
+    }
+}
+
 fn cancelled(code: &str, what: &str, reason: &CancellationReason) -> StoreError {
     match code {
         "TransactionConflict" => StoreError::Conflict,
@@ -183,7 +199,7 @@ fn cancelled(code: &str, what: &str, reason: &CancellationReason) -> StoreError 
             StoreError::Throttled
         }
         _ => {
-            let message = reason.message.as_deref().unwrap_or_default();
+            let message = without_values(reason.message.as_deref().unwrap_or_default());
             StoreError::Rejected(
                 format!("{what} cancelled the transaction: {code}: {message}").into(),
             )

@@ -49,3 +49,23 @@ fn without_a_record_the_first_reason_is_the_first_writes() {
     let judged = judge(&store(), false, &reasons(&["ConditionalCheckFailed"]));
     assert!(matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index() == 0));
 }
+
+#[test]
+fn a_record_that_outgrows_an_item_is_told_apart() {
+    let message = "Item size to update has exceeded the maximum allowed size";
+    let reason = CancellationReason::builder()
+        .code("ValidationError")
+        .message(message);
+    let judged = judge(&store(), true, &[reason.build()]);
+    assert!(matches!(judged, Err(StoreError::TooLarge)));
+}
+
+#[test]
+fn a_handlers_value_is_not_quoted() {
+    let message = "The parameter cannot be converted to a numeric value: 4111-1111";
+    assert_eq!(
+        without_values(message),
+        "The parameter cannot be converted to a numeric value"
+    );
+    assert_eq!(without_values("Type mismatch"), "Type mismatch");
+}
