@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::{
@@ -60,6 +60,9 @@ impl Server {
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            // The SDK's budget for retries belongs to a partition, by default one for all clients of a process: tests that lose
+            // many replies would use up that of others.
+            .retry_partition(RetryPartition::new(unique("client")))
             .retry_config(
                 RetryConfig::standard()
                     .with_max_attempts(3)
