@@ -50,18 +50,11 @@ impl OwnStore {
     }
 }
 
-/// Of a write that shows nothing when it applied.
-fn plain(answer: Answer<Found>) -> Answer {
-    match answer {
-        Answer::Applied(_) => Answer::Applied(()),
-        Answer::Refused(met) => Answer::Refused(met),
-    }
-}
-
 impl Store for OwnStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
         let make = |met: Option<&_>| transition::create(met, claim);
-        self.write(&claim.id, deadline, make).map(plain)
+        self.write(&claim.id, deadline, make)
+            .map(|answer| answer.map(drop))
     }
 
     async fn take_over(
@@ -81,22 +74,26 @@ impl Store for OwnStore {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let make = |met: Option<&_>| transition::complete(met, completion);
-        self.write(&completion.id, deadline, make).map(plain)
+        self.write(&completion.id, deadline, make)
+            .map(|answer| answer.map(drop))
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
         let make = |met: Option<&_>| transition::renew(met, renewal);
-        self.write(&renewal.id, deadline, make).map(plain)
+        self.write(&renewal.id, deadline, make)
+            .map(|answer| answer.map(drop))
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
         let make = |met: Option<&_>| transition::amend(met, amendment);
-        self.write(&amendment.id, deadline, make).map(plain)
+        self.write(&amendment.id, deadline, make)
+            .map(|answer| answer.map(drop))
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         let make = |met: Option<&_>| transition::release(met, release);
-        self.write(&release.id, deadline, make).map(plain)
+        self.write(&release.id, deadline, make)
+            .map(|answer| answer.map(drop))
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

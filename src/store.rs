@@ -37,6 +37,16 @@ pub enum Answer<T = ()> {
     Refused(Option<Found>),
 }
 
+impl<T> Answer<T> {
+    /// The same answer, with something else to show for a write that applied.
+    pub fn map<U>(self, shown: impl FnOnce(T) -> U) -> Answer<U> {
+        match self {
+            Self::Applied(value) => Answer::Applied(shown(value)),
+            Self::Refused(met) => Answer::Refused(met),
+        }
+    }
+}
+
 /// A compare-and-set map of records.
 ///
 /// # Contract

@@ -84,14 +84,6 @@ impl MemoryStore {
     }
 }
 
-/// Of a write that shows nothing when it applied.
-fn plain(answer: Answer<Found>) -> Answer {
-    match answer {
-        Answer::Applied(_) => Answer::Applied(()),
-        Answer::Refused(found) => Answer::Refused(found),
-    }
-}
-
 fn in_time(deadline: Instant) -> Result<(), StoreError> {
     if Instant::now() >= deadline {
         return Err(StoreError::Timeout);
@@ -102,7 +94,8 @@ fn in_time(deadline: Instant) -> Result<(), StoreError> {
 impl Store for MemoryStore {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
         let write = |met: Option<&_>| transition::create(met, claim);
-        self.write(&claim.id, deadline, write).map(plain)
+        self.write(&claim.id, deadline, write)
+            .map(|answer| answer.map(drop))
     }
 
     async fn take_over(
@@ -122,22 +115,26 @@ impl Store for MemoryStore {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let write = |met: Option<&_>| transition::complete(met, completion);
-        self.write(&completion.id, deadline, write).map(plain)
+        self.write(&completion.id, deadline, write)
+            .map(|answer| answer.map(drop))
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
         let write = |met: Option<&_>| transition::renew(met, renewal);
-        self.write(&renewal.id, deadline, write).map(plain)
+        self.write(&renewal.id, deadline, write)
+            .map(|answer| answer.map(drop))
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
         let write = |met: Option<&_>| transition::amend(met, amendment);
-        self.write(&amendment.id, deadline, write).map(plain)
+        self.write(&amendment.id, deadline, write)
+            .map(|answer| answer.map(drop))
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         let write = |met: Option<&_>| transition::release(met, release);
-        self.write(&release.id, deadline, write).map(plain)
+        self.write(&release.id, deadline, write)
+            .map(|answer| answer.map(drop))
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

@@ -262,9 +262,7 @@ impl Fault {
 impl<S: Store> Store for FaultyStore<S> {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
         let write = Sent::Create(claim.clone());
-        Ok(wire::plain(
-            self.carry(Call::Create, write, deadline).await?,
-        ))
+        Ok(self.carry(Call::Create, write, deadline).await?.map(drop))
     }
 
     async fn take_over(
@@ -284,26 +282,22 @@ impl<S: Store> Store for FaultyStore<S> {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let write = Sent::Complete(completion.clone());
-        Ok(wire::plain(
-            self.carry(Call::Complete, write, deadline).await?,
-        ))
+        Ok(self.carry(Call::Complete, write, deadline).await?.map(drop))
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
         let write = Sent::Renew(renewal.clone());
-        Ok(wire::plain(self.carry(Call::Renew, write, deadline).await?))
+        Ok(self.carry(Call::Renew, write, deadline).await?.map(drop))
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
         let write = Sent::Amend(amendment.clone());
-        Ok(wire::plain(self.carry(Call::Amend, write, deadline).await?))
+        Ok(self.carry(Call::Amend, write, deadline).await?.map(drop))
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         let write = Sent::Release(release.clone());
-        Ok(wire::plain(
-            self.carry(Call::Release, write, deadline).await?,
-        ))
+        Ok(self.carry(Call::Release, write, deadline).await?.map(drop))
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

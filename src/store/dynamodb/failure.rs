@@ -86,12 +86,7 @@ pub(super) fn classify<E: Refusal>(
         "AccessDeniedException" => StoreError::AccessDenied { table, action },
         "ResourceNotFoundException" => StoreError::TableNotFound { table },
         "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge,
-        "ValidationException"
-            if message.contains("size has exceeded")
-                || message.contains("size to update has exceeded") =>
-        {
-            StoreError::TooLarge
-        }
+        "ValidationException" if says_too_large(message) => StoreError::TooLarge,
         "ValidationException" => StoreError::Schema {
             table,
             expected: layout.describe(),
@@ -100,6 +95,11 @@ pub(super) fn classify<E: Refusal>(
         _ if status >= 500 => StoreError::Unavailable(in_words(&error).into()),
         _ => StoreError::Rejected(in_words(&error).into()),
     }
+}
+
+/// Whether DynamoDB's words say that an item would be larger than one may be.
+pub(super) fn says_too_large(message: &str) -> bool {
+    message.contains("size has exceeded") || message.contains("size to update has exceeded")
 }
 
 /// The error and its causes, in one line. Not their `Debug`, which may hold an item.

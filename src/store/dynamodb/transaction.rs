@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::change::{self, Change};
 use super::expression::Expressions;
-use super::failure::classify;
+use super::failure::{classify, says_too_large};
 use super::write::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::{DynamoDbStore, item};
 use crate::error::StoreError;
@@ -157,7 +157,10 @@ fn judge(
                 let found = met.map(|met| item::decode(&store.layout, met));
                 return Ok(Committed::Fenced(found));
             }
-            _ if is_too_large(reason) => return Err(StoreError::TooLarge),
+            // It would outgrow an item, with what stands in it already.
+            _ if says_too_large(reason.message.as_deref().unwrap_or_default()) => {
+                return Err(StoreError::TooLarge);
+            }
             other => return Err(cancelled(other, "the record", reason)),
         }
     }
@@ -175,12 +178,6 @@ fn judge(
         Some((index, reason)) => cancelled(&code(reason), &format!("write {index}"), reason),
         None => StoreError::Conflict,
     })
-}
-
-/// The record would outgrow an item, with what stands in it already.
-fn is_too_large(reason: &CancellationReason) -> bool {
-    let message = reason.message.as_deref().unwrap_or_default();
-    message.contains("size has exceeded") || message.contains("size to update has exceeded")
 }
 
 /// DynamoDB's words without the handler's: a number that is none is quoted, and this text is logged.

@@ -27,7 +27,7 @@ pub(super) struct Late {
 }
 
 impl Sent {
-    /// The answer, as that of a takeover: [`plain`] takes the record away again.
+    /// The answer, as that of a takeover; the caller drops the record again where none is shown.
     pub(super) async fn send<S: Store>(
         self,
         store: &S,
@@ -43,20 +43,7 @@ impl Sent {
             Self::Amend(amendment) => store.amend(&amendment, deadline).await?,
             Self::Release(release) => store.release(&release, deadline).await?,
         };
-        Ok(match answer {
-            Answer::Applied(()) => {
-                Answer::Applied(Found::unreadable(Version::default(), "applied"))
-            }
-            Answer::Refused(found) => Answer::Refused(found),
-        })
-    }
-}
-
-/// The answer of a write that tells nothing when it applied.
-pub(super) fn plain(answer: Answer<Found>) -> Answer {
-    match answer {
-        Answer::Applied(_) => Answer::Applied(()),
-        Answer::Refused(found) => Answer::Refused(found),
+        Ok(answer.map(|()| Found::unreadable(Version::default(), "applied")))
     }
 }
 
