@@ -80,8 +80,8 @@ where
     let Some(through) = through_lambda_http(event).await else {
         return;
     };
-    // Events that fit several doors are taken for the first.
-    if !E::is(&through.context) {
+    // Events that fit several doors are taken for the first. A function URL has no stages.
+    if !E::is(through.context.as_ref()) || !E::HAS_STAGES && !plain::is_without_stage(event) {
         return;
     }
     assert_eq!(
@@ -185,14 +185,18 @@ async fn adapted(once: &Idempotency<MemoryStore>, request: Request) -> Seen {
 
 /// What the doors' types have in common, and no trait of theirs says.
 trait Door: HttpEvent {
-    fn is(context: &Option<RequestContext>) -> bool;
+    const HAS_STAGES: bool;
+
+    fn is(context: Option<&RequestContext>) -> bool;
     fn status(answer: &Self::Response) -> u16;
 }
 
 macro_rules! door {
-    ($event:ty, $context:pat, $response:ty, $created:ident) => {
+    ($event:ty, $context:pat, $response:ty, $created:ident, $has_stages:literal) => {
         impl Door for $event {
-            fn is(context: &Option<RequestContext>) -> bool {
+            const HAS_STAGES: bool = $has_stages;
+
+            fn is(context: Option<&RequestContext>) -> bool {
                 matches!(context, Some($context))
             }
 
@@ -213,23 +217,27 @@ door!(
     ApiGatewayProxyRequest,
     RequestContext::ApiGatewayV1(_),
     ApiGatewayProxyResponse,
-    created_v1
+    created_v1,
+    true
 );
 door!(
     ApiGatewayV2httpRequest,
     RequestContext::ApiGatewayV2(_),
     ApiGatewayV2httpResponse,
-    created_v2
+    created_v2,
+    true
 );
 door!(
     AlbTargetGroupRequest,
     RequestContext::Alb(_),
     AlbTargetGroupResponse,
-    created_alb
+    created_alb,
+    true
 );
 door!(
     LambdaFunctionUrlRequest,
     RequestContext::ApiGatewayV2(_),
     LambdaFunctionUrlResponse,
-    created_url
+    created_url,
+    false
 );

@@ -101,8 +101,8 @@ pub fn check(data: &[u8]) {
         return;
     };
     let mut moved = one.clone();
-    let moves = u8::arbitrary(&mut data).unwrap_or_default() % 4;
-    for _ in 0..moves {
+    let steps = u8::arbitrary(&mut data).unwrap_or_default() % 4;
+    for _ in 0..steps {
         if let Ok(step) = Move::arbitrary(&mut data) {
             moved.apply(&step);
         }

@@ -40,14 +40,13 @@ pub fn check(data: &[u8]) {
     let mut dice = Dice::new(case.seed);
     let texts = [body.text(&mut dice), body.text(&mut dice)];
     let path = walk(&body, &case.steps);
-    let pointer: String = path
-        .iter()
-        .map(|step| format!("/{}", step.pointer()))
-        .collect();
+    let (mut pointer, mut expression) = (String::new(), "@".to_owned());
+    for step in &path {
+        pointer.push('/');
+        pointer.push_str(&step.pointer());
+        expression.push_str(&step.jmespath());
+    }
     block_on(judge_pointer(&pointer, &texts));
-    let expression = path
-        .iter()
-        .fold("@".to_owned(), |path, step| step.after(path));
     block_on(judge_paths(&pointer, &expression, &texts[0]));
     if case.expression.len() <= LONGEST_EXPRESSION
         && let Ok(selector) = Selector::jmespath(&case.expression)
@@ -169,11 +168,10 @@ impl Step {
         }
     }
 
-    /// As JMESPath writes it after what leads there.
-    fn after(&self, path: String) -> String {
+    fn jmespath(&self) -> String {
         match self {
-            Self::Member(name) => format!("{path}.{}", Value::from(name.as_str())),
-            Self::Item(place) => format!("{path}[{place}]"),
+            Self::Member(name) => format!(".{}", Value::from(name.as_str())),
+            Self::Item(place) => format!("[{place}]"),
         }
     }
 }

@@ -159,7 +159,7 @@ fn assert_acknowledged_was_done(event: &SqsEvent, again: &[String], runs: &[Run]
             .as_deref()
             .expect("without a body nothing is done");
         let print = Fingerprint::json(body.as_bytes());
-        let by_message_id = settings % 4 == 0;
+        let by_message_id = settings.is_multiple_of(4);
         let did = |run: &&Run| {
             run.ok
                 && Fingerprint::json(run.body.as_bytes()) == print

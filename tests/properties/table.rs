@@ -42,20 +42,15 @@ impl Table {
         self.0.lock().expect("no panic while it is held").clone()
     }
 
+    /// A store on it. On each thread, the table that was asked last is the one that answers: a client is slow to make.
     pub(super) fn store(&self) -> DynamoDbStore {
-        let connector = SharedHttpConnector::new(self.clone());
-        let http = http_client_fn(move |_: &HttpConnectorSettings, _: &RuntimeComponents| {
-            connector.clone()
-        });
-        let config = aws_sdk_dynamodb::Config::builder()
-            .behavior_version(BehaviorVersion::v2026_01_12())
-            .region(Region::from_static("eu-central-1"))
-            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
-            .retry_config(RetryConfig::disabled())
-            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-            .endpoint_url("http://127.0.0.1:1")
-            .http_client(http);
-        DynamoDbStore::new(Client::from_conf(config.build()), "table")
+        thread_local! {
+            static CLIENT: (Client, Current) = Current::client();
+        }
+        CLIENT.with(|(client, current)| {
+            *current.0.lock().expect("no panic while it is held") = self.clone();
+            DynamoDbStore::new(client.clone(), "table")
+        })
     }
 
     fn answer(&self, action: &str, request: &Value) -> (u16, Value) {
@@ -87,13 +82,37 @@ impl Table {
     }
 }
 
-impl HttpConnector for Table {
+/// The table that answers.
+#[derive(Clone, Debug, Default)]
+struct Current(Arc<Mutex<Table>>);
+
+impl Current {
+    fn client() -> (Client, Self) {
+        let current = Self::default();
+        let connector = SharedHttpConnector::new(current.clone());
+        let http = http_client_fn(move |_: &HttpConnectorSettings, _: &RuntimeComponents| {
+            connector.clone()
+        });
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::from_static("eu-central-1"))
+            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .retry_config(RetryConfig::disabled())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .endpoint_url("http://127.0.0.1:1")
+            .http_client(http);
+        (Client::from_conf(config.build()), current)
+    }
+}
+
+impl HttpConnector for Current {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let target = request.headers().get("x-amz-target").expect("an action");
         let action = target.rsplit('.').next().expect("its name");
         let body = request.body().bytes().expect("a body that is no stream");
         let request = serde_json::from_slice(body).expect("JSON");
-        let (status, answer) = self.answer(action, &request);
+        let table = self.0.lock().expect("no panic while it is held").clone();
+        let (status, answer) = table.answer(action, &request);
         let status = StatusCode::try_from(status).expect("a status");
         HttpConnectorFuture::ready(Ok(HttpResponse::new(
             status,
@@ -131,7 +150,8 @@ impl Expressions<'_> {
             return false;
         };
         match operator {
-            "=" => found == value,
+            // Numbers are compared as such: `1` is `+1`.
+            "=" => found == value || number(found).is_some() && number(found) == number(value),
             "<" => number(found) < number(value),
             _ => panic!("{test} is not understood"),
         }

@@ -24,6 +24,14 @@ pub(super) fn is_plain(event: &str) -> bool {
         && has_plain_body(&event)
 }
 
+/// Of an event that is plain.
+pub(super) fn is_without_stage(event: &str) -> bool {
+    let event = serde_json::from_str::<Value>(event).unwrap_or_default();
+    may(&event["requestContext"]["stage"], |stage| {
+        stage == "$default"
+    })
+}
+
 fn may(value: &Value, is: impl Fn(&str) -> bool) -> bool {
     match value {
         Value::Null => true,
