@@ -10,6 +10,8 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::properties::{ALL, Property};
 
+mod strays;
+
 /// The kept inputs of a target, the crashes that were found among them.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
