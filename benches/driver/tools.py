@@ -97,13 +97,7 @@ def on_dynamodb_local(part, *arguments):
 
 def install_peers():
     """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
-    wanted = (BENCHES / "peers" / "requirements.txt").read_text()
-    stamp = PYTHON_HOME / "installed.txt"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        say("install Powertools for AWS Lambda (Python)")
-        run(sys.executable, "-m", "venv", "--clear", PYTHON_HOME)
-        run(PYTHON_HOME / "bin" / "pip", "install", "--quiet", "--requirement", BENCHES / "peers" / "requirements.txt")
-        stamp.write_text(wanted)
+    run(ROOT / "scripts" / "powertools", "install")
     need("npm", "Powertools for AWS Lambda (TypeScript)")
     wanted = (BENCHES / "peers" / "package-lock.json").read_text()
     stamp = NODE_HOME / "installed.json"
