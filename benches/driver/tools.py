@@ -97,17 +97,7 @@ def on_dynamodb_local(part, *arguments):
 
 def install_peers():
     """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
-    run(ROOT / "scripts" / "powertools", "install")
-    need("npm", "Powertools for AWS Lambda (TypeScript)")
-    wanted = (BENCHES / "peers" / "package-lock.json").read_text()
-    stamp = NODE_HOME / "installed.json"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        say("install Powertools for AWS Lambda (TypeScript)")
-        NODE_HOME.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(BENCHES / "peers" / name, NODE_HOME / name)
-        run("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error", cwd=NODE_HOME, stdout=sys.stderr)
-        stamp.write_text(wanted)
+    run(ROOT / "scripts" / "powertools", "install", stdout=sys.stderr)
 
 
 # --- statistics

@@ -19,6 +19,7 @@ mod http_layer;
 mod metrics;
 mod observing;
 mod oversize;
+mod peers;
 mod real_powertools;
 mod secrets;
 mod spans;

@@ -18,6 +18,7 @@ mod leftovers;
 mod limits;
 mod process;
 mod sharing;
+mod typescript;
 mod validation;
 
 use process::Function;

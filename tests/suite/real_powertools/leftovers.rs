@@ -3,7 +3,7 @@
 use std::io::Error as HandlerError;
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Idempotency};
+use lambda_idempotency::{Error, Idempotency, StepError};
 use serde_json::json;
 
 use super::process::{Called, IN_PROGRESS, raised};
@@ -34,11 +34,19 @@ on_each_server! {
         let shared = Shared::on(&server).await;
         let once = shared.engine_with(|once| once.lease(Duration::from_millis(800)).skew_margin(Duration::ZERO));
         let mut function = shared.function().await;
-        let hangs = once.run(charge("o-1"), None, |_| std::future::pending::<Result<(), HandlerError>>());
-        tokio::time::timeout(Duration::from_millis(300), hangs).await.unwrap_err();
+        let hangs = once.run(charge("o-1"), None, |claim| async move {
+            claim.step("reserve", |_| async { Ok::<_, HandlerError>(()) }).await?;
+            std::future::pending::<Result<(), StepError<HandlerError>>>().await
+        });
+        tokio::time::timeout(Duration::from_millis(500), hangs).await.unwrap_err();
         assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
         after(800).await;
-        function.run("o-1", json!("there")).await;
+        assert_eq!(function.charge("o-1").await, Called::Running);
+        // Its own attributes alone: owner, attempt and the journal of steps are gone.
+        let mut left: Vec<_> = shared.records().await.remove(0).into_keys().collect();
+        left.sort();
+        assert_eq!(left, ["expiration", "id", "in_progress_expiration", "status"]);
+        function.return_(json!("there")).await;
     }
 }
 

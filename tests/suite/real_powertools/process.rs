@@ -122,3 +122,20 @@ pub fn raised(exception: &str) -> Called {
 pub const IN_PROGRESS: &str = "IdempotencyAlreadyInProgressError";
 pub const PERSISTENCE: &str = "IdempotencyPersistenceLayerError";
 pub const VALIDATION: &str = "IdempotencyValidationError";
+
+/// Plays a scenario of `tests/peers/powertools.mjs`, with Powertools for AWS Lambda (TypeScript); what it saw.
+pub async fn typescript(server: &Server, table: &str, scenario: &str) -> Value {
+    let packages = std::env::var("POWERTOOLS_NODE")
+        .expect("POWERTOOLS_NODE is not set: run `make test`, or `scripts/powertools run COMMAND`");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/powertools.mjs");
+    let output = Command::new("node")
+        .args([script, server.endpoint(), table, scenario])
+        .current_dir(packages)
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("Node");
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}

@@ -33,10 +33,17 @@ on_each_server! {
     async fn what_was_done_here_is_replayed_by_the_function(server: Server) {
         let shared = Shared::on(&server).await;
         let mut function = shared.function().await;
-        for (order, result) in [("o-1", json!({"receipt": "é😀", "n": [1, 0.1]})), ("o-2", json!(null))] {
+        let whole = json!({"receipt": "é😀", "n": [1, 0.1]});
+        // What looks like nothing is nothing there, as its own results are.
+        for (order, result, seen) in [
+            ("o-1", whole.clone(), whole),
+            ("o-2", json!(null), json!(null)),
+            ("o-3", json!(0), json!(null)),
+            ("o-4", json!([]), json!(null)),
+        ] {
             let handler = |_| async { Ok::<_, HandlerError>(result.clone()) };
             shared.engine().run(charge(order), None, handler).await.unwrap();
-            assert_eq!(function.charge(order).await, Called::Returned(result.clone()));
+            assert_eq!(function.charge(order).await, Called::Returned(seen));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod bucket;
 pub mod events;
+pub mod pages;
 pub mod proxy;
 pub mod queue_api;
 pub mod server;
