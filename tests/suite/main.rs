@@ -25,5 +25,6 @@ mod secrets;
 mod spans;
 mod sqs;
 mod steps;
+#[path = "../support/mod.rs"]
 mod support;
 mod wire;
