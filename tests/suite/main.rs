@@ -11,6 +11,7 @@
 
 mod cached;
 mod conformance;
+mod crowd;
 mod end_to_end;
 mod engine;
 mod exactly_once;
