@@ -85,10 +85,11 @@ impl Crowd {
         assert!(outcomes.iter().all(|outcome| *outcome.get() == 1));
     }
 
-    /// How often a waiting request may look: after 20 ms, 40 ms and so on up to a second, then once a second.
+    /// How often a waiting request may look: seven times in the first 2.26 s, after pauses of 20 ms, 40 ms and so on up to a second,
+    /// then once a second.
     fn looks(&self) -> usize {
         let seconds = usize::try_from(self.elapsed.as_secs()).unwrap();
-        7 + seconds
+        7 + seconds.saturating_sub(2)
     }
 }
 
