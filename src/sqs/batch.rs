@@ -174,7 +174,7 @@ impl Order {
             message
                 .event_source_arn
                 .as_deref()
-                .is_some_and(|arn| arn.rsplit('.').next() == Some("fifo"))
+                .is_some_and(|arn| arn.ends_with(".fifo"))
         };
         let group = || {
             message
