@@ -68,7 +68,11 @@ pub fn short() -> Vec<Scope> {
 
 /// Every two classes of faults, twice each; and what else takes more than a moment.
 pub fn long() -> Vec<Scope> {
-    let mut scopes = Vec::new();
+    let mut scopes = vec![one("no faults")];
+    for (name, class) in CLASSES {
+        let name = format!("{name} twice, nothing else");
+        scopes.push(one(name).faults(|b| *class(b) = 2));
+    }
     for (first, second) in pairs() {
         let name = format!("{} twice, {} twice", first.0, second.0);
         let twice = |scope: Scope| {
@@ -119,15 +123,16 @@ pub fn long() -> Vec<Scope> {
 /// A class of faults: its name, and its place in a budget.
 type Class = (&'static str, fn(&mut Budget) -> &mut u8);
 
+const CLASSES: [Class; 6] = [
+    ("a crash", |b| &mut b.crashes),
+    ("a lost request", |b| &mut b.requests_lost),
+    ("a lost reply", |b| &mut b.replies_lost),
+    ("a late reply", |b| &mut b.replies_late),
+    ("a late copy", |b| &mut b.copies),
+    ("TTL", |b| &mut b.sweeps),
+];
+
 fn pairs() -> impl Iterator<Item = (Class, Class)> {
-    const CLASSES: [Class; 6] = [
-        ("a crash", |b| &mut b.crashes),
-        ("a lost request", |b| &mut b.requests_lost),
-        ("a lost reply", |b| &mut b.replies_lost),
-        ("a late reply", |b| &mut b.replies_late),
-        ("a late copy", |b| &mut b.copies),
-        ("TTL", |b| &mut b.sweeps),
-    ];
     let firsts = CLASSES.into_iter().enumerate();
     firsts.flat_map(|(place, first)| {
         let later = CLASSES.into_iter().skip(place + 1);
