@@ -23,5 +23,6 @@ mod secrets;
 mod spans;
 mod sqs;
 mod steps;
+#[path = "../support/mod.rs"]
 mod support;
 mod wire;

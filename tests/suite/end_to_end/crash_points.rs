@@ -9,9 +9,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use futures_util::future::join_all;
 
-use super::harness::{Function, Item, lease_over, number, text};
 use super::payments_worker::{NONE, failed, one_payment};
-use super::provider::{Provider, Stop};
+use crate::support::lambda::{Function, Item, lease_over, number, text};
+use crate::support::provider::{Provider, Stop};
 use crate::support::{Fault, Proxy};
 
 /// Long enough for a busy machine to get to the point, short enough for a test to wait for the lease.

@@ -3,14 +3,12 @@
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
 mod crash_points;
-mod harness;
 mod openapi;
 mod orders_api;
 mod outbox;
 mod payments_worker;
-mod provider;
 
-use harness::Function;
+use crate::support::lambda::Function;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
-use super::harness::{Function, Reply, Sandbox};
+use crate::support::lambda::{Function, Reply, Sandbox};
 
 /// How many cases there are for each operation: about half a minute.
 const CASES: &str = "150";

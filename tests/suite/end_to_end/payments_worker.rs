@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::harness::{Function, Reply, lease_over, number, text};
+use crate::support::lambda::{Function, Reply, lease_over, number, text};
 
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
 const FOREVER: Duration = Duration::from_mins(2);

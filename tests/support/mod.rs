@@ -2,6 +2,9 @@
 
 pub mod bucket;
 pub mod events;
+pub mod gateway;
+pub mod lambda;
+pub mod provider;
 pub mod proxy;
 pub mod queue_api;
 pub mod server;

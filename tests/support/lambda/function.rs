@@ -1,0 +1,209 @@
+//! A function, its settings, and what it leaves in its tables.
+
+use std::process::Command;
+use std::time::Duration;
+
+use lambda_simulator::Simulator;
+use tokio::time::{Instant, sleep};
+
+use super::process::Process;
+use super::programs::program;
+use super::{Item, LOOK_AGAIN, PATIENCE, Sandbox, number, text};
+use crate::support::provider::Provider;
+use crate::support::{Proxy, Server};
+
+/// A function as it is deployed: its program, its tables, its timeout.
+#[derive(Clone)]
+pub struct Function {
+    program: &'static str,
+    server: Server,
+    endpoint: String,
+    records: String,
+    effects: String,
+    timeout: Duration,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Function {
+    pub async fn orders_api() -> Self {
+        let mut function = Self::deploy("orders-api", "ORDERS_TABLE", "order_id").await;
+        let outbox = function.server.outbox_table().await;
+        function.environment.push(("OUTBOX_TABLE", outbox));
+        function
+    }
+
+    /// The relay of a function's outbox, which sends its events to a FIFO queue behind this endpoint.
+    pub fn outbox_relay(&self, queues: &str) -> Self {
+        let outbox = self.outbox().to_owned();
+        Self {
+            program: "outbox-relay",
+            effects: outbox.clone(),
+            environment: vec![
+                ("OUTBOX_TABLE", outbox),
+                ("OUTBOX_TARGET", format!("sqs:{queues}/1/payments.fifo")),
+                ("AWS_ENDPOINT_URL_SQS", queues.to_owned()),
+                ("AWS_ENDPOINT_URL_SNS", queues.to_owned()),
+                ("AWS_ENDPOINT_URL_EVENTBRIDGE", queues.to_owned()),
+                ("SWEEP_AFTER_SECONDS", "0".to_owned()),
+            ],
+            ..self.clone()
+        }
+    }
+
+    /// The same relay, which sends to another target behind the same endpoint.
+    pub fn target(&self, target: &str) -> Self {
+        let mut other = self.clone();
+        other.environment.push(("OUTBOX_TARGET", target.to_owned()));
+        other
+    }
+
+    /// The table that its events wait in.
+    pub fn outbox(&self) -> &str {
+        let mut variables = self.environment.iter();
+        let found = variables.find(|(name, _)| *name == "OUTBOX_TABLE");
+        &found.expect("a function with an outbox").1
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub async fn payments_worker() -> Self {
+        Self::deploy("payments-worker", "LEDGER_TABLE", "entry_id").await
+    }
+
+    async fn deploy(program: &'static str, variable: &'static str, key: &str) -> Self {
+        let server = Server::dynamodb_local().await;
+        let records = server.idempotency_table().await;
+        let effects = server.table_with_key(program, key).await;
+        Self {
+            program,
+            endpoint: server.endpoint().to_owned(),
+            timeout: Duration::from_secs(10),
+            environment: vec![
+                ("IDEMPOTENCY_TABLE", records.clone()),
+                (variable, effects.clone()),
+            ],
+            server,
+            records,
+            effects,
+        }
+    }
+
+    /// The same function, with another timeout. Its claims last so much longer than the event's arrival, and a second.
+    pub fn timeout(&self, timeout: Duration) -> Self {
+        Self {
+            timeout,
+            ..self.clone()
+        }
+    }
+
+    /// The same function, slow: it sleeps between the claim and its effect.
+    pub fn slow(&self, pause: Duration) -> Self {
+        let mut slow = self.clone();
+        slow.environment
+            .push(("PAYMENT_DELAY_MS", pause.as_millis().to_string()));
+        slow
+    }
+
+    /// The same function, with a payment provider.
+    pub fn with_provider(&self, provider: &Provider) -> Self {
+        let mut function = self.clone();
+        let honours_keys = provider.honours_keys().to_string();
+        let variables = [
+            ("PAYMENT_PROVIDER_URL", provider.url().to_owned()),
+            ("PAYMENT_PROVIDER_HONOURS_KEYS", honours_keys),
+        ];
+        function.environment.extend(variables);
+        function
+    }
+
+    /// The same function, which reaches DynamoDB through a wire that can be cut.
+    pub async fn behind_a_proxy(&self) -> (Proxy, Self) {
+        let proxy = Proxy::before(&self.server).await;
+        let function = Self {
+            endpoint: proxy.server().endpoint().to_owned(),
+            ..self.clone()
+        };
+        (proxy, function)
+    }
+
+    /// A new execution environment, ready for its first event.
+    pub async fn start(&self) -> Sandbox {
+        let simulator = Simulator::builder()
+            .function_name(self.program)
+            .region("eu-central-1")
+            .build()
+            .await
+            .expect("a Runtime API");
+        let mut command = Command::new(program(self.program));
+        command
+            .env_clear()
+            .envs(simulator.lambda_env_vars())
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ENDPOINT_URL_DYNAMODB", &self.endpoint)
+            .env("RUST_BACKTRACE", "1")
+            .envs(self.environment.clone());
+        let mut sandbox = Sandbox {
+            process: Process::start(command, self.program),
+            simulator,
+            timeout: self.timeout,
+        };
+        let patience = Instant::now() + PATIENCE;
+        while !sandbox.simulator.is_initialized().await {
+            assert!(sandbox.process.is_alive(), "it ended at start");
+            assert!(Instant::now() < patience, "it never asked for an event");
+            sleep(LOOK_AGAIN).await;
+        }
+        sandbox
+    }
+
+    /// What the function did, as its table has it.
+    pub async fn effects(&self) -> Vec<Item> {
+        self.scan(&self.effects).await
+    }
+
+    /// The records in its idempotency table.
+    pub async fn records(&self) -> Vec<Item> {
+        self.scan(&self.records).await
+    }
+
+    /// The only record in its idempotency table.
+    pub async fn record(&self) -> Item {
+        let mut records = self.records().await;
+        assert_eq!(records.len(), 1);
+        records.remove(0)
+    }
+
+    /// The only record, once an attempt of this number holds the claim.
+    pub async fn claimed_by_attempt(&self, attempt: u32) -> Item {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            for record in self.records().await {
+                if text(&record, "status") == "INPROGRESS"
+                    && number(&record, "attempt") == i64::from(attempt)
+                {
+                    return record;
+                }
+            }
+            assert!(Instant::now() < patience, "attempt {attempt} never came");
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn scan(&self, table: &str) -> Vec<Item> {
+        let reply = self
+            .server
+            .client()
+            .scan()
+            .table_name(table)
+            .consistent_read(true)
+            .send()
+            .await
+            .expect("a scan");
+        assert!(reply.last_evaluated_key.is_none(), "more than one page");
+        reply.items.unwrap_or_default()
+    }
+}

@@ -1,0 +1,52 @@
+//! The functions' programs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The path of a function's program, built on first use, so that it is never older than the code.
+pub(super) fn program(name: &str) -> &'static Path {
+    static PROGRAMS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+    &PROGRAMS.get_or_init(build)[name]
+}
+
+fn build() -> BTreeMap<String, PathBuf> {
+    // The whole workspace with its tests, as `cargo test` has just built it: another selection would have other features, and
+    // build the dependencies again.
+    let mut cargo = Command::new(env!("CARGO"));
+    // What `cargo test` tells a test about its package would reach build scripts, and some of them run again when it changes.
+    for (name, _) in std::env::vars_os() {
+        let shown = name.to_string_lossy();
+        if shown.starts_with("CARGO_PKG_") || shown.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    let output = cargo
+        .args([
+            "build",
+            "--workspace",
+            "--all-features",
+            "--tests",
+            "--bins",
+            "--message-format=json-render-diagnostics",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| {
+            message["target"]["kind"][0] == "bin" && message["profile"]["test"] == false
+        })
+        .filter_map(|message| {
+            let name = message["target"]["name"].as_str()?.to_owned();
+            Some((name, message["executable"].as_str()?.into()))
+        })
+        .collect()
+}

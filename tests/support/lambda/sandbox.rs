@@ -1,0 +1,128 @@
+//! An execution environment, and what becomes of its events.
+
+use std::time::Duration;
+
+use lambda_simulator::{InvocationBuilder, InvocationStatus, Simulator};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::process::Process;
+use super::{LOOK_AGAIN, PATIENCE};
+
+/// One execution environment: a process, and the Runtime API that it polls. Both end when it is dropped.
+pub struct Sandbox {
+    pub(super) process: Process,
+    pub(super) simulator: Simulator,
+    pub(super) timeout: Duration,
+}
+
+/// An event on its way.
+pub struct Invocation {
+    id: String,
+    deadline: Instant,
+}
+
+/// What became of an event.
+#[derive(Debug)]
+pub enum Reply {
+    Answered(Value),
+    Failed(String),
+    /// Killed at the deadline.
+    TimedOut,
+    /// The process ended before it answered.
+    Died,
+}
+
+impl Reply {
+    /// The answer; there must be one.
+    pub fn answer(self) -> Value {
+        match self {
+            Self::Answered(answer) => answer,
+            Self::Failed(message) => panic!("the function failed: {message}"),
+            Self::TimedOut => panic!("no answer before the deadline"),
+            Self::Died => panic!("the process ended without an answer"),
+        }
+    }
+}
+
+impl Sandbox {
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// Delivers an event and waits for what becomes of it, at most until the deadline.
+    pub async fn invoke(&mut self, event: Value) -> Reply {
+        let invocation = self.begin(event).await;
+        self.finish(invocation).await
+    }
+
+    /// Delivers an event.
+    pub async fn begin(&self, event: Value) -> Invocation {
+        let timeout = self.timeout.as_millis().try_into().expect("short");
+        let invocation = InvocationBuilder::new()
+            .payload(event)
+            .timeout_ms(timeout)
+            .build()
+            .expect("complete");
+        let deadline = Instant::now() + self.timeout;
+        let id = self.simulator.enqueue(invocation).await;
+        Invocation { id, deadline }
+    }
+
+    /// Waits for the reply; kills the process at the deadline, as Lambda does.
+    pub async fn finish(&mut self, invocation: Invocation) -> Reply {
+        let deadline = invocation.deadline;
+        if let Some(reply) = self.reply(&invocation, deadline).await {
+            reply
+        } else {
+            self.kill();
+            Reply::TimedOut
+        }
+    }
+
+    /// Waits for the reply of a process that was stopped past its deadline, as a pause of the machine would.
+    pub async fn finish_late(&mut self, invocation: Invocation) -> Reply {
+        self.reply(&invocation, Instant::now() + PATIENCE)
+            .await
+            .expect("an answer, however late")
+    }
+
+    async fn reply(&mut self, invocation: &Invocation, until: Instant) -> Option<Reply> {
+        loop {
+            // Looked at first: a process that answered and then ended has answered.
+            let alive = self.process.is_alive();
+            let state = self.simulator.get_invocation_state(&invocation.id).await;
+            let state = state.expect("an event that was delivered");
+            match state.status {
+                InvocationStatus::Success => {
+                    return state
+                        .response
+                        .map(|response| Reply::Answered(response.payload));
+                }
+                InvocationStatus::Error => {
+                    return state.error.map(|error| Reply::Failed(error.error_message));
+                }
+                _ if !alive => return Some(Reply::Died),
+                _ if Instant::now() >= until => return None,
+                _ => sleep(LOOK_AGAIN).await,
+            }
+        }
+    }
+
+    /// `kill -9`: no destructor runs, nothing is released.
+    pub fn kill(&mut self) {
+        self.process.end();
+    }
+
+    /// Pauses the process where it is, as a frozen virtual machine would.
+    pub fn stop(&self) {
+        kill(self.pid(), Signal::SIGSTOP).expect("a process to stop");
+    }
+
+    /// Lets a stopped process go on.
+    pub fn go_on(&self) {
+        kill(self.pid(), Signal::SIGCONT).expect("a process to continue");
+    }
+}
