@@ -11,6 +11,7 @@
 
 mod cached;
 mod conformance;
+mod crowd;
 mod end_to_end;
 mod engine;
 mod exactly_once;
@@ -22,6 +23,8 @@ mod observing;
 mod oversize;
 #[path = "../properties/mod.rs"]
 mod properties;
+mod peers;
+mod real_powertools;
 mod secrets;
 mod spans;
 mod sqs;
