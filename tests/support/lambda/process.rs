@@ -35,6 +35,12 @@ impl Process {
         self.child.try_wait().expect("its state").is_none()
     }
 
+    pub(super) fn log(&self) -> String {
+        let log = fs::read(&self.log).expect("its log");
+        // A process that was killed may have stopped within a character.
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     pub(super) fn end(&mut self) {
         // Fails only where it has ended already.
         let _ = self.child.kill();
@@ -46,7 +52,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.end();
         if std::thread::panicking() {
-            let output = fs::read_to_string(&self.log).unwrap_or_default();
+            let output = fs::read(&self.log).unwrap_or_default();
+            let output = String::from_utf8_lossy(&output);
             eprintln!("--- {}\n{output}", self.log.display());
         }
         let _ = fs::remove_file(&self.log);
