@@ -44,6 +44,7 @@ impl Client {
         let mut kind = if is_first { FIRST } else { DUPLICATE };
         let mut until = Instant::now() + PATIENCE;
         loop {
+            night.report.count(&format!("deliveries: {}", lane.name));
             night.report.count(std::mem::replace(&mut kind, AGAIN));
             let event = Gateway::Http.post(&[("Idempotency-Key", &self.key)], &self.order);
             let reply = tokio::time::timeout(GATEWAY, lane.pool.invoke(event)).await;

@@ -30,6 +30,8 @@ pub struct Lane {
     pub pool: Arc<Pool>,
     pub logs: Arc<Logs>,
     names: Idempotency<MemoryStore>,
+    /// What breaks on purpose needs no explanation.
+    explains: bool,
 }
 
 impl Lane {
@@ -61,6 +63,7 @@ impl Lane {
             wire,
             pool,
             logs,
+            explains: defect == Defect::None,
             names: names.build().expect("a namespace"),
         }
     }
@@ -78,8 +81,8 @@ impl Lane {
     /// What broke, in the words that a person needs to find it.
     pub fn tell(&self, id: &RecordId, broken: Vec<String>) -> Vec<String> {
         let tell = |what| {
-            for line in self.logs.of(id) {
-                println!("{line}");
+            if self.explains {
+                println!("{}", self.logs.of(id).join("\n"));
             }
             format!("{}: {id}: {what}", self.name)
         };

@@ -55,6 +55,7 @@ const DEMANDS: &[&str] = &[
     "process killed",
     "process frozen past its lease",
     "fault: request delayed",
+    "fault: request held past the deadline",
     "fault: reply delayed",
     "fault: request lost",
     "fault: reply lost",
@@ -136,10 +137,10 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     assert!(share >= 0.3, "seed {seed}: only {share:.2} are duplicates");
 }
 
-/// Short nights on a wire with this defect, until one is found to be broken; a judge that can't fail judges nothing.
-async fn is_noticed(defect: Defect, by: &str) {
+/// Short nights of so many deliveries on a wire with this defect, until one is found to be broken; a judge that can't fail judges nothing.
+async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
     for seed in 1..=6 {
-        let night = Night::begin(seed, 40, Vec::new(), Duration::from_secs(20));
+        let night = Night::begin(seed, wanted, Vec::new(), Duration::from_secs(20));
         let (broken, ()) = if defect.at_the_worker() {
             tokio::join!(payments::run(&night, Form::Keyed, defect), night.watch())
         } else {
@@ -156,16 +157,16 @@ async fn is_noticed(defect: Defect, by: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chaos_on_a_wire_that_forges_success_is_noticed() {
-    is_noticed(Defect::ForgedOrders, "before its effect").await;
-    is_noticed(Defect::ForgedEntries, "before its effect").await;
+    is_noticed(Defect::ForgedOrders, 40, "before its effect").await;
+    is_noticed(Defect::ForgedEntries, 40, "before its effect").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chaos_without_a_condition_on_claims_is_noticed() {
-    is_noticed(Defect::OpenClaims, "while its lease ran").await;
+    is_noticed(Defect::OpenClaims, 60, "while its lease ran").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chaos_without_a_fence_is_noticed() {
-    is_noticed(Defect::NoFence, "after it was final").await;
+    is_noticed(Defect::NoFence, 150, "after it was final").await;
 }

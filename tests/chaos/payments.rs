@@ -61,7 +61,7 @@ pub async fn run(night: &Arc<Night>, form: Form, defect: Defect) -> Vec<String> 
             provider.befall(mishaps(Arc::clone(night), form));
             function.with_provider(provider)
         }
-        None => function.slow(Duration::from_millis(30)),
+        None => function.slow(Duration::from_millis(100)),
     };
     let name = form.name();
     let lane = Lane::open(night, name, "payments-worker", function, defect, POLLERS).await;
@@ -80,8 +80,6 @@ pub async fn run(night: &Arc<Night>, form: Form, defect: Defect) -> Vec<String> 
         settled = work => settled,
         _ = join_all(pollers) => false,
     };
-    // Those that were frozen, or didn't hear of the end.
-    sleep(Duration::from_secs(6)).await;
     lane.pool.close().await;
     let mut broken = judge(night, form, &lane, &queue, provider.as_ref()).await;
     if !settled {
@@ -95,9 +93,9 @@ fn mishaps(night: Arc<Night>, form: Form) -> impl FnMut() -> Option<Mishap> + Se
     move || {
         let mishap = match dice.u32(0..100) {
             _ if !night.is_troubled() => return None,
-            0..2 => Mishap::Refused(StatusCode::PAYMENT_REQUIRED),
-            2..4 => Mishap::Charged(StatusCode::BAD_GATEWAY),
-            4..20 => Mishap::Slow(between(&mut dice, 20, 400)),
+            0..4 => Mishap::Refused(StatusCode::PAYMENT_REQUIRED),
+            4..8 => Mishap::Charged(StatusCode::BAD_GATEWAY),
+            8..50 => Mishap::Slow(between(&mut dice, 20, 400)),
             _ => return None,
         };
         night.report.count(match mishap {

@@ -1,5 +1,6 @@
 //! The execution environments of a function: each dies when its dice say so, or is frozen until its lease is over, and is replaced.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use fastrand::Rng;
 use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::lane::Logs;
 use crate::night::{Night, between};
@@ -34,6 +35,10 @@ pub struct Pool {
     function: Function,
     dice: Mutex<Rng>,
     logs: Arc<Logs>,
+    /// Events that are being worked on, by the frozen too.
+    busy: AtomicUsize,
+    /// How many milliseconds an event took of late, on average: where harm is aimed.
+    usual: AtomicU64,
     ready: UnboundedSender<Sandbox>,
     idle: AsyncMutex<UnboundedReceiver<Sandbox>>,
 }
@@ -52,6 +57,8 @@ impl Pool {
             dice: Mutex::new(night.dice(&format!("the processes of {name}"))),
             function,
             logs,
+            busy: AtomicUsize::new(0),
+            usual: AtomicU64::new(100),
             ready,
             idle: AsyncMutex::new(idle),
         });
@@ -63,15 +70,22 @@ impl Pool {
 
     /// What an environment makes of the event. It goes on to the end, whether or not somebody waits for it.
     pub async fn invoke(self: &Arc<Self>, event: Value) -> Reply {
-        let running = tokio::spawn(Arc::clone(self).run(event));
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        let pool = Arc::clone(self);
+        let running = tokio::spawn(async move {
+            let reply = pool.run(event).await;
+            pool.busy.fetch_sub(1, Ordering::Relaxed);
+            reply
+        });
         running.await.expect("no panic in the harness")
     }
 
-    async fn run(self: Arc<Self>, event: Value) -> Reply {
+    async fn run(&self, event: Value) -> Reply {
         let idle = self.idle.lock().await.recv().await;
         let mut sandbox = idle.expect("a pool that is open");
         let harm = self.harm();
         let invocation = sandbox.begin(event).await;
+        let began = Instant::now();
         let reply = match harm {
             Harm::None => sandbox.finish(invocation).await,
             Harm::Kill { after } => {
@@ -91,6 +105,7 @@ impl Pool {
             }
         };
         if let Reply::Answered(_) | Reply::Failed(_) = reply {
+            self.took(began.elapsed());
             // Nobody waits for it when the night is over.
             let _ = self.ready.send(sandbox);
         } else {
@@ -123,12 +138,23 @@ impl Pool {
         let _ = self.ready.send(sandbox);
     }
 
-    /// Ends the processes that are idle; those that work end when they have.
+    /// Waits for those that work, and ends the processes.
     pub async fn close(&self) {
+        while self.busy.load(Ordering::Relaxed) > 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
         let mut idle = self.idle.lock().await;
         while let Ok(sandbox) = idle.try_recv() {
             self.logs.read(&sandbox.log());
         }
+    }
+
+    fn took(&self, time: Duration) {
+        let took = u64::try_from(time.as_millis()).expect("short");
+        let average = |usual| Some((usual * 7 + took) / 8);
+        let _ = self
+            .usual
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, average);
     }
 
     fn harm(&self) -> Harm {
@@ -136,7 +162,7 @@ impl Pool {
             return Harm::None;
         }
         let mut dice = self.dice.lock().expect("not poisoned");
-        let after = between(&mut dice, 0, 400);
+        let after = between(&mut dice, 0, self.usual.load(Ordering::Relaxed));
         let chance = dice.u32(0..100);
         if chance < KILLED {
             Harm::Kill { after }

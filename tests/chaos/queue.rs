@@ -15,8 +15,9 @@ use crate::support::events;
 /// Longer than the functions' timeout and the margin, as the documentation asks for.
 const VISIBILITY: Duration = Duration::from_millis(3_200);
 
-/// How often a message is received before it is put aside.
+/// How often a message is received before it is put aside: in trouble, and when it is over.
 const MOST_RECEIVES: u32 = 10;
+const MOST_CALM_RECEIVES: u32 = 5;
 
 /// Of a hundred receives, and of a hundred acknowledgements, so many leave the message where it is.
 const DOUBLED: u32 = 12;
@@ -50,6 +51,8 @@ pub struct Message {
 
 pub struct Queue {
     night: Arc<Night>,
+    /// What its deliveries are counted as.
+    counted: String,
     state: Mutex<State>,
 }
 
@@ -63,6 +66,7 @@ impl Queue {
     pub fn new(night: &Arc<Night>, name: &str) -> Self {
         Self {
             night: Arc::clone(night),
+            counted: format!("deliveries: {name}"),
             state: Mutex::new(State {
                 dice: night.dice(&format!("the queue of {name}")),
                 messages: Vec::new(),
@@ -94,18 +98,24 @@ impl Queue {
         } = &mut *state;
         let now = Instant::now();
         let is_troubled = self.night.is_troubled();
+        let most_receives = if is_troubled {
+            MOST_RECEIVES
+        } else {
+            MOST_CALM_RECEIVES
+        };
         let (mut records, mut ids) = (Vec::new(), Vec::new());
         for message in messages.iter_mut() {
             if message.end.is_some() || message.visible_at > now || ids.len() == most {
                 continue;
             }
-            if message.receives == MOST_RECEIVES {
+            if message.receives >= most_receives {
                 message.end = Some(End::Dead);
                 self.night.report.count("message dead");
                 continue;
             }
             message.receives += 1;
             let is_new = delivered.insert(message.subject.payment_id.clone());
+            self.night.report.count(&self.counted);
             self.night.report.count(match message {
                 _ if is_new => FIRST,
                 Message { receives: 1, .. }
@@ -136,7 +146,8 @@ impl Queue {
         let mut kept = Vec::new();
         for message in messages.iter_mut().filter(|it| ids.contains(&it.id)) {
             if failed.contains(&message.id) {
-                let (least, most) = if is_troubled { (50, 1_500) } else { (400, 600) };
+                // In the calm, five receives outlast a lease that a dead process left.
+                let (least, most) = if is_troubled { (50, 1_500) } else { (700, 800) };
                 message.visible_at = Instant::now() + between(dice, least, most);
                 continue;
             }

@@ -95,10 +95,16 @@ impl Tape {
         }
     }
 
-    /// A write under the fence that met something else: its own earlier send, or a successor.
+    /// A write under the fence that met something else. A stale owner's is one that had the claim, and met another who has it.
     fn refused(&self, write: &Value, reply: &Value) {
+        let notes = self.notes.lock().expect("not poisoned");
+        let had_the_claim = |owner: &str| notes.claimed_at.contains_key(owner);
         let stands = text(&reply["Item"]["owner"]["S"]);
-        if is_owner(stands) && !write.to_string().contains(stands) {
+        let write = write.to_string();
+        let is_stale = write
+            .split('"')
+            .any(|word| word != stands && had_the_claim(word));
+        if had_the_claim(stands) && is_stale {
             self.night.report.count("write of a stale owner fenced");
         }
     }

@@ -24,6 +24,7 @@ const BURSTS: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     RequestDelayed,
+    RequestHeld,
     ReplyDelayed,
     RequestLost,
     ReplyLost,
@@ -44,8 +45,9 @@ const BURSTING: [Class; 5] = [
     Class::Conflict,
 ];
 
-const SINGLE: [Class; 9] = [
+const SINGLE: [Class; 10] = [
     Class::RequestDelayed,
+    Class::RequestHeld,
     Class::ReplyDelayed,
     Class::RequestLost,
     Class::ReplyLost,
@@ -60,6 +62,7 @@ impl Class {
     fn name(self) -> &'static str {
         match self {
             Self::RequestDelayed => "fault: request delayed",
+            Self::RequestHeld => "fault: request held past the deadline",
             Self::ReplyDelayed => "fault: reply delayed",
             Self::RequestLost => "fault: request lost",
             Self::ReplyLost => "fault: reply lost",
@@ -75,6 +78,7 @@ impl Class {
     fn fault(self, operation: &str, dice: &mut Rng) -> Fault {
         match self {
             Self::RequestDelayed => Fault::Delay(pause(dice)),
+            Self::RequestHeld => Fault::Hold(between(dice, 2_000, 4_500)),
             Self::ReplyDelayed => Fault::SlowReply(pause(dice)),
             Self::RequestLost => Fault::LoseRequest,
             Self::ReplyLost => Fault::LoseReply,

@@ -235,6 +235,13 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
             sleep(pause).await;
             exchange.forward().await
         }
+        Fault::Hold(pause) => {
+            let held = tokio::spawn(async move {
+                sleep(pause).await;
+                exchange.forward().await
+            });
+            held.await.map_err(|_| Cut)?
+        }
         Fault::SlowReply(pause) => {
             let reply = exchange.forward().await;
             state.held.fetch_add(1, Ordering::Relaxed);

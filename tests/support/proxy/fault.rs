@@ -26,6 +26,8 @@ pub enum Fault {
     Park { applies: bool },
     /// Forwarded after a pause.
     Delay(Duration),
+    /// The same, and it arrives whether or not the client still waits.
+    Hold(Duration),
     /// Forwarded at once, and answered after a pause.
     SlowReply(Duration),
     /// Answered with this, never forwarded.
