@@ -22,7 +22,7 @@
 )]
 
 use std::env;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod client;
 mod defect;
@@ -114,6 +114,7 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     // In case something is never reached: a night that is too short for it fails.
     let patience = Duration::from_secs(60 + wanted / 4);
     let night = Night::begin(seed, wanted, demands, patience);
+    let began = Instant::now();
     let (orders, keyed, unkeyed, plain, ()) = tokio::join!(
         orders::run(&night, Defect::None),
         payments::run(&night, Form::Keyed, Defect::None),
@@ -122,7 +123,8 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
         night.watch(),
     );
     let broken = [orders, keyed, unkeyed, plain].concat();
-    println!("seed {seed}\n{}", night.report);
+    let seconds = began.elapsed().as_secs();
+    println!("seed {seed}, {seconds} s\n{}", night.report);
     assert_eq!(
         broken,
         Vec::<String>::new(),
@@ -139,6 +141,7 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
 
 /// Short nights of so many deliveries on a wire with this defect, until one is found to be broken; a judge that can't fail judges nothing.
 async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
+    let began = Instant::now();
     for seed in 1..=6 {
         let night = Night::begin(seed, wanted, Vec::new(), Duration::from_secs(20));
         let (broken, ()) = if defect.at_the_worker() {
@@ -147,7 +150,8 @@ async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
             tokio::join!(orders::run(&night, defect), night.watch())
         };
         if let Some(found) = broken.iter().find(|found| found.contains(by)) {
-            println!("{defect:?}: seed {seed}: {found}");
+            let seconds = began.elapsed().as_secs();
+            println!("{defect:?}: seed {seed}, {seconds} s: {found}");
             return;
         }
         println!("{defect:?}: seed {seed}: {broken:#?}");
