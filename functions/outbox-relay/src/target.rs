@@ -34,8 +34,8 @@ pub(crate) enum Target {
 pub(crate) struct PublishError(String);
 
 impl PublishError {
-    fn of(error: &(impl StdError + 'static)) -> Self {
-        Self(DisplayErrorContext(error).to_string())
+    fn of(error: impl StdError + 'static) -> Self {
+        Self(DisplayErrorContext(&error).to_string())
     }
 }
 
@@ -64,82 +64,95 @@ impl Target {
 
     /// A FIFO queue or topic drops what comes again within five minutes, and keeps an aggregate's events in order.
     pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), PublishError> {
-        let attributes = [
-            ("event_id", &event.id),
-            ("event_type", &event.kind),
-            ("aggregate", &event.aggregate),
-        ];
         match self {
-            Self::Sqs { client, url } => {
-                let mut request = client
-                    .send_message()
-                    .queue_url(url)
-                    .message_body(&event.data);
-                for (name, value) in attributes {
-                    let attribute = SqsAttribute::builder()
-                        .data_type("String")
-                        .string_value(value);
-                    let attribute = attribute
-                        .build()
-                        .map_err(|error| PublishError::of(&error))?;
-                    request = request.message_attributes(name, attribute);
-                }
-                if is_fifo(url) {
-                    request = request
-                        .message_group_id(group(&event.aggregate))
-                        .message_deduplication_id(&event.id);
-                }
-                request
-                    .send()
-                    .await
-                    .map_err(|error| PublishError::of(&error))?;
-            }
-            Self::Sns { client, topic } => {
-                let mut request = client.publish().topic_arn(topic).message(&event.data);
-                for (name, value) in attributes {
-                    let attribute = SnsAttribute::builder()
-                        .data_type("String")
-                        .string_value(value);
-                    let attribute = attribute
-                        .build()
-                        .map_err(|error| PublishError::of(&error))?;
-                    request = request.message_attributes(name, attribute);
-                }
-                if is_fifo(topic) {
-                    request = request
-                        .message_group_id(group(&event.aggregate))
-                        .message_deduplication_id(&event.id);
-                }
-                request
-                    .send()
-                    .await
-                    .map_err(|error| PublishError::of(&error))?;
-            }
-            Self::EventBridge { client, bus } => {
-                let entry = PutEventsRequestEntry::builder()
-                    .event_bus_name(bus)
-                    .source(SOURCE)
-                    .detail_type(&event.kind)
-                    .detail(detail(&event.id, &event.aggregate, &event.data)?)
-                    .build();
-                let reply = client.put_events().entries(entry).send().await;
-                let reply = reply.map_err(|error| PublishError::of(&error))?;
-                // A bus that refuses an entry answers 200 all the same.
-                if reply.failed_entry_count() > 0 {
-                    let codes: Vec<_> = reply
-                        .entries()
-                        .iter()
-                        .filter_map(|entry| entry.error_code())
-                        .collect();
-                    return Err(PublishError(format!(
-                        "the bus refused it: {}",
-                        codes.join(", ")
-                    )));
-                }
-            }
+            Self::Sqs { client, url } => to_queue(client, url, event).await,
+            Self::Sns { client, topic } => to_topic(client, topic, event).await,
+            Self::EventBridge { client, bus } => on_bus(client, bus, event).await,
         }
-        Ok(())
     }
+}
+
+async fn to_queue(
+    client: &aws_sdk_sqs::Client,
+    url: &str,
+    event: &StoredEvent,
+) -> Result<(), PublishError> {
+    let mut request = client
+        .send_message()
+        .queue_url(url)
+        .message_body(&event.data);
+    for (name, value) in attributes(event) {
+        let attribute = SqsAttribute::builder()
+            .data_type("String")
+            .string_value(value)
+            .build()
+            .map_err(PublishError::of)?;
+        request = request.message_attributes(name, attribute);
+    }
+    if is_fifo(url) {
+        request = request
+            .message_group_id(group(&event.aggregate))
+            .message_deduplication_id(&event.id);
+    }
+    request.send().await.map_err(PublishError::of)?;
+    Ok(())
+}
+
+async fn to_topic(
+    client: &aws_sdk_sns::Client,
+    topic: &str,
+    event: &StoredEvent,
+) -> Result<(), PublishError> {
+    let mut request = client.publish().topic_arn(topic).message(&event.data);
+    for (name, value) in attributes(event) {
+        let attribute = SnsAttribute::builder()
+            .data_type("String")
+            .string_value(value)
+            .build()
+            .map_err(PublishError::of)?;
+        request = request.message_attributes(name, attribute);
+    }
+    if is_fifo(topic) {
+        request = request
+            .message_group_id(group(&event.aggregate))
+            .message_deduplication_id(&event.id);
+    }
+    request.send().await.map_err(PublishError::of)?;
+    Ok(())
+}
+
+async fn on_bus(
+    client: &aws_sdk_eventbridge::Client,
+    bus: &str,
+    event: &StoredEvent,
+) -> Result<(), PublishError> {
+    let entry = PutEventsRequestEntry::builder()
+        .event_bus_name(bus)
+        .source(SOURCE)
+        .detail_type(&event.kind)
+        .detail(detail(&event.id, &event.aggregate, &event.data)?)
+        .build();
+    let reply = client.put_events().entries(entry).send().await;
+    let reply = reply.map_err(PublishError::of)?;
+    // A bus that refuses an entry answers 200 all the same.
+    if reply.failed_entry_count() == 0 {
+        return Ok(());
+    }
+    let entries = reply.entries().iter();
+    let codes: Vec<_> = entries.filter_map(|entry| entry.error_code()).collect();
+    Err(PublishError(format!(
+        "the bus refused it: {}",
+        codes.join(", ")
+    )))
+}
+
+/// What travels beside the data, to a queue or a topic.
+fn attributes(event: &StoredEvent) -> [(&str, &str); 3] {
+    [
+        ("event_id", &event.id),
+        ("event_type", &event.kind),
+        ("aggregate", &event.aggregate),
+    ]
 }
 
 fn unknown(name: &str) -> String {
@@ -177,9 +190,9 @@ fn detail(id: &str, aggregate: &str, data: &str) -> Result<String, PublishError>
     let detail = Detail {
         id,
         aggregate,
-        data: serde_json::from_str(data).map_err(|error| PublishError::of(&error))?,
+        data: serde_json::from_str(data).map_err(PublishError::of)?,
     };
-    serde_json::to_string(&detail).map_err(|error| PublishError::of(&error))
+    serde_json::to_string(&detail).map_err(PublishError::of)
 }
 
 #[cfg(test)]

@@ -1,0 +1,150 @@
+//! Attempts that are cut off or outlive their lease, and those that take over.
+
+use super::*;
+
+#[tokio::test]
+async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
+    let bench = bench();
+    bench.crash().await;
+    let Err(Error::InFlight { retry_after }) = bench.run(1).await else {
+        panic!("in flight")
+    };
+    assert_eq!(retry_after, LEASE + MARGIN);
+
+    bench.clock.advance(
+        (LEASE + MARGIN)
+            .checked_sub(Duration::from_millis(1))
+            .unwrap(),
+    );
+    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    bench.clock.advance(Duration::from_millis(1));
+    let attempt = bench.once.run(key(), payload(), |claim| async move {
+        Ok::<_, Infallible>(claim.attempt())
+    });
+    assert_eq!(value(attempt.await), 2);
+}
+
+#[tokio::test]
+async fn attempts_that_keep_crashing_are_exhausted() {
+    let bench = bench_with(|builder| builder.max_attempts(NonZeroU32::new(2).unwrap()));
+    for _ in 0..2 {
+        bench.crash().await;
+        bench.clock.advance(LEASE + MARGIN);
+    }
+    assert!(matches!(
+        bench.run(1).await,
+        Err(Error::Exhausted { attempts: 2 })
+    ));
+}
+
+#[tokio::test]
+async fn a_stale_handler_gets_its_successors_outcome_and_stores_nothing() {
+    let bench = bench();
+    let stale = bench.once.run(key(), payload(), |_| async {
+        bench.clock.advance(LEASE + MARGIN);
+        assert_eq!(value(bench.run(2).await), 2);
+        Ok::<_, Infallible>(1)
+    });
+    let outcome = stale.await.unwrap();
+    assert!(outcome.is_replayed());
+    assert_eq!(outcome.into_inner(), 2);
+    assert_eq!(value(bench.run(3).await), 2);
+}
+
+#[tokio::test]
+async fn a_stale_handler_whose_successor_is_at_work_has_lost_its_lease() {
+    let bench = bench();
+    let stale = bench.once.run(key(), payload(), |_| async {
+        bench.clock.advance(LEASE + MARGIN);
+        bench.crash().await;
+        Ok::<_, Infallible>(1)
+    });
+    assert!(matches!(stale.await, Err(Error::LeaseLost)));
+    let record = bench.record().await;
+    assert_eq!((record.status, record.attempt), (Status::InProgress, 2));
+}
+
+#[tokio::test]
+async fn a_stale_failure_does_not_release_its_successor() {
+    let bench = bench();
+    let stale = bench.once.run(key(), payload(), |_| async {
+        bench.clock.advance(LEASE + MARGIN);
+        bench.crash().await;
+        Err::<i32, _>(HandlerError::other("late"))
+    });
+    stale.await.unwrap_err();
+    assert!(!bench.record().await.is_released());
+}
+
+#[tokio::test]
+async fn a_lease_lasts_until_the_lambda_deadline_plus_the_margin() {
+    let bench = bench();
+    let deadline = bench.clock.now() + Duration::from_secs(5);
+    let once = bench.once.deadline(deadline.into());
+    let run = once.run(key(), payload(), |claim| {
+        assert_eq!(claim.deadline(), Some(deadline.into()));
+        assert_eq!(claim.remaining(), Some(Duration::from_secs(5)));
+        async { Ok::<_, Infallible>(bench.record().await.lease.unwrap()) }
+            .map(|lease| lease.map(|lease| lease.0))
+    });
+    assert_eq!(value(run.await), (deadline + MARGIN).0);
+}
+
+#[tokio::test]
+async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
+    let bench = bench();
+    let past = bench.clock.now() - Duration::from_secs(30);
+    let once = bench.once.deadline(past.into());
+    let late = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
+    assert!(matches!(late.await, Err(Error::TooLate)));
+    let record = bench.record().await;
+    assert!(
+        record.is_released(),
+        "its claim had a lease, and was released"
+    );
+    assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
+async fn a_payload_that_met_a_crash_stays_bound() {
+    let bench = bench();
+    bench.crash().await;
+    bench.clock.advance(LEASE + MARGIN);
+    let failed = bench.once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    failed.await.unwrap_err();
+    let other = bench
+        .once
+        .run(key(), Fingerprint::bytes(b"other"), |_| async {
+            Ok::<_, Infallible>(1)
+        });
+    assert!(matches!(other.await, Err(Error::Mismatch)));
+}
+
+#[tokio::test]
+async fn a_record_in_progress_never_expires_before_its_lease() {
+    let bench = bench_with(|builder| builder.retention(Duration::from_secs(1)));
+    bench.crash().await;
+    let record = bench.record().await;
+    assert!(record.expiration.to_millis() >= record.lease.unwrap() + MARGIN);
+}
+
+#[tokio::test]
+async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
+    let bench = bench();
+    let keys = || async {
+        let run = bench.once.run(key(), payload(), |claim| async move {
+            Err::<(), _>(HandlerError::other(format!(
+                "{} {}",
+                claim.derive_key("stripe"),
+                claim.derive_key("mail")
+            )))
+        });
+        run.await.unwrap_err().into_handler().unwrap().to_string()
+    };
+    let first = keys().await;
+    assert_eq!(first, keys().await);
+    let (stripe, mail) = first.split_once(' ').unwrap();
+    assert_ne!(stripe, mail);
+}

@@ -1,0 +1,97 @@
+//! Requests that meet one another.
+
+use super::*;
+
+#[tokio::test]
+async fn of_64_requests_at_once_one_runs() {
+    let bench = bench();
+    let runs = AtomicUsize::new(0);
+    let requests = (0..64).map(|_| {
+        bench.once.run(key(), payload(), |_| async {
+            runs.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(1)
+        })
+    });
+    let outcomes = join_all(requests).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    let refused = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Err(Error::InFlight { .. })));
+    assert_eq!(refused.count(), 63);
+}
+
+#[tokio::test]
+async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
+    let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_mins(1))));
+    bench.crash().await;
+    let soon = bench.clock.now() + Duration::from_millis(300);
+    let before = Instant::now();
+    let waiting = bench.once.deadline(soon.into());
+    let refused = waiting
+        .run(key(), payload(), |_| async { Ok::<_, Infallible>(1) })
+        .await;
+    assert!(matches!(refused, Err(Error::InFlight { .. })));
+    assert!(before.elapsed() < Duration::from_millis(300));
+}
+
+#[tokio::test]
+async fn a_rejected_duplicate_changes_nothing() {
+    let bench = bench();
+    bench.crash().await;
+    let in_progress = bench.found().await;
+    bench.run(1).await.unwrap_err();
+    let other = bench
+        .once
+        .run(key(), Fingerprint::bytes(b"other"), |_| async {
+            Ok::<_, Infallible>(1)
+        });
+    assert!(matches!(other.await, Err(Error::Mismatch)));
+    assert_eq!(bench.found().await, in_progress);
+
+    bench.clock.advance(LEASE + MARGIN);
+    bench.run(1).await.unwrap();
+    let completed = bench.found().await;
+    bench.run(2).await.unwrap();
+    assert_eq!(bench.found().await, completed);
+}
+
+#[tokio::test]
+async fn a_wait_without_limit_is_no_panic() {
+    let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::MAX)));
+    assert_eq!(value(bench.run(1).await), 1);
+}
+
+#[tokio::test]
+async fn a_waiting_duplicate_gets_the_outcome() {
+    let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(5))));
+    let first = bench.once.run(key(), payload(), |_| async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Ok::<_, Infallible>(1)
+    });
+    let (first, second) = tokio::join!(first, bench.run(2));
+    assert_eq!(value(first), 1);
+    assert!(second.unwrap().is_replayed());
+}
+
+#[tokio::test]
+async fn a_waiting_duplicate_runs_when_the_first_fails() {
+    let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(5))));
+    let first = bench.once.run(key(), payload(), |_| async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    let (first, second) = tokio::join!(first, bench.run(2));
+    first.unwrap_err();
+    assert_eq!(second.unwrap(), Outcome::Executed(2));
+}
+
+#[tokio::test]
+async fn a_waiting_duplicate_gives_up_at_its_limit() {
+    let bench =
+        bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_millis(60))));
+    bench.crash().await;
+    let before = Instant::now();
+    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    assert!(before.elapsed() >= Duration::from_millis(60));
+}

@@ -1,0 +1,170 @@
+//! What a handler that fails or panics leaves behind.
+
+use super::*;
+
+#[tokio::test]
+async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
+    let bench = bench();
+    let failed = bench.once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    assert_eq!(
+        failed
+            .await
+            .unwrap_err()
+            .into_handler()
+            .unwrap()
+            .to_string(),
+        "down"
+    );
+    let record = bench.record().await;
+    assert!(record.is_released());
+    assert_eq!(record.last_error.as_deref(), Some("std::io::error::Error"));
+
+    let attempt = bench.once.run(key(), payload(), |claim| async move {
+        Ok::<_, Infallible>(claim.attempt())
+    });
+    assert_eq!(value(attempt.await), 2);
+    assert_eq!(
+        bench.record().await.last_error.as_deref(),
+        Some("std::io::error::Error")
+    );
+}
+
+#[tokio::test]
+async fn a_corrected_payload_may_use_the_key_of_a_failed_attempt() {
+    let bench = bench();
+    let failed = bench.once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("bad amount"))
+    });
+    failed.await.unwrap_err();
+    let corrected = bench
+        .once
+        .run(key(), Fingerprint::bytes(b"corrected"), |_| async {
+            Ok::<_, Infallible>(1)
+        });
+    assert_eq!(value(corrected.await), 1);
+}
+
+#[tokio::test]
+async fn a_success_that_is_not_final_is_handed_out_and_released() {
+    let bench = bench();
+    let busy = bench.once.run_with(
+        key(),
+        payload(),
+        |_| async { Ok::<_, Infallible>(503) },
+        |_| Verdict::Release,
+    );
+    assert_eq!(value(busy.await), 503);
+    assert_eq!(value(bench.run(200).await), 200);
+}
+
+#[tokio::test]
+async fn a_panic_releases_and_goes_on() {
+    let bench = bench();
+    let panicking = bench.once.run(key(), payload(), |_| async {
+        panic!("boom");
+        #[expect(unreachable_code, reason = "it says what the handler would give")]
+        Ok::<i32, Infallible>(0)
+    });
+    let panic = AssertUnwindSafe(panicking)
+        .catch_unwind()
+        .await
+        .expect_err("the panic goes on");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"boom"));
+    assert!(bench.record().await.is_released());
+    assert_eq!(value(bench.run(1).await), 1);
+}
+
+#[tokio::test]
+async fn a_panic_leaves_the_lease_where_a_person_must_look() {
+    let bench = bench_with(|builder| builder.crashed(Crashed::Interrupt));
+    let panicking = bench.once.run(key(), payload(), |claim| async move {
+        assert_eq!(claim.attempt(), 0, "boom");
+        Ok::<_, Infallible>(0)
+    });
+    AssertUnwindSafe(panicking)
+        .catch_unwind()
+        .await
+        .expect_err("the panic goes on");
+    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    bench.clock.advance(LEASE + MARGIN);
+    assert!(matches!(bench.run(1).await, Err(Error::Interrupted { .. })));
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
+    let bench = bench();
+    let failing = |derive: bool| {
+        bench.once.run(key(), payload(), move |claim| async move {
+            if derive {
+                claim.derive_key("stripe");
+            }
+            Err::<i32, _>(HandlerError::other("timed out"))
+        })
+    };
+    let other = || {
+        let other = Fingerprint::bytes(b"other");
+        bench
+            .once
+            .run(key(), other, |_| async { Ok::<_, Infallible>(1) })
+    };
+    failing(true).await.unwrap_err();
+    assert!(matches!(other().await, Err(Error::Mismatch)));
+    failing(false).await.unwrap_err();
+    assert!(
+        matches!(other().await, Err(Error::Mismatch)),
+        "a later failure doesn't unbind it"
+    );
+    assert_eq!(value(bench.run(1).await), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
+    struct Explosive;
+    impl serde::Serialize for Explosive {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            panic!("boom")
+        }
+    }
+    impl<'de> serde::Deserialize<'de> for Explosive {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+    let bench = bench();
+    assert!(matches!(
+        bench.run(Explosive).await,
+        Ok(Outcome::Executed(_))
+    ));
+    let again = bench.run(Explosive).await;
+    assert!(matches!(again, Err(Error::OutcomeOmitted { .. })));
+}
+
+#[tokio::test]
+async fn a_verdict_that_panics_leaves_the_default() {
+    let bench = bench();
+    let judge = |_: &Result<i32, Infallible>| panic!("boom");
+    let run = bench.once.run_with(
+        key(),
+        payload(),
+        |_| async { Ok::<_, Infallible>(1) },
+        judge,
+    );
+    assert_eq!(value(run.await), 1);
+    assert_eq!(value(bench.run(2).await), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_without_a_json_form_is_done_and_never_run_again() {
+    let bench = bench();
+    let map = || std::collections::HashMap::from([(Some(1), 2), (None, 3)]);
+    assert!(matches!(bench.run(map()).await, Ok(Outcome::Executed(_))));
+    assert!(matches!(
+        bench.run(map()).await,
+        Err(Error::OutcomeOmitted {
+            reason: Omission::NotSerializable,
+            ..
+        })
+    ));
+}

@@ -1,0 +1,72 @@
+//! Requests without a key that could be used, and the kill switch.
+
+use super::*;
+
+#[tokio::test]
+async fn a_missing_key_is_refused_or_runs_unprotected() {
+    let strict = bench();
+    let without = strict
+        .once
+        .run(None, payload(), |_| async { Ok::<_, Infallible>(1) })
+        .await;
+    assert!(matches!(without, Err(Error::Key(KeyError::Missing))));
+
+    let lenient = bench_with(|builder| builder.missing_key(MissingKey::RunUnprotected));
+    let keys = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let keys = Arc::clone(&keys);
+        let run = lenient.once.run(None, payload(), |claim| async move {
+            assert!(!claim.is_protected());
+            keys.lock().unwrap().push(claim.derive_key("stripe"));
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+    }
+    let keys = keys.lock().unwrap();
+    assert_ne!(
+        keys[0], keys[1],
+        "two requests without a key are two requests"
+    );
+    assert!(lenient.once.store().is_empty());
+}
+
+#[tokio::test]
+async fn the_kill_switch_runs_handlers_unprotected_and_keeps_derived_keys() {
+    let on = bench();
+    let off = bench_with(|builder| builder.disabled(true));
+    async fn derived(bench: &Bench) -> String {
+        let run = bench.once.run(key(), payload(), |claim| async move {
+            Ok::<_, Infallible>(claim.derive_key("stripe"))
+        });
+        value(run.await)
+    }
+    let protected = derived(&on).await;
+    assert_eq!(derived(&off).await, protected);
+    assert_eq!(derived(&off).await, protected);
+    assert!(off.once.store().is_empty());
+    let unusable = off.once.run(Key::new("charge", ""), payload(), |_| async {
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(unusable.await.unwrap(), Outcome::Unprotected(1));
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_used_runs_nothing() {
+    let bench = bench();
+    let long = "x".repeat(256);
+    for token in ["", "a\u{0}b", "line\nbreak", long.as_str()] {
+        let run = bench
+            .once
+            .run(Key::new("charge", token), payload(), |_| async {
+                Ok::<_, Infallible>(1)
+            });
+        assert!(matches!(run.await, Err(Error::Key(_))), "{token:?}");
+    }
+    assert!(bench.once.store().is_empty());
+    let umlauts = bench.once.run(
+        Key::new("charge", "Zahlung-ÄÖÜ-支払い"),
+        payload(),
+        |_| async { Ok::<_, Infallible>(1) },
+    );
+    assert_eq!(value(umlauts.await), 1);
+}
