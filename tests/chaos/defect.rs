@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::lane::Tables;
+use crate::payments::Form;
 use crate::support::Fault;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +17,22 @@ pub enum Defect {
     OpenClaims,
     /// The transaction commits whoever holds the claim.
     NoFence,
+    /// The functions run their handlers unprotected.
+    SwitchedOff,
 }
 
 impl Defect {
-    pub fn at_the_worker(self) -> bool {
-        self == Self::ForgedEntries
+    /// Which form of the worker shows it; `None` where the orders do.
+    pub fn at_the_worker(self) -> Option<Form> {
+        match self {
+            Self::ForgedEntries => Some(Form::Keyed),
+            Self::SwitchedOff => Some(Form::Unkeyed),
+            _ => None,
+        }
+    }
+
+    pub fn switches_off(self) -> bool {
+        self == Self::SwitchedOff
     }
 
     /// What this request meets by the defect; `number` counts the requests.
@@ -32,7 +44,7 @@ impl Defect {
         number: u64,
     ) -> Option<Fault> {
         let forges = match self {
-            Self::None => return None,
+            Self::None | Self::SwitchedOff => return None,
             // Where single requests are tampered with, there are no groups.
             _ if operation == "BatchExecuteStatement" => return Some(Fault::DENY),
             Self::ForgedOrders => operation == "TransactWriteItems",

@@ -54,7 +54,8 @@ impl Lane {
         let troubled = function
             .behind(&proxy)
             .timeout(crate::pool::TIMEOUT)
-            .logging("info,lambda_idempotency=debug");
+            .with("RUST_LOG", "info,lambda_idempotency=debug")
+            .with("IDEMPOTENCY_DISABLED", &defect.switches_off().to_string());
         let pool = Pool::of(night, name, troubled, Arc::clone(&logs), environments).await;
         let names = Idempotency::builder(MemoryStore::new()).namespace(namespace);
         Self {
@@ -109,7 +110,7 @@ impl Logs {
     pub fn read(&self, log: &str) {
         let mut lines = self.lines.lock().expect("not poisoned");
         for line in log.lines() {
-            // The metrics are JSON too, and a process that was killed may leave half a line.
+            // The metrics are JSON too.
             let Ok(event) = serde_json::from_str::<Value>(line) else {
                 continue;
             };
@@ -120,10 +121,11 @@ impl Logs {
                 self.night.report.count(&format!("decision: {decision}"));
             }
             if let Some(key) = fields["key"].as_str() {
-                lines
-                    .entry(key.to_owned())
-                    .or_default()
-                    .push(line.to_owned());
+                let told = format!(
+                    "{} {fields}",
+                    event["timestamp"].as_str().unwrap_or_default()
+                );
+                lines.entry(key.to_owned()).or_default().push(told);
             }
         }
     }

@@ -88,9 +88,13 @@ const DEMANDS: &[&str] = &[
 const DEMANDS_OF_A_LONG_ONE: &[&str] = &[
     "decision: interrupted",
     "decision: not_committed",
+    "decision: outcome_unknown",
     "decision: unrecorded",
-    "execution repeated after a lease that ran out",
+    "decision: too_late",
 ];
+
+/// What the judge must have found in a long one.
+const REPEATED: &str = "execution repeated after a lease that ran out";
 
 /// From so many deliveries on a night is a long one.
 const LONG: u64 = 5_000;
@@ -135,6 +139,10 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
         Vec::<&str>::new(),
         "seed {seed}: a night that doesn't get there shows nothing"
     );
+    assert!(
+        wanted < LONG || night.report.of(REPEATED) > 0,
+        "seed {seed}: the first promise was never put to its limit"
+    );
     let share = night.share_of_duplicates();
     assert!(share >= 0.3, "seed {seed}: only {share:.2} are duplicates");
 }
@@ -144,8 +152,8 @@ async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
     let began = Instant::now();
     for seed in 1..=6 {
         let night = Night::begin(seed, wanted, Vec::new(), Duration::from_secs(20));
-        let (broken, ()) = if defect.at_the_worker() {
-            tokio::join!(payments::run(&night, Form::Keyed, defect), night.watch())
+        let (broken, ()) = if let Some(form) = defect.at_the_worker() {
+            tokio::join!(payments::run(&night, form, defect), night.watch())
         } else {
             tokio::join!(orders::run(&night, defect), night.watch())
         };
@@ -173,4 +181,10 @@ async fn chaos_without_a_condition_on_claims_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chaos_without_a_fence_is_noticed() {
     is_noticed(Defect::NoFence, 150, "after it was final").await;
+}
+
+/// The load itself is dangerous: without the library it pays without a record, and twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chaos_with_the_library_switched_off_is_noticed() {
+    is_noticed(Defect::SwitchedOff, 60, "charged 2 times").await;
 }

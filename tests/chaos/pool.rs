@@ -104,12 +104,12 @@ impl Pool {
                 reply
             }
         };
+        self.logs.read(&sandbox.lines());
         if let Reply::Answered(_) | Reply::Failed(_) = reply {
             self.took(began.elapsed());
             // Nobody waits for it when the night is over.
             let _ = self.ready.send(sandbox);
         } else {
-            self.logs.read(&sandbox.log());
             drop(sandbox);
             self.replace().await;
         }
@@ -129,7 +129,7 @@ impl Pool {
         sleep(lasting).await;
         sandbox.go_on();
         let late = sandbox.finish_within(&invocation, LATE).await;
-        self.logs.read(&sandbox.log());
+        self.logs.read(&sandbox.lines());
         late.unwrap_or(Reply::TimedOut)
     }
 
@@ -144,8 +144,8 @@ impl Pool {
             sleep(Duration::from_millis(50)).await;
         }
         let mut idle = self.idle.lock().await;
-        while let Ok(sandbox) = idle.try_recv() {
-            self.logs.read(&sandbox.log());
+        while let Ok(mut sandbox) = idle.try_recv() {
+            self.logs.read(&sandbox.lines());
         }
     }
 

@@ -118,10 +118,10 @@ impl Function {
         function
     }
 
-    /// The same function, which logs so much (`RUST_LOG`).
-    pub fn logging(&self, filter: &str) -> Self {
+    /// The same function, with a variable more in its environment.
+    pub fn with(&self, variable: &'static str, value: &str) -> Self {
         let mut function = self.clone();
-        function.environment.push(("RUST_LOG", filter.to_owned()));
+        function.environment.push((variable, value.to_owned()));
         function
     }
 

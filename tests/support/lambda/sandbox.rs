@@ -98,9 +98,9 @@ impl Sandbox {
         self.reply(invocation, Instant::now() + pause).await
     }
 
-    /// What the process has written so far.
-    pub fn log(&self) -> String {
-        self.process.log()
+    /// The lines that the process has written since the last call.
+    pub fn lines(&mut self) -> String {
+        self.process.lines()
     }
 
     async fn reply(&mut self, invocation: &Invocation, until: Instant) -> Option<Reply> {
