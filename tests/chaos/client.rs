@@ -64,20 +64,25 @@ impl Client {
     }
 }
 
+/// The problems after which the same request may be sent again.
+const AGAIN_LATER: [&str; 7] = [
+    "in-flight",
+    "lease-lost",
+    "not-committed",
+    "outcome-unknown",
+    "store-unavailable",
+    "too-late",
+    "unrecorded",
+];
+
 /// `None` where it is to ask again.
 fn told(response: &Response) -> Option<Told> {
     let at = SystemTime::now();
-    let is_problem = || {
-        let kind = response.header("content-type").unwrap_or_default();
-        kind.starts_with("application/problem+json")
-    };
-    match response.status {
-        201 => Some(Told::Placed(Answer {
-            body: response.body(),
-            at,
-        })),
-        422 if is_problem() => Some(Told::Mismatch),
-        409 | 500 | 503 if is_problem() => None,
-        _ => Some(Told::Nonsense(response.answer.to_string())),
+    let body = response.body();
+    match (response.status, body["code"].as_str()) {
+        (201, _) => Some(Told::Placed(Answer { body, at })),
+        (422, Some("mismatch")) => Some(Told::Mismatch),
+        (_, Some(code)) if AGAIN_LATER.contains(&code) => None,
+        (status, _) => Some(Told::Nonsense(format!("{status}: {body}"))),
     }
 }

@@ -91,6 +91,8 @@ impl Lane {
     }
 }
 
+pub const PANICKED: &str = "a function panicked";
+
 /// What the functions themselves told of their decisions.
 pub struct Logs {
     night: Arc<Night>,
@@ -112,6 +114,9 @@ impl Logs {
         for line in log.lines() {
             // The metrics are JSON too.
             let Ok(event) = serde_json::from_str::<Value>(line) else {
+                if line.contains("panicked at") {
+                    self.night.report.count(PANICKED);
+                }
                 continue;
             };
             let fields = &event["fields"];
@@ -128,6 +133,16 @@ impl Logs {
                 lines.entry(key.to_owned()).or_default().push(told);
             }
         }
+    }
+
+    /// The attempts of a key of which this was told.
+    pub fn attempts(&self, id: &RecordId, decision: &str) -> Vec<i64> {
+        let told = self.of(id).into_iter().filter_map(|line| {
+            let (_, fields) = line.split_once(' ')?;
+            let fields: Value = serde_json::from_str(fields).ok()?;
+            (fields["event"] == decision).then(|| fields["attempt"].as_i64())?
+        });
+        told.collect()
     }
 
     /// What was told of a key, in the order of time.

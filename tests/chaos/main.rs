@@ -47,6 +47,7 @@ mod tape;
 mod wire;
 
 use defect::Defect;
+use lane::PANICKED;
 use night::Night;
 use payments::Form;
 
@@ -91,6 +92,15 @@ const DEMANDS_OF_A_LONG_ONE: &[&str] = &[
     "decision: outcome_unknown",
     "decision: unrecorded",
     "decision: too_late",
+];
+
+/// What no night may reach: these say that something is broken, or was not protected.
+const NEVER: &[&str] = &[
+    "decision: exhausted",
+    "decision: outcome_omitted",
+    "decision: unprotected",
+    "decision: unreadable",
+    PANICKED,
 ];
 
 /// What the judge must have found in a long one.
@@ -142,6 +152,12 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     assert!(
         wanted < LONG || night.report.of(REPEATED) > 0,
         "seed {seed}: the first promise was never put to its limit"
+    );
+    let reached = |what: &&&str| night.report.of(what) > 0;
+    assert_eq!(
+        NEVER.iter().find(reached),
+        None,
+        "seed {seed}: that may never be"
     );
     let share = night.share_of_duplicates();
     assert!(share >= 0.3, "seed {seed}: only {share:.2} are duplicates");

@@ -176,6 +176,7 @@ async fn judge(night: &Night, lane: &Lane, heard: Heard) -> Vec<String> {
             quantity: quantities.get(&order_id).copied(),
             writes: writes.get(&order_id).copied().unwrap_or_default(),
             event_writes: events.get(&order_id).copied().unwrap_or_default(),
+            not_committed: lane.logs.attempts(&record_id, "not_committed"),
             is_stopped_by_itself: stopped.contains(&order_id),
             answers,
         };

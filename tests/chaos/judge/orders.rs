@@ -26,6 +26,8 @@ pub struct Order {
     /// How often the order and its event were written, as the streams of their tables tell.
     pub writes: usize,
     pub event_writes: usize,
+    /// The attempts that were told that they had not committed.
+    pub not_committed: Vec<i64>,
     /// Whether the order itself, and not the fence, kept a transaction from committing again.
     pub is_stopped_by_itself: bool,
 }
@@ -70,6 +72,9 @@ impl Order {
             Some(story) => {
                 if !story.is_completed() {
                     broken.push(format!("no outcome is stored: {:?}", story.end));
+                }
+                if self.not_committed.contains(&story.end.attempt) {
+                    broken.push("it committed, and was told that it had not".to_owned());
                 }
                 broken.extend(story.broken);
             }
