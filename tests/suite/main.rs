@@ -29,6 +29,7 @@ mod secrets;
 mod spans;
 mod sqs;
 mod steps;
+#[allow(dead_code, unused_imports, reason = "`tests/chaos` uses the rest")]
 #[path = "../support/mod.rs"]
 mod support;
 mod wire;
