@@ -21,9 +21,9 @@ mod http_layer;
 mod metrics;
 mod observing;
 mod oversize;
+mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
-mod peers;
 mod real_powertools;
 mod secrets;
 mod spans;
