@@ -83,7 +83,7 @@ impl<T> KeySource<T> {
     /// The key, where there is one. An empty token is none: no producer means all its messages to be the same request.
     pub(super) fn key(
         &self,
-        operation: &str,
+        operation: Arc<str>,
         message: &SqsMessage,
         text: &str,
         body: &T,
@@ -95,8 +95,8 @@ impl<T> KeySource<T> {
         };
         let token = token.filter(|token| !token.is_empty())?;
         let key = match &self.token {
-            Token::RawId(_) => Key::raw(operation, token),
-            _ => Key::new(operation, token),
+            Token::RawId(_) => Key::raw(&*operation, token),
+            _ => Key::of_operation(operation, token),
         };
         let tenant = self.scope.as_ref().and_then(|scope| scope(body, message));
         Some(match tenant {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn key<T>(source: &KeySource<T>, body: &T) -> Option<Key> {
-        source.key("charge", &message(), "{}", body)
+        source.key("charge".into(), &message(), "{}", body)
     }
 
     #[test]
