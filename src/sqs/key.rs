@@ -71,7 +71,7 @@ impl<T> KeySource<T> {
     /// The key, where there is one. An empty token is none: no producer means all its messages to be the same request.
     pub(super) fn key(
         &self,
-        operation: &str,
+        operation: Arc<str>,
         message: &SqsMessage,
         text: &str,
         body: &T,
@@ -81,7 +81,7 @@ impl<T> KeySource<T> {
             Token::Body(token) => token(body),
             Token::Selected(selector) => selector.token(message, text),
         };
-        let key = Key::new(operation, token.filter(|token| !token.is_empty())?);
+        let key = Key::of_operation(operation, token.filter(|token| !token.is_empty())?);
         let tenant = self.scope.as_ref().and_then(|scope| scope(body, message));
         Some(match tenant {
             Some(tenant) => key.scope(tenant),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn key<T>(source: &KeySource<T>, body: &T) -> Option<Key> {
-        source.key("charge", &message(), "{}", body)
+        source.key("charge".into(), &message(), "{}", body)
     }
 
     #[test]

@@ -15,10 +15,13 @@ mod end_to_end;
 mod engine;
 mod exactly_once;
 mod faults;
+mod hostile;
 mod http_layer;
 mod metrics;
 mod observing;
 mod oversize;
+#[path = "../properties/mod.rs"]
+mod properties;
 mod secrets;
 mod spans;
 mod sqs;
