@@ -79,13 +79,14 @@ on_each_server! {
 
 on_each_server! {
     async fn of_many_requests_at_once_one_runs(server: Server) {
+        // Longer than it takes all of them to ask.
         let handler = |run, request| async move {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             place_order(run, request).await
         };
         let api = Api::new(&server, handler).await;
         let call = Door::Http.post("k-1").json("{}");
-        let answers = futures_util::future::join_all((0..8).map(|_| api.send(&call))).await;
+        let answers = futures_util::future::join_all((0..64).map(|_| api.send(&call))).await;
 
         assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
         for refused in answers.iter().filter(|answer| answer.status != 201) {
