@@ -231,7 +231,8 @@ async fn faults(bench: &Bench, seen: &mut Seen) {
         .unrecorded(Unrecorded::Fail)
         .build()
         .unwrap();
-    for _ in 0..20 {
+    // More than it has time for.
+    for _ in 0..500 {
         bench.store.inject(Call::Complete, Fault::RequestLost);
     }
     seen.error(
