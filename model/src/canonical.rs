@@ -60,19 +60,22 @@ impl Checker {
         let mut changed = false;
         let now = Wire::of(world);
         for (worker, spec) in world.workers.iter_mut().zip(&self.scope.workers) {
-            let (Phase::Calling(call) | Phase::Answered(call, _)) = &mut worker.phase else {
-                continue;
+            // A claim that applied is what its sender will go by.
+            let (call, applied) = match &mut worker.phase {
+                Phase::Calling(call) => (call, false),
+                Phase::Answered(call, reply) => (call, reply.applied),
+                Phase::Idle | Phase::Running => continue,
             };
-            changed |= self.age(&now, spec.key, &mut call.write);
+            changed |= self.age(&now, spec.key, &mut call.write, applied);
             match &mut call.why {
-                Why::Claim { keeps, .. } if !may_apply(&call.write) => *keeps = false,
+                Why::Claim { keeps, .. } if !applied && !may_apply(&call.write) => *keeps = false,
                 // What settles a completion is whose it is.
                 Why::Prove(sent) => sent.expiration = self.floor(Kind::Expiration),
                 _ => {}
             }
         }
         for (key, write) in &mut world.late {
-            changed |= self.age(&now, usize::from(*key), write);
+            changed |= self.age(&now, usize::from(*key), write, false);
         }
         let copies = world.late.len();
         let alive = |(key, write): &(u8, Write)| self.lives(&now, usize::from(*key), write);
@@ -96,7 +99,7 @@ impl Checker {
     }
 
     /// A version that was replaced never comes back, unless a claim of its owner is still on its way. Owners are never used again.
-    fn age(&self, now: &Wire, key: usize, write: &mut Write) -> bool {
+    fn age(&self, now: &Wire, key: usize, write: &mut Write, applied: bool) -> bool {
         let nothing = Claim {
             owner: write.owner(),
             payload: 0,
@@ -128,7 +131,7 @@ impl Checker {
         // Its owner is nobody's business any more, except for a takeover that compares nothing else.
         let compares = self.mutation == Mutation::TakeoverComparesOwnerOnly;
         *seen = Seen::Stale(if compares { owner } else { STRANGER });
-        if !compares {
+        if !compares && !applied {
             // It will be refused, whatever it says.
             let payload = claim.payload;
             *claim = Claim { payload, ..nothing };

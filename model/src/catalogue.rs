@@ -70,46 +70,36 @@ pub fn short() -> Vec<Scope> {
 pub fn long() -> Vec<Scope> {
     let mut scopes = vec![one("no faults")];
     for (name, class) in CLASSES {
-        let name = format!("{name} twice, nothing else");
-        scopes.push(one(name).faults(|b| *class(b) = 2));
+        scopes.push(one(format!("{name} twice")).faults(|b| *class(b) = 2));
     }
-    for (first, second) in pairs() {
-        let name = format!("{} twice, {} twice", first.0, second.0);
-        let twice = |scope: Scope| {
-            scope.faults(|b| {
-                *first.1(b) = 2;
-                *second.1(b) = 2;
-            })
-        };
-        scopes.push(twice(one(&name)));
-        scopes.push(twice(
-            one(format!("a transaction, {name}")).form(Form::Transaction),
-        ));
-        scopes.push(twice(
-            one(format!("clocks beyond the margin, {name}")).clocks(&FAR),
-        ));
-    }
+    scopes.extend(twice(|name| one(name)));
     scopes.push(
         one("without a claim: two of every class")
             .form(Form::Claimless)
             .faults(|b| *b = every(2)),
     );
-    for provider in [
-        Provider::HonoursKeys,
-        Provider::NoKeys,
-        Provider::NoKeysInterrupt,
-    ] {
-        let steps = two(format!("a step, {provider:?}: one of every class"));
-        scopes.push(steps.retries().steps(1, provider).faults(|b| *b = every(1)));
-    }
-    scopes.push(
-        one("renewals, one of every class")
-            .renewing()
-            .faults(|b| (b.renewals, b.replies_lost, b.copies, b.crashes) = (2, 1, 1, 1)),
-    );
     scopes.push(groups("a crash, a lost request, a lost reply").faults(|b| {
         (b.crashes, b.requests_lost, b.replies_lost) = (1, 1, 1);
-        b.ticks = Some(3);
+        b.ticks = Some(2);
+    }));
+    scopes.push(
+        one("renewals, a crash, a lost reply, a late copy")
+            .renewing()
+            .faults(|b| (b.renewals, b.replies_lost, b.copies, b.crashes) = (1, 1, 1, 1)),
+    );
+    for (name, provider) in [
+        ("keys honoured", Provider::HonoursKeys),
+        ("no keys", Provider::NoKeys),
+        ("a person looks", Provider::NoKeysInterrupt),
+    ] {
+        let step = two(format!("a step, {name}: one of every class"));
+        scopes.push(step.steps(1, provider).faults(|b| *b = every(1)));
+    }
+    scopes.extend(twice(|name| {
+        one(format!("a transaction: {name}")).form(Form::Transaction)
+    }));
+    scopes.extend(twice(|name| {
+        one(format!("clocks beyond the margin: {name}")).clocks(&FAR)
     }));
     scopes.push(
         two("a retry, one of every class")
@@ -117,7 +107,20 @@ pub fn long() -> Vec<Scope> {
             .faults(|b| *b = every(1)),
     );
     scopes.push(one("one of every class").faults(|b| *b = every(1)));
+    scopes.push(one("two of every class").faults(|b| *b = every(2)));
     scopes
+}
+
+/// Every two classes of faults, each of them twice.
+fn twice(scope: impl Fn(String) -> Scope) -> Vec<Scope> {
+    let pairs = pairs().map(|((first, one), (second, other))| {
+        let named = scope(format!("{first} twice, {second} twice"));
+        named.faults(|b| {
+            *one(b) = 2;
+            *other(b) = 2;
+        })
+    });
+    pairs.collect()
 }
 
 /// A class of faults: its name, and its place in a budget.

@@ -272,7 +272,16 @@ impl Model for Checker {
             | Action::RenewalLost(w)
             | Action::RenewalDuplicate(w) => self.in_the_handler(&mut world, w, action)?,
         }
-        Some(self.canonical(world))
+        let next = self.canonical(world);
+        // A fault that changed nothing is as good as one that is still to come.
+        let wasted = self.reduction.prunes && next.budget != last.budget && {
+            let budget = last.budget;
+            World {
+                budget,
+                ..next.clone()
+            } == *last
+        };
+        (!wasted).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -169,6 +169,21 @@ pub enum Answer {
     Unavailable,
 }
 
+impl Call {
+    /// Whether any answer ends the delivery.
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self.why,
+            Why::End | Why::Release | Why::Prove(_) | Why::Find | Why::Failed
+        )
+    }
+
+    /// Whether no answer at all leads to another call.
+    pub fn is_doubted(&self) -> bool {
+        self.why == Why::End && self.write.books()
+    }
+}
+
 impl Worker {
     /// Whether a handler is at work in it.
     pub fn is_executing(&self) -> bool {

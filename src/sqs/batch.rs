@@ -174,7 +174,7 @@ impl Order {
             message
                 .event_source_arn
                 .as_deref()
-                .is_some_and(|arn| arn.ends_with(".fifo"))
+                .is_some_and(|arn| arn.strip_suffix(".fifo").is_some())
         };
         let group = || {
             message

@@ -11,6 +11,7 @@
 
 mod cached;
 mod conformance;
+mod crowd;
 mod end_to_end;
 mod engine;
 mod exactly_once;
@@ -20,8 +21,10 @@ mod http_layer;
 mod metrics;
 mod observing;
 mod oversize;
+mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
+mod real_powertools;
 mod secrets;
 mod spans;
 mod sqs;

@@ -104,11 +104,16 @@ impl Checker {
                     actions.push(Action::Hold(w));
                 } else {
                     actions.push(Action::Exchange(w));
-                    if budget.replies_late > 0 {
+                    // An answer that only ends a delivery may as well have come at once: the next delivery may be late instead.
+                    let ends = self.reduction.prunes && call.is_last();
+                    if budget.replies_late > 0 && !ends {
                         actions.push(Action::Hold(w));
                     }
                     if budget.replies_lost > 0 {
-                        actions.extend([Action::LoseReply(w), Action::LoseReplyAndGiveUp(w)]);
+                        actions.push(Action::LoseReply(w));
+                    }
+                    if budget.replies_lost > 0 && !(ends && !call.is_doubted()) {
+                        actions.push(Action::LoseReplyAndGiveUp(w));
                     }
                 }
                 if budget.requests_lost > 0 {
