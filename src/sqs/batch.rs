@@ -152,6 +152,9 @@ where
     }
 }
 
+/// What the name of a FIFO queue ends in.
+const FIFO: &str = ".fifo";
+
 /// In which order messages run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -174,7 +177,7 @@ impl Order {
             message
                 .event_source_arn
                 .as_deref()
-                .is_some_and(|arn| arn.ends_with(".fifo"))
+                .is_some_and(|arn| arn.ends_with(FIFO))
         };
         let group = || {
             message
