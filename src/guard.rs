@@ -35,6 +35,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::fmt;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
@@ -52,8 +53,8 @@ use crate::error::BoxError;
 
 type Item = HashMap<String, AttributeValue>;
 
-/// What a guarded write came to.
-#[derive(Clone, Debug, PartialEq)]
+/// What a guarded write came to. Its `Debug` shows nothing of an item.
+#[derive(Clone, PartialEq)]
 pub enum Guarded {
     /// It applied now.
     Applied,
@@ -66,10 +67,29 @@ pub enum Guarded {
     },
 }
 
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied => f.write_str("Applied"),
+            Self::AlreadyApplied => f.write_str("AlreadyApplied"),
+            Self::Refused { found: Some(_) } => f.write_str("Refused(an item)"),
+            Self::Refused { found: None } => f.write_str("Refused(no item)"),
+        }
+    }
+}
+
 /// A guarded write could not be sent, or the table could not take it.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its source is the SDK's error, whose `Debug` may quote what was sent; that of this one doesn't.
+#[derive(thiserror::Error)]
 #[error("the guarded write failed: {0}")]
 pub struct GuardError(#[source] BoxError);
+
+impl fmt::Debug for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GuardError({})", self.0)
+    }
+}
 
 /// Sends a guarded update by itself. `Err` inside: the condition failed, and this is what it met.
 async fn send(client: &Client, update: Update) -> Result<Result<(), Option<Item>>, GuardError> {

@@ -25,6 +25,8 @@
 //! [`PENDING_INDEX`] with partition key `pending` (string) and sort key `recorded_at` (number), `KEYS_ONLY`, in which only
 //! events stand that nobody has published yet.
 
+use std::fmt;
+
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use serde::Serialize;
 
@@ -50,8 +52,8 @@ pub struct Outbox {
     table: String,
 }
 
-/// Something that happened, to be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something that happened, to be told. Its `Debug` shows its type alone.
+#[derive(Clone, PartialEq, Eq)]
 #[must_use = "an event is told by `Outbox::emit`"]
 pub struct Event {
     kind: String,
@@ -73,6 +75,14 @@ impl Event {
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! An operation that isn't naturally idempotent, once for each event.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::BuildError;
@@ -31,7 +32,7 @@ const AT_MOST: u32 = 100;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[must_use = "it does nothing until it is applied, or written to a claim"]
 pub struct Once {
     table: String,
@@ -40,6 +41,16 @@ pub struct Once {
     applied: String,
     at_most: u32,
     additions: Vec<(String, i64)>,
+}
+
+/// Shows where it goes, and neither the item nor the event.
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once")
+            .field("table", &self.table)
+            .field("attribute", &self.applied)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Once {

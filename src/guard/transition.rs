@@ -1,6 +1,7 @@
 //! A state that moves one way.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::BuildError;
@@ -33,7 +34,7 @@ use crate::transaction::Write;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[must_use = "a transition does nothing until it is applied, or written to a claim"]
 pub struct Transition {
     table: String,
@@ -42,6 +43,18 @@ pub struct Transition {
     from: Vec<String>,
     to: String,
     marks: Vec<(String, AttributeValue)>,
+}
+
+/// Shows the states, and neither the item nor its marks.
+impl fmt::Debug for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transition")
+            .field("table", &self.table)
+            .field("attribute", &self.attribute)
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Transition {

@@ -47,6 +47,8 @@
 //! [`AlbTargetGroupRequest`]: lambda_http::aws_lambda_events::alb::AlbTargetGroupRequest
 //! [`LambdaFunctionUrlRequest`]: aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest
 
+use std::fmt;
+
 use http::Response;
 use lambda_http::Context;
 
@@ -59,8 +61,8 @@ mod service;
 
 pub use service::{EventLayer, EventService};
 
-/// An event on its way to the handler.
-#[derive(Clone, Debug)]
+/// An event on its way to the handler. Its `Debug` shows the claim and the invocation: the event is not for logs.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Incoming<E> {
     /// The event as Lambda delivered it.
@@ -69,6 +71,15 @@ pub struct Incoming<E> {
     pub context: Context,
     /// What the engine holds for this request; `None` where the request passes through.
     pub claim: Option<Claim>,
+}
+
+impl<E> fmt::Debug for Incoming<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("request_id", &self.context.request_id)
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An event of one of Lambda's HTTP doors; implemented for the four types on the [module page](self).

@@ -103,11 +103,13 @@ impl TryFrom<Stored> for Captured {
     type Error = Malformed;
 
     fn try_from(stored: Stored) -> Result<Self, Malformed> {
-        let mut headers = HeaderMap::with_capacity(stored.headers.len());
+        let mut headers = HeaderMap::new();
         for (name, value) in stored.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
             let value = HeaderValue::from_maybe_shared(Bytes::from(Vec::try_from(value)?));
-            headers.append(name, value.map_err(|_| Malformed)?);
+            // A map of headers has an end, where the other way to append panics.
+            let appended = headers.try_append(name, value.map_err(|_| Malformed)?);
+            appended.map_err(|_| Malformed)?;
         }
         Ok(Self {
             status: StatusCode::from_u16(stored.status).map_err(|_| Malformed)?,
@@ -201,6 +203,18 @@ mod tests {
     fn a_body_that_goes_past_is_not_stored_as_if_it_were_empty() {
         let captured = Captured::new(Response::new(None), &[]);
         assert!(serde_json::to_string(&captured).is_err());
+    }
+
+    #[test]
+    fn more_headers_than_a_map_holds_are_refused_in_words() {
+        let headers = |count: usize| {
+            let headers = (0..count).map(|number| format!(r#"["x-{number}",""]"#));
+            let headers = headers.collect::<Vec<_>>().join(",");
+            let stored = format!(r#"{{"status":200,"headers":[{headers}],"body":""}}"#);
+            serde_json::from_str::<Captured>(&stored).map(|captured| captured.headers.len())
+        };
+        assert_eq!(headers(1_000).unwrap(), 1_000);
+        assert!(headers(40_000).is_err());
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! An event as it waits in its table.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{PENDING_BUCKETS, millis, number, text};
 use crate::clock::EpochMillis;
 
-/// An event in its table: what a relay reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An event in its table: what a relay reads. Its `Debug` shows neither what it is about nor its data.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredEvent {
     /// A UUID; what consumers tell a repetition by.
@@ -27,6 +28,17 @@ pub struct StoredEvent {
     pub position: usize,
     /// Whether a relay has published it, and said so.
     pub is_published: bool,
+}
+
+impl fmt::Debug for StoredEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("position", &self.position)
+            .field("is_published", &self.is_published)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An item in the outbox that is no event.

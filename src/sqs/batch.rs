@@ -152,9 +152,6 @@ where
     }
 }
 
-/// What the name of a FIFO queue ends in.
-const FIFO: &str = ".fifo";
-
 /// In which order messages run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -177,7 +174,7 @@ impl Order {
             message
                 .event_source_arn
                 .as_deref()
-                .is_some_and(|arn| arn.ends_with(FIFO))
+                .is_some_and(|arn| arn.strip_suffix(".fifo").is_some())
         };
         let group = || {
             message

@@ -88,7 +88,8 @@ impl Selector {
     /// What a [JMESPath](https://jmespath.org) expression finds in the body, such as `[detail.tenant, detail.order_id]`.
     ///
     /// The expression is compiled once, here. One that fails on a message, because a function was given the wrong type, has
-    /// found nothing in it. Numbers beyond 64 bits lose digits, as everywhere in JMESPath; a pointer keeps them.
+    /// found nothing in it. Numbers beyond 64 bits lose digits, and `==` tells `7` from `7.0`; a pointer keeps all digits, and takes
+    /// each spelling of a number for the same.
     ///
     /// ```
     /// use lambda_idempotency::sqs::Selector;

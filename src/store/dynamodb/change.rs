@@ -161,9 +161,15 @@ pub(super) fn replace<'a>(layout: &'a TableLayout, seen: &Version, claim: &NewCl
     Change::of(layout, &claim.id).unchanged(seen).claim(claim)
 }
 
-/// Over a released or crashed one: what isn't set or removed here stays.
+/// Over a released or crashed one: what isn't set or removed here stays. No outcome does, which a record in progress shouldn't
+/// have: one of another kind than the new one would be read in its place.
 pub(super) fn resume<'a>(layout: &'a TableLayout, seen: &Version, claim: &NewClaim) -> Change<'a> {
-    let change = Change::of(layout, &claim.id).unchanged(seen).claim(claim);
+    let change = Change::of(layout, &claim.id)
+        .unchanged(seen)
+        .claim(claim)
+        .remove(Attribute::Data)
+        .remove(Attribute::Packed)
+        .remove(Attribute::Omitted);
     match claim.fingerprint {
         Some(_) => change,
         None => change.remove(Attribute::Validation),
@@ -201,8 +207,12 @@ pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> 
         let is_said = completed.sets.iter().any(|(said, _)| said == attribute);
         *attribute != Attribute::Lease && !is_said
     });
-    change.sets.extend(completed.sets);
     change.removes.extend(completed.removes);
+    let sets = &completed.sets;
+    change
+        .removes
+        .retain(|attribute| !sets.iter().any(|(set, _)| set == attribute));
+    change.sets.extend(completed.sets);
     change
 }
 

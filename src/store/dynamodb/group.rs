@@ -259,12 +259,16 @@ async fn send(
             return unsettled();
         }
         // The group as a whole is gone, by the network or the deadline: so is the time for asking one by one.
-        Err(error @ (StoreError::Timeout | StoreError::Unavailable(_))) => {
-            let message = error.to_string();
-            let again = || StoreError::Unavailable(message.clone().into());
-            let mut replies = vec![Reply::Failed(error)];
-            replies.extend(std::iter::repeat_with(|| Reply::Failed(again())).take(size - 1));
-            return replies;
+        Err(StoreError::Timeout) => {
+            return std::iter::repeat_with(|| Reply::Failed(StoreError::Timeout))
+                .take(size)
+                .collect();
+        }
+        Err(StoreError::Unavailable(cause)) => {
+            // An error can't be cloned, its words can.
+            let words = cause.to_string();
+            let failed = || Reply::Failed(StoreError::Unavailable(words.clone().into()));
+            return std::iter::repeat_with(failed).take(size).collect();
         }
         Ok(Err(_)) | Err(_) => return unsettled(),
     };

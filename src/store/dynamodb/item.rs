@@ -55,7 +55,7 @@ impl Reader<'_> {
             ));
         }
         let status = self.required(Attribute::Status, self.string(Attribute::Status)?)?;
-        let status = Status::parse(status).ok_or_else(|| format!("unknown status {status:?}"))?;
+        let status = Status::parse(status).ok_or_else(|| self.unknown(Attribute::Status))?;
         let expiration =
             self.required(Attribute::Expiration, self.number(Attribute::Expiration)?)?;
         let mut record = Record::new(status, EpochSeconds(expiration));
@@ -72,7 +72,7 @@ impl Reader<'_> {
         record.journal = journal::decode(self.item)?;
         if let Some(attempt) = self.number(Attribute::Attempt)? {
             record.attempt =
-                u32::try_from(attempt).map_err(|_| format!("attempt {attempt} is no count"))?;
+                u32::try_from(attempt).map_err(|_| "`attempt` is no count".to_owned())?;
         }
         if layout.is_some() {
             self.required(Attribute::Owner, record.owner.as_ref())?;
@@ -89,8 +89,7 @@ impl Reader<'_> {
 
     fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
         if let Some(reason) = self.string(Attribute::Omitted)? {
-            let reason = Omission::parse(reason)
-                .ok_or_else(|| format!("unknown reason {reason:?} in `omitted`"))?;
+            let reason = Omission::parse(reason).ok_or_else(|| self.unknown(Attribute::Omitted))?;
             return Ok(Some(StoredOutcome::Omitted(reason)));
         }
         if let Some(value) = self.item.get(self.layout.name(Attribute::Packed)) {
@@ -118,6 +117,12 @@ impl Reader<'_> {
             Some(AttributeValue::N(digits)) => digits.parse().map(Some).map_err(|_| bad()),
             Some(_) => Err(bad()),
         }
+    }
+
+    /// Never what stands there: it may be anything, and this is logged.
+    fn unknown(&self, attribute: Attribute) -> String {
+        let name = self.layout.name(attribute);
+        format!("`{name}` has a value that this release doesn't know")
     }
 
     fn required<T>(&self, attribute: Attribute, value: Option<T>) -> Result<T, String> {

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{number, string};
 use super::layout::Item;
-use super::members::Members;
+use super::members::{Members, unknown};
 use crate::clock::EpochMillis;
 use crate::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
 use crate::record::Omission;
@@ -79,7 +79,7 @@ fn read(members: Members<'_>) -> Result<StepEntry, String> {
         PENDING => StepState::Pending,
         FAILED => StepState::Failed,
         CONFIRMED => StepState::Confirmed(result(members)?),
-        other => return Err(format!("unknown state {other:?}")),
+        _ => return Err(unknown(STATE)),
     };
     let count = |name: &str| {
         u32::try_from(members.number(name)?).map_err(|_| format!("`{name}` is no count"))
@@ -101,5 +101,5 @@ fn result(members: Members<'_>) -> Result<StepResult, String> {
         return Err(format!("`{RESULT}` is missing"));
     };
     let reason = Omission::parse(reason).map(StepResult::Omitted);
-    reason.ok_or_else(|| format!("unknown reason in `{OMITTED}`"))
+    reason.ok_or_else(|| unknown(OMITTED))
 }

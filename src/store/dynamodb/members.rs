@@ -45,6 +45,11 @@ impl<'a> Members<'a> {
     }
 }
 
+/// Never what stands there: it may be anything, and this is logged.
+pub(super) fn unknown(name: &str) -> String {
+    format!("`{name}` has a value that this release doesn't know")
+}
+
 fn missing(name: &str) -> String {
     format!("`{name}` is missing")
 }

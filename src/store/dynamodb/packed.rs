@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::string;
-use super::members::Members;
+use super::members::{Members, unknown};
 use crate::packed::{PackedOutcome, Place};
 use crate::record::Owner;
 
@@ -47,7 +47,7 @@ pub(super) fn decode(value: &AttributeValue) -> Result<PackedOutcome, String> {
         RECORD => Place::Record(members.bytes(CONTENT)?.to_vec()),
         ITEM => Place::Item(owner()?),
         OBJECT => Place::Object(owner()?),
-        other => return Err(format!("unknown place {other:?}")),
+        _ => return Err(unknown(PLACE)),
     };
     let bytes = members.number(BYTES)?;
     let bytes = u64::try_from(bytes).map_err(|_| format!("`{BYTES}` is no count"))?;

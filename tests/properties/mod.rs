@@ -1,0 +1,70 @@
+//! What holds for every input, hostile ones among it: each property takes bytes, and panics where it doesn't hold.
+//!
+//! There is one implementation of each. `fuzz/` drives it with what libFuzzer finds; `tests/suite/hostile.rs` with the kept
+//! corpora, and with bytes that proptest makes. They see the library from outside, through its doors.
+
+pub mod document;
+pub mod fingerprint;
+pub mod header;
+pub mod http_event;
+pub mod identity;
+pub mod outbox;
+pub mod record;
+pub mod selector;
+pub mod sqs_event;
+pub mod stored_answer;
+mod table;
+
+use std::cell::OnceCell;
+
+use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{EpochMillis, Idempotency};
+use tokio::runtime::{Builder, Runtime};
+
+/// A property of one input.
+pub type Property = fn(&[u8]);
+
+/// All of them, each under the name of its target and its corpus.
+pub const ALL: [(&str, Property); 9] = [
+    ("fingerprint", fingerprint::check),
+    ("header", header::check),
+    ("http_event", http_event::check),
+    ("identity", identity::check),
+    ("outbox", outbox::check),
+    ("record", record::check),
+    ("selector", selector::check),
+    ("sqs_event", sqs_event::check),
+    ("stored_answer", stored_answer::check),
+];
+
+/// The time at which all of it happens.
+const NOW: EpochMillis = EpochMillis(1_800_000_000_000);
+
+/// Runs to its end what waits for nothing but timers, which cost no time.
+fn block_on<F: Future>(future: F) -> F::Output {
+    thread_local! {
+        static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
+    }
+    let runtime = || {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.expect("a runtime")
+    };
+    RUNTIME.with(|cell| cell.get_or_init(runtime).block_on(future))
+}
+
+/// An engine at that time, on a store.
+fn engine<S: Store>(store: S) -> Idempotency<S> {
+    let builder = Idempotency::builder(store).namespace("hostile");
+    builder
+        .clock(ManualClock::at(NOW))
+        .build()
+        .expect("a namespace")
+}
+
+fn empty() -> Idempotency<MemoryStore> {
+    engine(MemoryStore::new())
+}

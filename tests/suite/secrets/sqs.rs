@@ -1,0 +1,101 @@
+//! What the SQS layer says of a message: of its body, its attributes and its receipt handle, and of the handler's and the hook's errors.
+
+use std::sync::{Arc, Mutex};
+
+use lambda_idempotency::Idempotency;
+use lambda_idempotency::sqs::{BatchLayer, Message, Rejection, Selector};
+use lambda_idempotency::store::MemoryStore;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tower::Service;
+
+use super::canary::{Canary, Seen, any_canary};
+use super::engine::Quoting;
+use crate::support::events::{batch, message};
+
+fn secret_message(id: &str, secret: &str, body: &Value) -> Value {
+    let mut message = message(id, body.to_string());
+    message["receiptHandle"] = json!(secret);
+    message["attributes"]["SenderId"] = json!(secret);
+    message["messageAttributes"]["token"] =
+        json!({ "stringValue": format!("{id}{secret}"), "dataType": "String" });
+    message
+}
+
+async fn scenario(canary: &Canary) -> Seen {
+    let mut seen = Seen::of(canary);
+    let secret = canary.text();
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("secrets")
+        .build()
+        .unwrap();
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let (noted, quoted) = (shown.clone(), secret.clone());
+    let layer = BatchLayer::new(once)
+        .operation("charge")
+        .key_from(Selector::attribute("token"))
+        .scope(|body: &Value, _| body["tenant"].as_str().map(str::to_owned))
+        .permanent(|error: &Quoting| error.0.starts_with("for good"))
+        .on_rejected(move |_, why: Rejection| {
+            noted
+                .lock()
+                .unwrap()
+                .push(format!("{why:?} {}", why.as_str()));
+            std::future::ready(Err::<(), _>(quoted.clone()))
+        });
+    seen.debug(&layer);
+    let (noted, quoted) = (shown.clone(), secret.clone());
+    let mut worker = layer.handler(move |message: Message<Value>| {
+        noted.lock().unwrap().push(format!("{message:?}"));
+        let ended = match message.body["do"].as_str() {
+            Some("fail") => Err(Quoting(quoted.clone())),
+            Some("fail for good") => Err(Quoting(format!("for good: {quoted}"))),
+            _ => Ok(quoted.clone()),
+        };
+        std::future::ready(ended)
+    });
+    seen.debug(&worker);
+    let body = |what: &str| json!({ "do": what, "card": secret, "tenant": secret });
+    let mut garbled = secret_message("garbled", &secret, &json!(null));
+    garbled["body"] = json!(format!("{{\"card\": {secret}"));
+    let mut keyless = secret_message("keyless", &secret, &body("work"));
+    keyless["messageAttributes"] = json!({});
+    let mut same = secret_message(
+        "same",
+        &secret,
+        &json!({ "other": secret, "tenant": secret }),
+    );
+    same["messageAttributes"]["token"]["stringValue"] = json!(format!("works{secret}"));
+    let messages = [
+        secret_message("works", &secret, &body("work")),
+        secret_message("fails", &secret, &body("fail")),
+        secret_message("fails for good", &secret, &body("fail for good")),
+        garbled,
+        keyless,
+        same,
+    ];
+    for _ in 0..2 {
+        let reply = worker.call(batch(messages.clone())).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 5, "{reply:?}");
+        seen.debug(&reply);
+    }
+    let nameless = worker.call(batch([
+        json!({ "body": secret, "attributes": {}, "messageAttributes": {} }),
+    ]));
+    seen.other(&nameless.await.unwrap_err());
+    for text in shown.lock().unwrap().drain(..) {
+        seen.text(text);
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_message_tells_a_secret(canary in any_canary()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let seen = runtime.block_on(scenario(&canary));
+        seen.assert_silent(&["sqs_batch", "sqs_message", "reported", "hook_failed", "undecodable_body", "mismatch", "batch"]);
+    }
+}
