@@ -43,7 +43,7 @@ async fn growth<F: Future<Output = ()>>(
     }
     let last = alive();
     println!(
-        "{keys} keys through {door}: {} alive after a tenth, {} at the end",
+        "{keys} times through {door}: {} alive after a tenth, {} at the end",
         megabytes(first),
         megabytes(last)
     );

@@ -16,6 +16,29 @@ fn each_test_that_the_page_names_exists() {
 }
 
 #[test]
+fn the_versions_that_the_pages_name_are_those_that_are_pinned() {
+    let pinned = include_str!("../../benches/peers/requirements.txt");
+    let python = pinned
+        .lines()
+        .find_map(|line| line.strip_prefix("aws_lambda_powertools=="))
+        .unwrap();
+    let pinned: serde_json::Value =
+        serde_json::from_str(include_str!("../../benches/peers/package.json")).unwrap();
+    let typescript = pinned["dependencies"]["@aws-lambda-powertools/idempotency"]
+        .as_str()
+        .unwrap();
+    let page = include_str!("../../docs/peers.md");
+    assert!(
+        page.contains(&format!("Python {python}, TypeScript {typescript}")),
+        "{python}, {typescript}"
+    );
+    assert!(
+        include_str!("../../docs/powertools.md").contains(&format!("version {python}")),
+        "{python}"
+    );
+}
+
+#[test]
 #[should_panic(expected = "engine::what_nobody_wrote is named, and isn't there")]
 fn a_test_that_a_page_names_and_nobody_wrote_is_found_out() {
     named_tests(

@@ -58,6 +58,25 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
+        let shared = Shared::on(&server).await;
+        let mut function = shared.function().await;
+        assert_eq!(function.charge("o-1").await, Called::Running);
+
+        let keys = PowertoolsKeys::of(PREFIX);
+        let mut worker = BatchLayer::new(shared.engine())
+            .raw_id(move |payment: &Payment| keys.id(payment.order_id.as_str()))
+            .handler(|_: Message<Payment>| async { Err::<(), _>(HandlerError::other("it ran")) });
+        let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
+        assert_eq!(reply.batch_item_failures[0].item_identifier, "m-1");
+
+        function.return_(json!("receipt")).await;
+        let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
+        assert!(reply.batch_item_failures.is_empty());
+    }
+}
+
+on_each_server! {
     async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) {
         let shared = Shared::on(&server).await;
         let config = json!({"event_key_jmespath": "headers.\"idempotency-key\""});
