@@ -30,7 +30,7 @@ pub struct Claim {
 
 #[derive(Debug)]
 struct Inner {
-    operation: String,
+    operation: Arc<str>,
     id: RecordId,
     hold: Option<Hold>,
     deadline: Option<EpochMillis>,
@@ -79,7 +79,7 @@ impl Hold {
 impl Claim {
     /// `hold` and `desk` are `None` where nothing protects the run.
     pub(crate) fn new(
-        operation: &str,
+        operation: Arc<str>,
         id: RecordId,
         mut hold: Option<Hold>,
         desk: Option<Desk>,
@@ -90,7 +90,7 @@ impl Claim {
         let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         Self {
             inner: Arc::new(Inner {
-                operation: operation.to_owned(),
+                operation,
                 id,
                 hold,
                 deadline,

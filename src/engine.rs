@@ -55,7 +55,7 @@ pub(crate) struct Engine<S> {
 /// One request for a run, its key and fingerprint computed once, before the handler sees anything.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) operation: String,
+    pub(crate) operation: Arc<str>,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Whether a record is expected, so that reading first is the cheaper way.

@@ -18,9 +18,9 @@ use crate::observe;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::Owner;
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown};
-#[cfg(feature = "sqs")]
-use crate::store::Grouped;
 use crate::store::Store;
+#[cfg(feature = "sqs")]
+use crate::store::{Grouped, Sending};
 
 mod held;
 mod observing;
@@ -149,13 +149,13 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    /// The same engine on a store whose calls leave in groups. Somebody must drive it.
+    /// The same engine on a store whose calls may leave in groups. Somebody must drive it.
     #[cfg(feature = "sqs")]
-    pub(crate) fn grouped(&self) -> Idempotency<Grouped<S>> {
+    pub(crate) fn grouped(&self, sending: Sending) -> Idempotency<Grouped<S>> {
         let engine = &self.engine;
         Idempotency {
             engine: Arc::new(Engine {
-                store: Arc::new(Grouped::new(Arc::clone(&engine.store))),
+                store: Arc::new(Grouped::new(Arc::clone(&engine.store), sending)),
                 clock: Arc::clone(&engine.clock),
                 namespace: engine.namespace.clone(),
                 settings: engine.settings.clone(),
@@ -335,7 +335,7 @@ impl<S: Store> Idempotency<S> {
     fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
         let settings = &self.engine.settings;
         Ok(Request {
-            operation: key.operation().to_owned(),
+            operation: key.shared_operation(),
             id: self.record_id(key)?,
             fingerprint,
             meter: self.engine.meter(Some(key)),

@@ -130,8 +130,8 @@ impl Journal {
 }
 
 impl StepEntry {
-    /// A step that is about to let its effect fire.
-    pub(crate) fn begun(before: Option<&Self>, at: EpochMillis) -> Self {
+    /// A step that is about to let its effect fire: one revision and one try more than what is known of it.
+    pub fn begun(before: Option<&Self>, at: EpochMillis) -> Self {
         Self {
             state: StepState::Pending,
             revision: before.map_or(0, |entry| entry.revision).saturating_add(1),
@@ -141,8 +141,8 @@ impl StepEntry {
         }
     }
 
-    /// What the try left.
-    pub(crate) fn ended(&self, state: StepState, error: Option<&str>, at: EpochMillis) -> Self {
+    /// What the try left: one revision more.
+    pub fn ended(&self, state: StepState, error: Option<&str>, at: EpochMillis) -> Self {
         Self {
             state,
             revision: self.revision.saturating_add(1),

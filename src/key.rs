@@ -46,7 +46,8 @@ const MAX_OPERATION_BYTES_IN_ID: usize = 255;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    operation: String,
+    /// Shared: each part of a run names it.
+    operation: Arc<str>,
     token: Token,
     scope: Option<String>,
     label: Option<String>,
@@ -65,7 +66,7 @@ impl Key {
     /// A key from an operation and the token that the producer of the request chose.
     pub fn new(operation: impl Into<String>, token: impl Into<String>) -> Self {
         Self {
-            operation: operation.into(),
+            operation: operation.into().into(),
             token: Token::Text(token.into()),
             scope: None,
             label: None,
@@ -96,18 +97,29 @@ impl Key {
     /// At most 2,048 bytes, or 1,024 where the table keeps the id in its sort key.
     pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
-            operation: operation.into(),
+            operation: operation.into().into(),
             token: Token::RawId(id.into()),
             scope: None,
             label: None,
         }
     }
 
-    /// A key whose record is known already: hashing is done once.
+    /// As [`new`](Self::new), for an operation that many keys share.
     #[cfg(feature = "sqs")]
-    pub(crate) fn of_record(operation: impl Into<String>, id: RecordId) -> Self {
+    pub(crate) fn of_operation(operation: Arc<str>, token: String) -> Self {
         Self {
-            operation: operation.into(),
+            operation,
+            token: Token::Text(token),
+            scope: None,
+            label: None,
+        }
+    }
+
+    /// The same key, whose record is known already: hashing is done once.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn resolved(&self, id: RecordId) -> Self {
+        Self {
+            operation: Arc::clone(&self.operation),
             token: Token::Record(id),
             scope: None,
             label: None,
@@ -124,6 +136,10 @@ impl Key {
     /// The operation's name.
     pub fn operation(&self) -> &str {
         &self.operation
+    }
+
+    pub(crate) fn shared_operation(&self) -> Arc<str> {
+        Arc::clone(&self.operation)
     }
 
     /// What the metrics call the operation, where its own name is one of too many.
@@ -259,10 +275,10 @@ struct Identity {
     hash: String,
 }
 
-/// Two of one id have one hash, too.
+/// Two of one id have one hash, too, of which a part is enough.
 impl Hash for Identity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
+        self.hash.as_bytes().first_chunk::<16>().hash(state);
     }
 }
 

@@ -68,6 +68,7 @@
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
 //! | `http` | | `http::IdempotencyLayer`, for functions behind API Gateway or a load balancer |
 //! | `axum` | | the same layer, around an axum router in a function or in a server |
+//! | `powertools` | | `powertools`: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
 //! | `test-util` | | `testing`: a clock to set by hand, and the conformance suite for stores |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -104,6 +105,9 @@ pub mod outbox;
 mod outcome;
 mod owner;
 pub mod packed;
+#[cfg(feature = "powertools")]
+#[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
+pub mod powertools;
 pub mod protocol;
 pub mod record;
 mod settings;
@@ -132,8 +136,15 @@ pub use settings::{
 pub use step::{Step, StepError};
 
 /// Compiles what the README and the guide show.
-#[cfg(all(doctest, feature = "dynamodb", feature = "http", feature = "sqs"))]
+#[cfg(all(
+    doctest,
+    feature = "dynamodb",
+    feature = "http",
+    feature = "powertools",
+    feature = "sqs"
+))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
+#[doc = include_str!("../docs/powertools.md")]
 struct Readme;

@@ -23,14 +23,14 @@ pub(crate) fn claimed(request: &Request, hold: &Hold) {
             "taken_over"
         }
     };
-    tracing::debug!(event, operation = request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
+    tracing::debug!(event, operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
 }
 
 pub(crate) fn replayed(request: &Request, record: &Record) {
     request.meter.count(Count::Replays);
     tracing::info!(
         event = "replayed",
-        operation = request.operation,
+        operation = &*request.operation,
         key = %request.id,
         attempt = record.attempt,
         age_ms = request.seen().age_ms,
@@ -44,7 +44,7 @@ pub(crate) fn refused<E>(request: &Request, error: &Error<E>) {
         request.meter.count(what);
     }
     let event = error.code();
-    let (operation, key) = (&request.operation, &request.id);
+    let (operation, key) = (&*request.operation, &request.id);
     let Seen {
         attempt, age_ms, ..
     } = request.seen();
@@ -87,7 +87,7 @@ pub(crate) fn finished(
 }
 
 fn finished_by(request: &Request, attempt: u32, completion: &Completion, finished: &Finished) {
-    let (operation, key) = (&request.operation, &request.id);
+    let (operation, key) = (&*request.operation, &request.id);
     match finished {
         Finished::Recorded if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
             request.meter.count(Count::OutcomesOmitted);
@@ -122,7 +122,7 @@ pub(crate) fn unclaimed(request: &Request) {
 
 /// A transaction's end.
 pub(crate) fn committed(request: &Request, attempt: u32, completion: &Completion, ended: &Ended) {
-    let (operation, key) = (&request.operation, &request.id);
+    let (operation, key) = (&*request.operation, &request.id);
     match ended {
         Ended::Finished(finished) => finished_by(request, attempt, completion, finished),
         Ended::Refused(refusal) => {
@@ -145,7 +145,7 @@ pub(crate) fn committed(request: &Request, attempt: u32, completion: &Completion
 pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>) {
     tracing::info!(
         event = "released",
-        operation = request.operation,
+        operation = &*request.operation,
         key = %request.id,
         attempt = hold.attempt,
         last_error,
@@ -156,7 +156,7 @@ pub(crate) fn released(request: &Request, hold: &Hold, last_error: Option<&str>)
 pub(crate) fn not_kept(request: &Request, hold: &Hold, error: &dyn Display) {
     tracing::warn!(
         event = "outcome_not_kept",
-        operation = request.operation,
+        operation = &*request.operation,
         key = %request.id,
         attempt = hold.attempt,
         %error,
@@ -168,7 +168,7 @@ pub(crate) fn release_failed(request: &Request, hold: &Hold, error: &dyn Display
     request.meter.count(Count::StoreErrors);
     tracing::warn!(
         event = "release_failed",
-        operation = request.operation,
+        operation = &*request.operation,
         key = %request.id,
         attempt = hold.attempt,
         %error,

@@ -67,6 +67,8 @@
 //! Where tenants choose their own tokens, say whose they are with [`scope`](BatchLayer::scope): without it, two tenants
 //! that choose the same token meet in one record.
 //!
+//! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with [`raw_id`](BatchLayer::raw_id).
+//!
 //! # What happens to each message
 //!
 //! | acknowledged | reported in `batchItemFailures` |

@@ -25,7 +25,7 @@ pub mod transition;
 
 pub use cached::CachedStore;
 #[cfg(feature = "sqs")]
-pub(crate) use grouped::{GROUP, Grouped};
+pub(crate) use grouped::{GROUP, Grouped, Sending};
 pub use memory::MemoryStore;
 
 /// What a conditional write answers.

@@ -97,23 +97,7 @@ def on_dynamodb_local(part, *arguments):
 
 def install_peers():
     """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
-    wanted = (BENCHES / "peers" / "requirements.txt").read_text()
-    stamp = PYTHON_HOME / "installed.txt"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        say("install Powertools for AWS Lambda (Python)")
-        run(sys.executable, "-m", "venv", "--clear", PYTHON_HOME)
-        run(PYTHON_HOME / "bin" / "pip", "install", "--quiet", "--requirement", BENCHES / "peers" / "requirements.txt")
-        stamp.write_text(wanted)
-    need("npm", "Powertools for AWS Lambda (TypeScript)")
-    wanted = (BENCHES / "peers" / "package-lock.json").read_text()
-    stamp = NODE_HOME / "installed.json"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        say("install Powertools for AWS Lambda (TypeScript)")
-        NODE_HOME.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(BENCHES / "peers" / name, NODE_HOME / name)
-        run("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error", cwd=NODE_HOME, stdout=sys.stderr)
-        stamp.write_text(wanted)
+    run(ROOT / "scripts" / "powertools", "install", stdout=sys.stderr)
 
 
 # --- statistics

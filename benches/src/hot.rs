@@ -1,16 +1,21 @@
 //! The paths whose instructions are counted. Everything is made ready first; only [`measured`] counts.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::rc::Rc;
+use std::time::Duration;
 
-use lambda_idempotency::protocol::settle;
+use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
+use lambda_idempotency::protocol::{Asking, Decision, Rules, decide, settle};
 use lambda_idempotency::record::{
     Completion, Found, NewClaim, Owner, Record as Stored, Status, StoredOutcome,
 };
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
+use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::{
+    Crashed, EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Error;
@@ -23,11 +28,13 @@ use crate::raw::{Raw, Record, Style};
 const BATCH: usize = 10;
 
 /// What is counted, and how many units (calls, or messages) one round of it is.
-pub const PATHS: [(&str, usize); 10] = [
+pub const PATHS: [(&str, usize); 12] = [
     ("fingerprint-200B", 1),
     ("fingerprint-10KB", 1),
     ("key", 1),
     ("settle", 1),
+    ("decide", 1),
+    ("decode", 1),
     ("memory-new", BATCH),
     ("memory-replay", BATCH),
     ("sdk-new", BATCH),
@@ -55,6 +62,8 @@ pub fn path(name: &str) -> Result<Path, Error> {
         "fingerprint-10KB" => Ok(fingerprint(10_000)),
         "key" => key(),
         "settle" => settling(),
+        "decide" => deciding(),
+        "decode" => decoding(),
         "memory-new" => layer(Layer::new(MemoryStore::new())?, false),
         "memory-replay" => layer(Layer::new(MemoryStore::new())?, true),
         "sdk-new" => layer(Layer::new(store(World::Empty))?, false),
@@ -105,6 +114,57 @@ fn key() -> Result<Path, Error> {
             black_box("charge"),
             black_box("payment-000001734"),
         ))
+    }))
+}
+
+/// A completed record, as an item of the table.
+fn item() -> HashMap<String, AttributeValue> {
+    let hex = |digits: usize| "0123456789abcdef".repeat(digits / 16);
+    let attributes = [
+        ("id", S(format!("bench#charge#{}", hex(64)))),
+        ("status", S("COMPLETED".to_owned())),
+        ("owner", S(hex(32))),
+        ("attempt", N("1".to_owned())),
+        ("expiration", N("4102444800".to_owned())),
+        ("started_at", N("1763640000000".to_owned())),
+        ("completed_at", N("1763640000001".to_owned())),
+        ("v", N("1".to_owned())),
+        ("validation", S(hex(64))),
+        ("data", S("\"done\"".to_owned())),
+    ];
+    attributes
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// What an item says.
+fn decoding() -> Result<Path, Error> {
+    let (layout, item) = (TableLayout::default(), item());
+    layout.read(&item).content?;
+    Ok(call(move || layout.read(black_box(&item))))
+}
+
+/// A duplicate that is replayed.
+fn deciding() -> Result<Path, Error> {
+    let found = TableLayout::default().read(&item());
+    let rules = Rules {
+        crashed: Crashed::RunAgain,
+        max_attempts: None,
+        skew_margin: Duration::from_secs(1),
+    };
+    let owner = Owner::random()?;
+    let fingerprint = found.content.clone()?.fingerprint;
+    Ok(call(move || {
+        let asking = Asking {
+            owner: &owner,
+            fingerprint: fingerprint.as_ref(),
+            now: EpochMillis(1_763_640_000_002),
+        };
+        matches!(
+            decide(Some(black_box(&found)), asking, &rules),
+            Decision::Replay(_)
+        )
     }))
 }
 

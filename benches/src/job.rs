@@ -80,36 +80,39 @@ impl Contender {
         Ok(Self { requests, way })
     }
 
-    /// Does a job. Messages are made before the clock starts.
+    /// Does a job. Each batch is made just before its clock starts, as the runtime has just parsed the event that it hands over.
     pub async fn run(&mut self, job: &Job) -> Result<Report, Error> {
-        let inputs = (0..job.batches)
-            .map(|batch| self.input(&ids(&job.prefix, batch, job.size), job.receives))
-            .collect::<Result<Vec<_>, Error>>()?;
+        let mut report = Report {
+            cpu_us: 0,
+            wall_us: Vec::with_capacity(job.batches),
+            ran: 0,
+            requests: 0,
+            resident_kib: 0,
+            peak_kib: 0,
+        };
         self.requests.take();
-        usage::forget_peak()?;
-        let resident_kib = usage::resident()?;
-        let mut walls = Vec::with_capacity(inputs.len());
-        let mut ran = 0;
-        let before = usage::cpu()?;
-        for input in inputs {
+        let mut used = Duration::ZERO;
+        for batch in 0..job.batches {
+            let input = self.input(&ids(&job.prefix, batch, job.size), job.receives)?;
+            if batch == 0 {
+                usage::forget_peak()?;
+                report.resident_kib = usage::resident()?;
+            }
+            let before = usage::cpu()?;
             let start = Instant::now();
-            ran += match (&mut self.way, input) {
+            report.ran += match (&mut self.way, input) {
                 (Way::Layer(layer), Input::Event(event)) => layer.batch(event).await?,
                 (Way::Raw(raw), Input::Records(records)) => raw.batch(&records).await?,
                 (Way::Web(web), Input::Requests(requests)) => web.requests(requests).await?,
                 _ => 0,
             };
-            walls.push(start.elapsed());
+            report.wall_us.push(start.elapsed().as_micros());
+            used += usage::cpu()?.saturating_sub(before);
         }
-        let cpu = usage::cpu()?.saturating_sub(before);
-        Ok(Report {
-            cpu_us: cpu.as_micros(),
-            wall_us: walls.iter().map(Duration::as_micros).collect(),
-            ran,
-            requests: self.requests.take(),
-            resident_kib,
-            peak_kib: usage::peak()?,
-        })
+        report.cpu_us = used.as_micros();
+        report.requests = self.requests.take();
+        report.peak_kib = usage::peak()?;
+        Ok(report)
     }
 
     fn input(&self, ids: &[String], receives: u32) -> Result<Input, Error> {

@@ -12,6 +12,11 @@ use std::io::{self, BufRead, Write};
 
 use benches::job::{Contender, Job};
 use benches::{Error, dynamo, hot};
+use mimalloc::MiMalloc;
+
+/// Of all Rust contenders, the SDK by hand and the layer alike; `docs/performance.md` has what it saves.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<_> = env::args().skip(1).collect();

@@ -58,6 +58,18 @@ impl Record {
             .collect()
     }
 
+    /// In the order in which [`Raw::new`]'s INSERT leaves them open.
+    fn parameters(&self) -> Vec<AttributeValue> {
+        vec![
+            S(self.id.clone()),
+            S(self.owner.clone()),
+            N("1763640061000".to_owned()),
+            N("1764244800".to_owned()),
+            N("1763640000000".to_owned()),
+            S(self.validation.clone()),
+        ]
+    }
+
     /// In the order of [`ATTRIBUTES`].
     fn values(&self) -> [AttributeValue; 9] {
         [
@@ -99,18 +111,19 @@ pub struct Raw {
 impl Raw {
     /// On a table.
     pub fn new(client: Client, table: &str, style: Style) -> Self {
-        let names: Vec<_> = ATTRIBUTES
-            .iter()
-            .map(|name| format!("'{name}': ?"))
-            .collect();
         Self {
             client,
             table: table.to_owned(),
             style,
-            insert: format!("INSERT INTO \"{table}\" VALUE {{{}}}", names.join(", ")),
+            // As short as can be: what is the same each time is no parameter.
+            insert: format!(
+                "INSERT INTO \"{table}\" VALUE {{'id':?,'status':'INPROGRESS','owner':?,'attempt':1,\
+                 'in_progress_expiration':?,'expiration':?,'started_at':?,'v':1,'validation':?}}"
+            ),
             update: format!(
-                "UPDATE \"{table}\" SET \"status\"=? SET \"completed_at\"=? SET \"expiration\"=? SET \"data\"=? \
-                 REMOVE \"in_progress_expiration\" WHERE \"id\"=? AND \"owner\"=? AND \"status\"=?"
+                "UPDATE \"{table}\" SET \"status\"='COMPLETED' SET \"completed_at\"=? SET \"expiration\"=? \
+                 SET \"data\"=? REMOVE \"in_progress_expiration\" WHERE \"id\"=? AND \"owner\"=? \
+                 AND \"status\"='INPROGRESS'"
             ),
         }
     }
@@ -192,7 +205,7 @@ impl Raw {
         let claims = group
             .iter()
             // A duplicate's reply doesn't show what it met, so nothing is asked for.
-            .map(|record| statement(&self.insert, record.values().into(), None))
+            .map(|record| statement(&self.insert, record.parameters(), None))
             .collect::<Result<_, Error>>()?;
         let claimed = self.send(claims).await?;
         let mut winners = Vec::with_capacity(group.len());
@@ -209,13 +222,11 @@ impl Raw {
                 .iter()
                 .map(|record| {
                     let values = vec![
-                        S("COMPLETED".to_owned()),
                         N("1763640000001".to_owned()),
                         N("1764244801".to_owned()),
                         S("\"done\"".to_owned()),
                         S(record.id.clone()),
                         S(record.owner.clone()),
-                        S("INPROGRESS".to_owned()),
                     ];
                     statement(&self.update, values, Some(OnFailure::AllOld))
                 })

@@ -1,86 +1,211 @@
-//! Every interleaving of what workers, the network, the clock and TTL may do.
+//! What may happen next, and what then is the state.
 
-use std::fmt;
-
-use lambda_idempotency::record::Owner;
-use lambda_idempotency::record::{Status, StoredOutcome};
-use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Idempotency, Key};
 use stateright::{Model, Property};
 
+use crate::canonical::orders::{Order, orders};
 use crate::mutation::Mutation;
-use crate::worker::Protocol;
-use crate::world::{Budget, Final, Phase, Worker, World, Write};
+use crate::reached::{Event, reach};
+use crate::reduction::Reduction;
+use crate::scopes::Scope;
+use crate::values::{Lease, STRANGER, Tick, Write};
+use crate::world::{Phase, Worker, World};
 
-/// What is checked.
-#[derive(Clone, Debug)]
-pub struct Scope {
-    pub name: &'static str,
-    pub keys: usize,
-    /// Of each worker: its key, its clock, its payload, its deliveries.
-    pub workers: Vec<(usize, i64, u8, u8)>,
-    pub budget: Budget,
-    /// The last tick.
-    pub end: i64,
-    pub transactional: bool,
-    /// Whether handlers may fail.
-    pub failures: bool,
-}
+pub use actions::Action;
+
+mod actions;
 
 /// The model of a scope.
 #[derive(Clone, Debug)]
 pub struct Checker {
     pub scope: Scope,
-    pub protocol: Protocol,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    Tick,
-    /// A delivery arrives.
-    Deliver(usize),
-    /// A write arrives, and its answer comes back.
-    Exchange(usize),
-    /// A write arrives, its answer is lost, and it is sent again.
-    LoseReply(usize),
-    /// The same, and its sender gives up.
-    LoseReplyAndGiveUp(usize),
-    /// A write is lost, and its sender gives up. (Sent again, it would be as if nothing had happened.)
-    LoseRequestAndGiveUp(usize),
-    /// The network keeps a copy of a write.
-    Duplicate(usize),
-    /// A kept copy arrives.
-    Late(usize),
-    Succeed(usize),
-    Fail(usize),
-    Crash(usize),
-    /// TTL deletes a key that has expired.
-    Sweep(usize),
-    /// A library without a fence completes the record.
-    Stranger(usize),
+    pub mutation: Mutation,
+    pub reduction: Reduction,
+    /// The clock that is furthest behind, and the one that is furthest ahead, of the workers' and the true one.
+    pub slowest: Tick,
+    pub fastest: Tick,
+    /// Whether no two clocks differ by more than the margin.
+    pub clocks_agree: bool,
+    pub orders: Vec<Order>,
 }
 
 impl Checker {
-    pub fn new(scope: Scope, mutation: Mutation) -> Self {
-        let once = Idempotency::builder(MemoryStore::new())
-            .namespace("model")
-            .build();
-        let once = once.expect("a namespace");
-        let ids = (0..scope.keys).map(|key| {
-            once.record_id(&Key::new("run", format!("k{key}")))
-                .expect("a key")
-        });
-        let skews = scope.workers.iter().map(|worker| worker.1);
-        let spread = skews.clone().max().unwrap_or(0) - skews.min().unwrap_or(0);
+    pub fn new(scope: Scope, mutation: Mutation, reduction: Reduction) -> Self {
+        let skews = || scope.workers.iter().map(|spec| spec.skew);
+        let fastest = skews().max().unwrap_or(0).max(0);
+        let slowest = skews().min().unwrap_or(0).min(0);
         Self {
-            protocol: Protocol {
-                ids: ids.collect(),
-                mutation,
-                transactional: scope.transactional,
-                clocks_agree: spread <= 1,
-            },
+            mutation,
+            reduction,
+            slowest,
+            fastest,
+            clocks_agree: fastest - slowest <= crate::values::MARGIN,
+            orders: orders(&scope),
             scope,
         }
+    }
+
+    /// The workers that live and die together.
+    fn lanes(&self, w: usize) -> impl Iterator<Item = usize> {
+        let process = self.scope.workers[w].process;
+        let all = self.scope.workers.iter().enumerate();
+        all.filter(move |(_, spec)| spec.process == process)
+            .map(|(lane, _)| lane)
+    }
+
+    /// The statements that left with this one.
+    fn group(&self, world: &World, w: usize) -> Vec<usize> {
+        let word_of = |w: usize| match world.workers[w].phase {
+            Phase::Calling(call) => Some((false, call.write.word())),
+            Phase::Answered(call, _) => Some((true, call.write.word())),
+            _ => None,
+        };
+        let mine = word_of(w);
+        self.lanes(w)
+            .filter(|lane| word_of(*lane) == mine)
+            .collect()
+    }
+
+    fn key(&self, w: usize) -> (usize, u8) {
+        let key = self.scope.workers[w].key;
+        (key, u8::try_from(key).expect("few keys"))
+    }
+
+    fn on_the_wire(&self, world: &mut World, w: usize, action: Action) -> Option<()> {
+        let (key, number) = self.key(w);
+        let (Phase::Calling(call) | Phase::Answered(call, _)) = world.workers[w].phase else {
+            return None;
+        };
+        match action {
+            Action::Exchange(_) => {
+                let reply = self.apply(world, key, &call.write);
+                self.receive(world, w, call, reply);
+            }
+            Action::Hold(_) => {
+                if !self.scope.grouped {
+                    reach(Event::ReplyLate);
+                    world.budget.replies_late -= 1;
+                }
+                let reply = self.apply(world, key, &call.write);
+                world.workers[w].phase = Phase::Answered(call, reply);
+            }
+            Action::Receive(_) => {
+                let Phase::Answered(call, reply) = world.workers[w].phase else {
+                    return None;
+                };
+                world.workers[w].phase = Phase::Running;
+                self.receive(world, w, call, reply);
+            }
+            Action::LoseReply(_) | Action::LoseReplyAndGiveUp(_) => {
+                reach(Event::ReplyLost);
+                world.budget.replies_lost -= 1;
+                let _ = self.apply(world, key, &call.write);
+                if action == Action::LoseReplyAndGiveUp(w) {
+                    self.give_up(world, w, call);
+                }
+            }
+            Action::LoseGroup(_, again) => {
+                reach(Event::GroupReplyLost);
+                world.budget.replies_lost -= 1;
+                for lane in self.group(world, w) {
+                    if let Phase::Answered(call, _) = world.workers[lane].phase {
+                        world.workers[lane].phase = Phase::Calling(call);
+                        if !again {
+                            self.give_up(world, lane, call);
+                        }
+                    }
+                }
+            }
+            Action::LoseRequest(_) => {
+                reach(Event::RequestLost);
+                world.budget.requests_lost -= 1;
+                for lane in self.group(world, w) {
+                    if let Phase::Calling(call) = world.workers[lane].phase {
+                        self.give_up(world, lane, call);
+                    }
+                }
+            }
+            Action::Overdue(_) => self.give_up(world, w, call),
+            Action::Duplicate(_) => {
+                reach(Event::LateCopy);
+                world.budget.copies -= 1;
+                world.late.push((number, call.write));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn in_the_handler(&self, world: &mut World, w: usize, action: Action) -> Option<()> {
+        let (key, number) = self.key(w);
+        match action {
+            Action::Succeed(_) => self.end(world, w, true),
+            Action::Fail(_) => self.end(world, w, false),
+            Action::Step(_) => self.step(world, w),
+            Action::Fire(_) => self.fire(world, w, false),
+            Action::FireUnsure(_) => self.fire(world, w, true),
+            Action::Misfire(_) => Self::misfire(world, w),
+            Action::Renew(_) => {
+                world.budget.renewals -= 1;
+                self.renew(world, w);
+            }
+            _ => {
+                let renewal = Write::Renew(world.workers[w].hold?.renewal?);
+                match action {
+                    Action::RenewalArrives(_) => {
+                        let reply = self.apply(world, key, &renewal);
+                        reach(if reply.applied {
+                            Event::Renewed
+                        } else {
+                            Event::RenewalRefused
+                        });
+                        self.renewed(world, w, reply);
+                    }
+                    Action::RenewalReplyLost(_) => {
+                        reach(Event::ReplyLost);
+                        world.budget.replies_lost -= 1;
+                        let _ = self.apply(world, key, &renewal);
+                    }
+                    Action::RenewalLost(_) => {
+                        reach(Event::RequestLost);
+                        world.budget.requests_lost -= 1;
+                        world.workers[w].hold.as_mut()?.renewal = None;
+                    }
+                    Action::RenewalDuplicate(_) => {
+                        reach(Event::LateCopy);
+                        world.budget.copies -= 1;
+                        world.late.push((number, renewal));
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn crash(&self, world: &mut World, w: usize) {
+        reach(Event::Crash);
+        world.budget.crashes -= 1;
+        for lane in self.lanes(w) {
+            let worker = world.workers[lane];
+            if let Some(renewal) = worker.hold.and_then(|hold| hold.renewal) {
+                // It has left already.
+                world.late.push((self.key(lane).1, Write::Renew(renewal)));
+            }
+            world.workers[lane] = Worker {
+                phase: Phase::Idle,
+                hold: None,
+                ..worker
+            };
+        }
+    }
+
+    fn meddle(world: &mut World, key: usize) -> Option<()> {
+        reach(Event::Stranger);
+        world.budget.strangers -= 1;
+        let rec = world.keys[key].rec.as_mut()?;
+        (rec.done, rec.outcome, rec.lease) = (true, Some(STRANGER), Lease::None);
+        world.keys[key].outcome = Some((STRANGER, rec.expiration));
+        Some(())
     }
 }
 
@@ -89,200 +214,80 @@ impl Model for Checker {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        let workers = self
-            .scope
-            .workers
-            .iter()
-            .map(|&(key, skew, payload, deliveries)| Worker {
-                key,
-                skew,
-                payload,
-                deliveries,
-                owners: 0,
-                phase: Phase::Idle,
-            });
-        vec![World {
-            time: 10,
-            table: vec![None; self.scope.keys],
-            booked: vec![Vec::new(); self.scope.keys],
-            attempts: vec![0; self.scope.keys],
-            workers: workers.collect(),
-            late: Vec::new(),
-            budget: self.scope.budget,
-            outcome: vec![None; self.scope.keys],
-            broken: None,
-        }]
+        vec![self.canonical(World::new(&self.scope))]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        if world.broken.is_some() {
-            return;
-        }
-        let budget = world.budget;
-        let mut waits = !world.late.is_empty();
-        for (w, worker) in world.workers.iter().enumerate() {
-            match &worker.phase {
-                Phase::Idle | Phase::Answered(_) if worker.deliveries > 0 => {
-                    actions.push(Action::Deliver(w));
-                    waits = true;
-                    continue;
-                }
-                Phase::Idle | Phase::Answered(_) => continue,
-                Phase::Sent { .. } => {
-                    actions.push(Action::Exchange(w));
-                    if budget.replies_lost > 0 {
-                        actions.extend([Action::LoseReply(w), Action::LoseReplyAndGiveUp(w)]);
-                    }
-                    if budget.requests_lost > 0 {
-                        actions.push(Action::LoseRequestAndGiveUp(w));
-                    }
-                    if budget.duplicates > 0 {
-                        actions.push(Action::Duplicate(w));
-                    }
-                }
-                Phase::Running { .. } => {
-                    actions.push(Action::Succeed(w));
-                    if self.scope.failures {
-                        actions.push(Action::Fail(w));
-                    }
-                }
-            }
-            waits = true;
-            if budget.crashes > 0 {
-                actions.push(Action::Crash(w));
-            }
-        }
-        actions.extend((0..world.late.len()).map(Action::Late));
-        for (key, record) in world.table.iter().enumerate() {
-            let Some(record) = record else { continue };
-            if budget.sweeps > 0 && world.time > record.expiration.0 {
-                actions.push(Action::Sweep(key));
-            }
-            if budget.strangers > 0 {
-                actions.push(Action::Stranger(key));
-            }
-        }
-        // When nobody waits for anything, time changes nothing.
-        if waits && world.time < 10 + self.scope.end {
-            actions.push(Action::Tick);
+        if world.broken.is_none() {
+            self.possible(world, actions);
         }
     }
 
     fn next_state(&self, last: &World, action: Action) -> Option<World> {
         let mut world = last.clone();
-        let protocol = &self.protocol;
-        let write = |w: usize| match &last.workers[w].phase {
-            Phase::Sent { write, .. } => Some((last.workers[w].key, Write::clone(write))),
-            _ => None,
-        };
         match action {
-            Action::Tick => world.time += 1,
-            Action::Deliver(w) => protocol.start(&mut world, w),
-            Action::Exchange(w) => {
-                let (key, write) = write(w)?;
-                let reply = world.apply(key, &write, protocol.mutation);
-                protocol.receive(&mut world, w, reply);
+            Action::Tick => {
+                world.budget.ticks = world.budget.ticks.map(|left| left - 1);
+                Self::pass(&mut world);
             }
-            Action::LoseReply(w) | Action::LoseReplyAndGiveUp(w) => {
-                let (key, write) = write(w)?;
-                world.budget.replies_lost -= 1;
-                let _ = world.apply(key, &write, protocol.mutation);
-                if action == Action::LoseReplyAndGiveUp(w) {
-                    protocol.give_up(&mut world, w);
+            Action::Deliver(w) => {
+                for lane in self.lanes(w) {
+                    self.start(&mut world, lane);
                 }
             }
-            Action::LoseRequestAndGiveUp(w) => {
-                world.budget.requests_lost -= 1;
-                protocol.give_up(&mut world, w);
-            }
-            Action::Duplicate(w) => {
-                let copy = write(w)?;
-                world.budget.duplicates -= 1;
-                world.late.push(copy);
-            }
+            Action::Crash(w) => self.crash(&mut world, w),
             Action::Late(index) => {
                 let (key, write) = world.late.remove(index);
-                let _ = world.apply(key, &write, protocol.mutation);
-            }
-            Action::Succeed(w) => protocol.end(&mut world, w, true),
-            Action::Fail(w) => protocol.end(&mut world, w, false),
-            Action::Crash(w) => {
-                world.budget.crashes -= 1;
-                world.workers[w].phase = Phase::Idle;
+                let reply = self.apply(&mut world, usize::from(key), &write);
+                if reply.applied {
+                    reach(Event::LateCopyApplied);
+                }
             }
             Action::Sweep(key) => {
+                reach(Event::Sweep);
                 world.budget.sweeps -= 1;
-                world.table[key] = None;
-                world.count(key, 0);
-                world.forget(key);
+                world.keys[key].rec = None;
+                world.keys[key].attempt = 0;
+                world.forget(self, key);
             }
-            Action::Stranger(key) => {
-                world.budget.strangers -= 1;
-                let record = world.table[key].as_mut()?;
-                record.status = Status::Completed;
-                record.outcome = Some(StoredOutcome::Inline("another's".to_owned()));
-                record.lease = None;
-                let (expiration, outcome) = (record.expiration, record.outcome.clone());
-                world.outcome[key] = Some(Final {
-                    owner: Owner::from_stored("a stranger"),
-                    outcome,
-                    expiration,
-                });
-            }
+            Action::Stranger(key) => Self::meddle(&mut world, key)?,
+            Action::Exchange(w)
+            | Action::Hold(w)
+            | Action::Receive(w)
+            | Action::LoseReply(w)
+            | Action::LoseReplyAndGiveUp(w)
+            | Action::LoseGroup(w, _)
+            | Action::LoseRequest(w)
+            | Action::Overdue(w)
+            | Action::Duplicate(w) => self.on_the_wire(&mut world, w, action)?,
+            Action::Succeed(w)
+            | Action::Fail(w)
+            | Action::Step(w)
+            | Action::Fire(w)
+            | Action::FireUnsure(w)
+            | Action::Misfire(w)
+            | Action::Renew(w)
+            | Action::RenewalArrives(w)
+            | Action::RenewalReplyLost(w)
+            | Action::RenewalLost(w)
+            | Action::RenewalDuplicate(w) => self.in_the_handler(&mut world, w, action)?,
         }
-        Some(world)
+        let next = self.canonical(world);
+        // A fault that changed nothing is as good as one that is still to come.
+        let wasted = self.reduction.prunes
+            && next.budget != last.budget
+            && next.workers == last.workers
+            && next.keys == last.keys
+            && next.late == last.late;
+        (!wasted).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("safe", |_: &Self, world: &World| world.broken.is_none()),
             Property::always("live", |checker: &Self, world: &World| {
-                world.broken.is_some() || checker.protocol.recovers(world)
-            }),
-            Property::sometimes("somebody executes", |_, world| {
-                answered(world, &crate::world::Answer::Executed)
-            }),
-            Property::sometimes("somebody replays", |_, world| {
-                answered(world, &crate::world::Answer::Replayed)
-            }),
-            Property::sometimes("somebody loses its lease", |_, world| {
-                answered(world, &crate::world::Answer::LeaseLost)
+                world.broken.is_some() || checker.recovers(world)
             }),
         ]
-    }
-}
-
-fn answered(world: &World, answer: &crate::world::Answer) -> bool {
-    world
-        .workers
-        .iter()
-        .any(|worker| worker.phase == Phase::Answered(answer.clone()))
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tick => f.write_str("time passes"),
-            Self::Deliver(w) => write!(f, "worker {w}: a delivery arrives, and the claim is sent"),
-            Self::Exchange(w) => write!(f, "worker {w}: its write arrives, and is answered"),
-            Self::LoseReply(w) => write!(
-                f,
-                "worker {w}: its write arrives, the answer is lost, it is sent again"
-            ),
-            Self::LoseReplyAndGiveUp(w) => write!(
-                f,
-                "worker {w}: its write arrives, the answer is lost, it gives up"
-            ),
-            Self::LoseRequestAndGiveUp(w) => {
-                write!(f, "worker {w}: its write is lost, it gives up")
-            }
-            Self::Duplicate(w) => write!(f, "worker {w}: the network keeps a copy of its write"),
-            Self::Late(_) => f.write_str("a kept copy arrives"),
-            Self::Succeed(w) => write!(f, "worker {w}: the handler succeeds"),
-            Self::Fail(w) => write!(f, "worker {w}: the handler fails"),
-            Self::Crash(w) => write!(f, "worker {w}: the process dies"),
-            Self::Sweep(key) => write!(f, "TTL deletes key {key}"),
-            Self::Stranger(key) => write!(f, "a library without a fence completes key {key}"),
-        }
     }
 }

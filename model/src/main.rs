@@ -1,16 +1,18 @@
 //! Checks the protocol, scope by scope, and then that each defect made on purpose is found.
 //!
 //! ```sh
-//! cargo run --release -p protocol-model            # a few minutes
-//! cargo run --release -p protocol-model -- --long  # all faults at once: hours, and much memory
+//! cargo run --release -p protocol-model                      # a minute
+//! cargo run --release -p protocol-model -- --long            # an hour, and 2 GB of memory
+//! cargo run --release -p protocol-model -- --only "a step"   # the scopes with this in their names; works with --long, too
 //! ```
 //!
-//! The decisions are the library's own (`protocol::decide`, `protocol::settle`), and so are the conditions (`store::transition`). What
-//! is modelled here is the order in which an engine uses them, the network, the clocks, and TTL; that the real engine keeps to
-//! that order is shown by the simulation in `tests/simulation`.
+//! The decisions are the library's own (`protocol::decide`, `settle`, `decide_step`), and so are the conditions
+//! (`store::transition`) and what a journal's entry becomes. What is modelled here is the order in which an engine uses them, the
+//! network, the clocks, and TTL; that the real engine keeps to that order is shown by the simulation in `tests/simulation`.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     missing_docs,
     unreachable_pub,
     reason = "a model that panics has a mistake of its own"
@@ -21,33 +23,68 @@ use std::time::Instant;
 
 use stateright::{Checker as _, HasDiscoveries, Model};
 
-use checker::{Checker, Scope};
+use checker::Checker;
 use mutation::Mutation;
+use reduction::Reduction;
+use scopes::Scope;
 
+mod canonical;
+mod catalogue;
 mod checker;
+
+mod controls;
+mod labels;
+mod liveness;
 mod mutation;
+
+mod reached;
+mod real;
+mod reduction;
 mod scopes;
+
 mod table;
+mod telling;
+mod values;
 mod worker;
 mod world;
 
+/// What is asked for on the command line.
+struct Wanted {
+    long: bool,
+    only: Option<String>,
+}
+
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1);
-    if wanted.as_deref() == Some("--long") {
-        let holds = scopes::long().iter().all(check);
-        return if holds {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        };
-    }
-    let scopes = scopes::short();
+    let Some(wanted) = wanted() else {
+        eprintln!("usage: protocol-model [--long] [--only <part of a name>]");
+        return ExitCode::from(2);
+    };
+    let named = |name: &str| wanted.only.as_ref().is_none_or(|only| name.contains(only));
+    let scopes = if wanted.long {
+        catalogue::long()
+    } else {
+        catalogue::short()
+    };
+    let mut sum = Sum::default();
     let mut holds = true;
-    for scope in &scopes {
-        holds &= check(scope);
+    for scope in scopes.iter().filter(|scope| named(&scope.name)) {
+        holds &= check(scope, Some(&mut sum));
     }
-    for mutation in Mutation::ALL {
-        holds &= catch(&scopes, mutation);
+    println!(
+        "{:62} {:>11} states {:>17.1} s",
+        "together", sum.states, sum.seconds
+    );
+    if !wanted.long {
+        for (mutation, scope) in controls::controls() {
+            if named(&mutation.to_string()) {
+                holds &= control(&scope, mutation);
+            }
+        }
+    }
+    let missed = reached::missed();
+    if !wanted.long && wanted.only.is_none() && !missed.is_empty() {
+        println!("never reached: {missed:?}");
+        holds = false;
     }
     if holds {
         ExitCode::SUCCESS
@@ -56,73 +93,91 @@ fn main() -> ExitCode {
     }
 }
 
+fn wanted() -> Option<Wanted> {
+    let mut wanted = Wanted {
+        long: false,
+        only: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--long" => wanted.long = true,
+            "--only" => wanted.only = Some(words.next()?),
+            _ => return None,
+        }
+    }
+    Some(wanted)
+}
+
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+#[derive(Default)]
+struct Sum {
+    states: usize,
+    seconds: f64,
+}
+
 /// Explores a scope to its end.
-fn check(scope: &Scope) -> bool {
+fn check(scope: &Scope, sum: Option<&mut Sum>) -> bool {
     let began = Instant::now();
-    let checker = Checker::new(scope.clone(), Mutation::None)
+    // Depth first: it keeps the least in memory.
+    let checker = Checker::new(scope.clone(), Mutation::None, Reduction::FULL)
         .checker()
         .threads(threads())
-        .spawn_bfs()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_dfs()
         .join();
-    let broken: Vec<_> = ["safe", "live"]
-        .into_iter()
-        .filter(|name| checker.discovery(name).is_some())
-        .collect();
-    println!(
-        "{:55} {:>9} states, depth {:>3}, {:>5.1} s: {}",
-        scope.name,
-        checker.unique_state_count(),
-        checker.max_depth(),
-        began.elapsed().as_secs_f64(),
-        if broken.is_empty() { "holds" } else { "BROKEN" },
-    );
-    for name in broken {
-        tell(&checker, name);
+    let holds = checker.discoveries().is_empty();
+    if let Some(sum) = sum {
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "{:62} {:>11} states, depth {:>3}, {seconds:>6.1} s: {}",
+            scope.name,
+            checker.unique_state_count(),
+            checker.max_depth(),
+            if holds { "holds" } else { "BROKEN" },
+        );
+        sum.states += checker.unique_state_count();
+        sum.seconds += seconds;
     }
-    checker
-        .discoveries()
-        .keys()
-        .all(|name| !["safe", "live"].contains(name))
+    if !holds {
+        let found = catch(scope, Mutation::None);
+        println!("{}", found.unwrap_or_default());
+    }
+    holds
 }
 
-/// Finds what a defect breaks, in the first scope that shows it.
-fn catch(scopes: &[Scope], mutation: Mutation) -> bool {
-    for scope in scopes {
-        let checker = Checker::new(scope.clone(), mutation)
+/// A defect is found in a scope that holds without it.
+fn control(scope: &Scope, mutation: Mutation) -> bool {
+    let Some(found) = catch(scope, mutation) else {
+        println!("\n{mutation}: NOT CAUGHT");
+        return false;
+    };
+    println!("\n{mutation}: caught, in `{}`\n{found}", scope.name);
+    check(scope, None)
+}
+
+/// The shortest way to what should not happen, told.
+fn catch(scope: &Scope, mutation: Mutation) -> Option<String> {
+    let mut shortest = None;
+    let mut depth = None;
+    loop {
+        let mut builder = Checker::new(scope.clone(), mutation, Reduction::FULL)
             .checker()
             .threads(threads())
-            .finish_when(HasDiscoveries::AnyFailures)
-            .spawn_bfs()
-            .join();
-        for name in ["safe", "live"] {
-            if checker.discovery(name).is_some() {
-                println!("\n{mutation}: caught, in `{}`", scope.name);
-                tell(&checker, name);
-                return true;
-            }
+            .finish_when(HasDiscoveries::AnyFailures);
+        // A search stops some states after it found something, and names the last that it saw: is there a shorter way?
+        if let Some(depth) = depth {
+            builder = builder.target_max_depth(depth);
         }
+        let checker = builder.spawn_bfs().join();
+        let mut paths = checker.discoveries().into_values();
+        let Some(path) = paths.next() else {
+            return shortest;
+        };
+        depth = Some(path.clone().into_actions().len() + 1);
+        shortest = Some(telling::tell(path));
     }
-    println!("\n{mutation}: NOT CAUGHT");
-    false
-}
-
-/// The shortest way to what should not have happened.
-fn tell(checker: &impl stateright::Checker<Checker>, name: &'static str) {
-    let Some(path) = checker.discovery(name) else {
-        return;
-    };
-    let states = path.clone().into_states();
-    for (number, action) in path.into_actions().iter().enumerate() {
-        let what = states
-            .get(number)
-            .map(|world| world.telling(*action))
-            .unwrap_or_default();
-        println!("  {:>2}. {action}{what}", number + 1);
-    }
-    let broken = states.last().and_then(|world| world.broken);
-    println!("  => {}", broken.unwrap_or("a key never comes to its end"));
 }

@@ -2,33 +2,44 @@
 
 use std::fmt;
 
-/// What is wrong with the protocol.
+use crate::values::Write;
+
+/// What is wrong with the protocol, or with what it relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     None,
     CompleteWithoutFence,
     ReleaseWithoutFence,
     TakeoverComparesOwnerOnly,
+    TakeoverNeverApplies,
     ReleaseDeletes,
     OwnerReused,
     LeaseWithoutMargin,
     ExpiresBeforeItsLease,
     BelievesWithoutComparing,
     CommitWithoutFence,
+    RenewWithoutFence,
+    RenewalShortens,
+    AmendWithoutFence,
+    JournalLost,
+    LatePendingUndoes,
+    PendingFiresAnyway,
+    ClaimlessOverAnything,
+    LateWithoutEnd,
 }
 
 impl Mutation {
-    pub const ALL: [Self; 9] = [
-        Self::CompleteWithoutFence,
-        Self::ReleaseWithoutFence,
-        Self::TakeoverComparesOwnerOnly,
-        Self::ReleaseDeletes,
-        Self::OwnerReused,
-        Self::LeaseWithoutMargin,
-        Self::ExpiresBeforeItsLease,
-        Self::BelievesWithoutComparing,
-        Self::CommitWithoutFence,
-    ];
+    /// Whether a write has lost its fence.
+    pub fn unfences(self, write: &Write) -> bool {
+        match self {
+            Self::CompleteWithoutFence => matches!(write, Write::Complete(_)),
+            Self::CommitWithoutFence => matches!(write, Write::Commit { .. }),
+            Self::ReleaseWithoutFence => matches!(write, Write::Release { .. }),
+            Self::RenewWithoutFence => matches!(write, Write::Renew(_)),
+            Self::AmendWithoutFence => matches!(write, Write::Amend { .. }),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Mutation {
@@ -38,6 +49,7 @@ impl fmt::Display for Mutation {
             Self::CompleteWithoutFence => "no fence on complete",
             Self::ReleaseWithoutFence => "no fence on release",
             Self::TakeoverComparesOwnerOnly => "a takeover compares the owner only",
+            Self::TakeoverNeverApplies => "a takeover compares what never stands",
             Self::ReleaseDeletes => "a release deletes",
             Self::OwnerReused => "an owner is reused by the next attempt",
             Self::LeaseWithoutMargin => "a lease is written without its margin",
@@ -46,6 +58,14 @@ impl fmt::Display for Mutation {
                 "`completed by me` is believed without comparing the outcome"
             }
             Self::CommitWithoutFence => "no fence on commit",
+            Self::RenewWithoutFence => "no fence on renew",
+            Self::RenewalShortens => "a late renewal shortens the lease",
+            Self::AmendWithoutFence => "no fence on a step's note",
+            Self::JournalLost => "a takeover loses the journal",
+            Self::LatePendingUndoes => "a late `PENDING` undoes a `CONFIRMED`",
+            Self::PendingFiresAnyway => "a pending step fires again, whatever its policy says",
+            Self::ClaimlessOverAnything => "a transaction without a claim commits over a record",
+            Self::LateWithoutEnd => "a transaction may be late without end",
         })
     }
 }

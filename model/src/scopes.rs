@@ -1,105 +1,169 @@
-//! What is checked, and how far.
+//! What a scope is: who is there, and what may go wrong.
 
-use crate::checker::Scope;
-use crate::world::Budget;
+use crate::values::Tick;
+use crate::world::{Budget, Phase, WORKERS, Worker, World};
+
+/// What is checked.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    pub name: String,
+    pub workers: Vec<Spec>,
+    pub budget: Budget,
+    /// Whether handlers may fail.
+    pub failures: bool,
+    /// Whether the workers of a process send their statements in groups.
+    pub grouped: bool,
+    /// How many steps a handler has.
+    pub steps: u8,
+    pub provider: Provider,
+    /// How long an attempt may run, without the margin: in the first tick, unless leases are renewed.
+    pub lease: Tick,
+    /// How long an outcome is kept.
+    pub retention: Tick,
+}
+
+/// A worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub key: usize,
+    /// Its clock, in ticks beside the true time.
+    pub skew: Tick,
+    /// What its deliveries carry.
+    pub payload: u8,
+    pub deliveries: u8,
+    /// Workers of one process die together.
+    pub process: usize,
+    pub form: Form,
+}
+
+/// What a handler's effect is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Outside.
+    Claimed,
+    /// A business write that commits with the record.
+    Transaction,
+    /// The same, without a claim before it.
+    Claimless,
+}
+
+/// Who brings a step's effect about, and what is done about a step that may have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// It answers the same key with the same effect; the step fires again.
+    HonoursKeys,
+    /// It doesn't; the step fires again all the same.
+    NoKeys,
+    /// It doesn't; a person has to look.
+    NoKeysInterrupt,
+}
 
 /// Within the margin, and beyond it.
-const NEAR: [i64; 3] = [0, 0, 1];
-const FAR: [i64; 3] = [0, 0, 3];
+pub const NEAR: [Tick; 3] = [0, 0, 1];
+pub const FAR: [Tick; 3] = [0, 0, 2];
+
+impl World {
+    pub fn new(scope: &Scope) -> Self {
+        let mut workers = [Worker::default(); WORKERS];
+        for (worker, spec) in workers.iter_mut().zip(&scope.workers) {
+            worker.deliveries = spec.deliveries;
+            worker.phase = Phase::Idle;
+        }
+        Self {
+            workers,
+            keys: <_>::default(),
+            late: Vec::new(),
+            budget: scope.budget,
+            broken: None,
+            names: 0,
+            labels: crate::labels::Labels::new(),
+        }
+    }
+}
 
 impl Scope {
     /// One key, three workers with one delivery each, and nothing that goes wrong but handlers.
-    fn of(name: &'static str, end: i64) -> Self {
-        Self {
-            name,
-            keys: 1,
-            workers: NEAR.iter().map(|&skew| (0, skew, 0, 1)).collect(),
+    pub fn of(name: impl Into<String>) -> Self {
+        let scope = Self {
+            name: name.into(),
+            workers: Vec::new(),
             budget: Budget::default(),
-            end,
-            transactional: false,
             failures: true,
+            grouped: false,
+            steps: 0,
+            provider: Provider::HonoursKeys,
+            lease: 1,
+            retention: 3,
+        };
+        scope.clocks(&NEAR)
+    }
+
+    pub fn keys(&self) -> usize {
+        self.workers.iter().map(|spec| spec.key).max().unwrap_or(0) + 1
+    }
+
+    /// A worker for each clock.
+    pub fn clocks(mut self, skews: &[Tick]) -> Self {
+        let worker = |(process, &skew): (usize, &Tick)| Spec {
+            key: 0,
+            skew,
+            payload: 0,
+            deliveries: 1,
+            process,
+            form: Form::Claimed,
+        };
+        self.workers = skews.iter().enumerate().map(worker).collect();
+        self
+    }
+
+    pub fn form(mut self, form: Form) -> Self {
+        for spec in &mut self.workers {
+            spec.form = form;
         }
-    }
-
-    fn clocks(mut self, skews: [i64; 3]) -> Self {
-        self.workers = skews.iter().map(|&skew| (0, skew, 0, 1)).collect();
         self
     }
 
-    fn workers(mut self, workers: &[(usize, i64, u8, u8)]) -> Self {
-        self.keys = workers.iter().map(|worker| worker.0).max().unwrap_or(0) + 1;
-        self.workers = workers.to_vec();
+    /// The first worker gets two deliveries.
+    pub fn retries(mut self) -> Self {
+        self.workers[0].deliveries = 2;
         self
     }
 
-    fn transaction(mut self) -> Self {
-        self.transactional = true;
+    /// Each worker becomes a process that serves two keys.
+    pub fn in_groups(mut self) -> Self {
+        let lanes = |spec: &Spec| [0, 1].map(|key| Spec { key, ..*spec });
+        self.workers = self.workers.iter().flat_map(lanes).collect();
+        self.grouped = true;
+        self
+    }
+
+    pub fn steps(mut self, steps: u8, provider: Provider) -> Self {
+        (self.steps, self.provider) = (steps, provider);
+        self
+    }
+
+    /// Leases are long enough to be renewed before their end.
+    pub fn renewing(mut self) -> Self {
+        (self.lease, self.retention) = (2, 4);
+        self
+    }
+
+    /// The last worker's deliveries carry another payload.
+    pub fn another_payload(mut self) -> Self {
+        if let Some(spec) = self.workers.last_mut() {
+            spec.payload = 1;
+        }
         self
     }
 
     /// Handlers succeed.
-    fn no_failures(mut self) -> Self {
+    pub fn no_failures(mut self) -> Self {
         self.failures = false;
         self
     }
 
-    fn faults(mut self, change: impl FnOnce(&mut Budget)) -> Self {
+    pub fn faults(mut self, change: impl FnOnce(&mut Budget)) -> Self {
         change(&mut self.budget);
         self
     }
-}
-
-/// The scopes of the test command.
-pub fn short() -> Vec<Scope> {
-    vec![
-        Scope::of("1 key, 3 workers: crashes, lost replies", 4)
-            .faults(|b| (b.crashes, b.replies_lost) = (2, 2)),
-        Scope::of("1 key, 3 workers: lost requests", 5).faults(|b| b.requests_lost = 2),
-        Scope::of("1 key, 3 workers: a late copy", 4).faults(|b| b.duplicates = 1),
-        Scope::of("1 key, 3 workers: TTL", 7).faults(|b| b.sweeps = 2),
-        Scope::of("1 key, 3 workers: clocks beyond the margin", 4)
-            .clocks(FAR)
-            .faults(|b| (b.crashes, b.replies_lost) = (1, 1)),
-        Scope::of("1 key, 3 workers, a transaction: crash, lost replies", 3)
-            .transaction()
-            .faults(|b| (b.crashes, b.replies_lost) = (1, 2)),
-        Scope::of(
-            "1 key, 2 workers, a transaction: lost requests, a late copy",
-            4,
-        )
-        .transaction()
-        .workers(&[(0, 0, 0, 2), (0, 1, 0, 1)])
-        .faults(|b| (b.requests_lost, b.duplicates) = (2, 1)),
-        Scope::of("1 key, 2 workers: retries, a late copy, TTL", 7)
-            .workers(&[(0, 0, 0, 2), (0, 1, 0, 1)])
-            .faults(|b| (b.duplicates, b.sweeps) = (1, 1)),
-        Scope::of("1 key, 2 workers: retries, another payload", 4)
-            .workers(&[(0, 0, 0, 2), (0, 1, 1, 1)])
-            .faults(|b| (b.crashes, b.replies_lost) = (1, 1)),
-        Scope::of("1 key, 2 workers: a library without a fence", 5)
-            .workers(&[(0, 0, 0, 2), (0, 1, 0, 1)])
-            .no_failures()
-            .faults(|b| (b.crashes, b.replies_lost, b.strangers) = (1, 1, 1)),
-        Scope::of("2 keys, 2 workers each: statements of a group", 2)
-            .workers(&[(0, 0, 0, 1), (1, 0, 0, 1), (0, 1, 0, 1), (1, 1, 0, 1)])
-            .no_failures()
-            .faults(|b| b.replies_lost = 1),
-    ]
-}
-
-/// Two faults of each class together: hours, and much memory.
-pub fn long() -> Vec<Scope> {
-    let everything = |scope: Scope| {
-        scope.faults(|b| {
-            (b.crashes, b.requests_lost, b.replies_lost) = (2, 2, 2);
-            (b.duplicates, b.sweeps) = (2, 2);
-        })
-    };
-    vec![
-        everything(Scope::of("1 key, 3 workers: everything", 7)),
-        everything(
-            Scope::of("1 key, 3 workers: everything, clocks beyond the margin", 7).clocks(FAR),
-        ),
-        everything(Scope::of("1 key, 3 workers, a transaction: everything", 7).transaction()),
-    ]
 }

@@ -1,158 +1,154 @@
-//! A write meets the table: the library's own conditions, and an observer who looks at what each write did.
+//! A write meets the table, and an observer looks at what it did there.
 
-use lambda_idempotency::record::{Completion, Found, Record, Status, Version};
-use lambda_idempotency::store::transition;
-
+use crate::checker::Checker;
 use crate::mutation::Mutation;
-use crate::world::{Final, TICK, World, Write};
+use crate::real;
+use crate::values::{Lease, Mark, Rec, Reply, Write};
+use crate::world::{Key, Phase, World};
 
-/// What a write answers.
-pub enum Reply {
-    Applied,
-    Refused(Option<Found>),
-}
-
-impl World {
+impl Checker {
     /// One atomic step of the table.
-    pub fn apply(&mut self, key: usize, write: &Write, mutation: Mutation) -> Reply {
-        let met = self.table.get(key).cloned().flatten();
-        let left = match write {
-            Write::Create(claim, _) => transition::create(met.as_ref(), claim),
-            Write::TakeOver(seen, claim, mode, _) => {
-                let current = met.as_ref().map(Version::of);
-                let compared = current.filter(|current| {
-                    mutation == Mutation::TakeoverComparesOwnerOnly && current.owner == seen.owner
-                });
-                let seen = compared.as_ref().unwrap_or(seen);
-                transition::take_over(met.as_ref(), seen, claim, *mode)
-            }
-            Write::Complete(completion) => {
-                let unfenced = mutation == Mutation::CompleteWithoutFence;
-                complete(met.as_ref(), completion, unfenced)
-            }
-            Write::Commit(completion) => {
-                let unfenced = mutation == Mutation::CommitWithoutFence;
-                complete(met.as_ref(), completion, unfenced)
-            }
-            Write::Release(release) => {
-                let mut release = release.clone();
-                if mutation == Mutation::ReleaseWithoutFence
-                    && let Some(owner) = met.as_ref().and_then(|record| record.owner.clone())
-                {
-                    release.owner = owner;
-                }
-                transition::release(met.as_ref(), &release)
-            }
+    pub fn apply(&self, world: &mut World, key: usize, write: &Write) -> Reply {
+        let met = world.keys[key].rec;
+        let Some(left) = real::apply(met, write, self.mutation) else {
+            return Reply {
+                applied: false,
+                rec: met,
+            };
         };
-        let Some(left) = left else {
-            return Reply::Refused(met.map(Found::readable));
-        };
-        self.observe(key, write, met.as_ref(), &left);
-        let deletes = mutation == Mutation::ReleaseDeletes && matches!(write, Write::Release(_));
-        if let Some(slot) = self.table.get_mut(key) {
-            *slot = (!deletes).then_some(left);
+        self.observe(world, key, write, met, &left);
+        let deletes =
+            self.mutation == Mutation::ReleaseDeletes && matches!(write, Write::Release { .. });
+        world.keys[key].rec = (!deletes).then_some(left);
+        // The journal is all that a takeover is told.
+        let told = matches!(write, Write::TakeOver { .. }) && self.scope.steps > 0;
+        Reply {
+            applied: true,
+            rec: told.then_some(left),
         }
-        Reply::Applied
     }
 
     /// The invariants that speak of single writes.
-    fn observe(&mut self, key: usize, write: &Write, met: Option<&Record>, left: &Record) {
-        let fenced = matches!(
-            write,
-            Write::Complete(_) | Write::Commit(_) | Write::Release(_)
-        );
-        let held = met.is_some_and(|record| {
-            record.status == Status::InProgress && record.owner.as_ref() == Some(write.owner())
-        });
-        if fenced && !held {
-            self.note("3: only the current owner completes, commits or releases");
+    fn observe(&self, world: &mut World, key: usize, write: &Write, met: Option<Rec>, left: &Rec) {
+        let held = met.is_some_and(|rec| !rec.done && rec.owner == write.owner());
+        if !write.claims() && !held {
+            world.note("3: only the current owner completes, renews, amends, commits or releases");
         }
-        let fastest = self
-            .workers
-            .iter()
-            .map(|worker| worker.skew)
-            .max()
-            .unwrap_or(0);
-        let latest = (self.time + fastest.max(0)) * TICK;
-        if let Some(known) = self.outcome.get(key).cloned().flatten() {
-            let expired = latest >= known.expiration.to_millis().0;
-            if expired {
-                self.forget(key);
+        if let Some((_, expiration)) = world.keys[key].outcome {
+            if self.fastest >= expiration {
+                world.forget(self, key);
             } else {
-                self.note("1: one outcome for each key until it expires, and it never changes");
+                world.note("1: one outcome for each key until it expires, and it never changes");
             }
         }
-        match write {
-            Write::Create(claim, _) => {
-                if self.attempts.get(key).is_some_and(|last| *last > 0) {
-                    self.note("2: attempts increase strictly between fresh starts");
-                }
-                self.count(key, claim.attempt);
-                self.forget(key);
+        match *write {
+            Write::Create(claim) => self.claimed(world, key, met, claim.attempt, true),
+            Write::TakeOver { claim, fresh, .. } => {
+                self.claimed(world, key, met, claim.attempt, fresh);
             }
-            Write::TakeOver(_, claim, _, _) => {
-                let before = met.map_or(0, |record| record.attempt);
-                let fresh = claim.attempt == 1;
-                if !fresh && claim.attempt <= before {
-                    self.note("2: attempts increase strictly between fresh starts");
-                }
-                let lease = met
-                    .and_then(|record| record.lease)
-                    .map_or(0, |lease| lease.0);
-                if latest < lease {
-                    self.note("9: no live lease is taken over");
-                }
-                self.count(key, claim.attempt);
-                if fresh {
-                    self.forget(key);
+            Write::Apply { claim, over, .. } => {
+                let fresh = over.is_none_or(|(_, fresh)| fresh);
+                self.claimed(world, key, met, claim.attempt, fresh);
+            }
+            Write::Renew(renewal) => {
+                let before = met.map(|rec| rec.lease);
+                if before.is_some_and(|lease| lease >= Lease::Until(renewal.lease, renewal.number))
+                {
+                    world.note("3: a renewal never shortens a lease");
                 }
             }
-            Write::Complete(completion) | Write::Commit(completion) => {
-                let seen = Final {
-                    owner: completion.owner.clone(),
-                    outcome: left.outcome.clone(),
-                    expiration: left.expiration,
-                };
-                if let Some(slot) = self.outcome.get_mut(key) {
-                    *slot = Some(seen);
-                }
-                if let (Write::Commit(_), Some(booked)) = (write, self.booked.get_mut(key)) {
-                    booked.push(completion.owner.clone());
+            Write::Amend { step, entry, .. } => {
+                if let Mark::Confirmed(result) = entry.mark {
+                    world.keys[key].effects[usize::from(step)].confirmed = Some(result);
                 }
             }
-            Write::Release(_) => {}
+            Write::Complete(_) | Write::Commit { .. } | Write::Release { .. } | Write::Read(_) => {}
         }
-        if self.booked.get(key).is_some_and(|booked| booked.len() > 1) {
-            self.note("5: a business write commits at most once while its outcome is kept");
+        if left.done {
+            let outcome = left.outcome.map(|name| (name, left.expiration));
+            world.keys[key].outcome = outcome;
+        }
+        if write.books() {
+            world.book(key, write);
         }
     }
 
-    /// What the last claim on a key counted.
-    pub fn count(&mut self, key: usize, attempt: u32) {
-        if let Some(slot) = self.attempts.get_mut(key) {
-            *slot = attempt;
+    /// A claim applied.
+    fn claimed(&self, world: &mut World, key: usize, met: Option<Rec>, attempt: u8, fresh: bool) {
+        let before = match met {
+            Some(rec) if !fresh => rec.attempt,
+            Some(_) => 0,
+            // Nothing is deleted, except by TTL.
+            None => world.keys[key].attempt,
+        };
+        if attempt <= before {
+            world.note("2: attempts increase strictly between fresh starts");
         }
-    }
-
-    /// The key is fresh.
-    pub fn forget(&mut self, key: usize) {
-        if let Some(slot) = self.outcome.get_mut(key) {
-            *slot = None;
+        let lives = met.is_some_and(|rec| {
+            let holders = world.workers.iter().zip(&self.scope.workers);
+            let until = |(worker, spec): (&crate::world::Worker, &crate::scopes::Spec)| {
+                let hold = worker.hold.filter(|hold| hold.owner == rec.owner);
+                hold.is_some_and(|hold| {
+                    !rec.done && rec.lease != Lease::Released && spec.skew < hold.until
+                })
+            };
+            holders.into_iter().any(until)
+        });
+        let early = met.is_some_and(|rec| match rec.lease {
+            Lease::Until(tick, _) => self.fastest < tick,
+            _ => false,
+        });
+        if early || (lives && self.clocks_agree) {
+            world.note("9: no live lease is taken over");
         }
-        if let Some(booked) = self.booked.get_mut(key) {
-            booked.clear();
+        world.keys[key].attempt = attempt;
+        if fresh {
+            world.forget(self, key);
         }
     }
 }
 
-fn complete(met: Option<&Record>, completion: &Completion, unfenced: bool) -> Option<Record> {
-    let mut completion = completion.clone();
-    let mut met = met.cloned();
-    if unfenced && let Some(record) = &mut met {
-        record.status = Status::InProgress;
-        if let Some(owner) = &record.owner {
-            completion.owner = owner.clone();
+impl World {
+    /// A business write commits.
+    fn book(&mut self, key: usize, write: &Write) {
+        let (Write::Commit { applied, .. } | Write::Apply { applied, .. }) = *write else {
+            return;
+        };
+        if applied {
+            self.note("5: a transaction commits at most once");
+        }
+        if self.keys[key].booked.is_some() {
+            self.note("5: a business write commits at most once while its outcome is kept");
+        }
+        self.keys[key].booked = Some(write.owner());
+        let sent = self.workers.iter_mut().filter_map(|w| match &mut w.phase {
+            Phase::Calling(call) | Phase::Answered(call, _) => Some(&mut call.write),
+            _ => None,
+        });
+        for other in sent.chain(self.late.iter_mut().map(|(_, write)| write)) {
+            if other.owner() == write.owner()
+                && let Write::Commit { applied, .. } | Write::Apply { applied, .. } = other
+            {
+                *applied = true;
+            }
         }
     }
-    transition::complete(met.as_ref(), &completion)
+
+    /// The key is fresh: what was seen of it no longer counts.
+    pub fn forget(&mut self, checker: &Checker, key: usize) {
+        let fresh = Key {
+            rec: self.keys[key].rec,
+            attempt: self.keys[key].attempt,
+            ..Key::default()
+        };
+        self.keys[key] = fresh;
+        if checker.scope.steps > 0 {
+            let workers = self.workers.iter_mut().zip(&checker.scope.workers);
+            for (worker, _) in workers.filter(|(_, spec)| spec.key == key) {
+                if let Some(hold) = &mut worker.hold {
+                    hold.outdated = true;
+                }
+            }
+        }
+    }
 }

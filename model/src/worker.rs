@@ -1,378 +1,276 @@
 //! What a worker does, as the engine does it: decide and set, run, complete or release.
 
-use lambda_idempotency::protocol::{Asking, Crashed, Decision, Rules, Settled, decide, settle};
-use lambda_idempotency::record::{
-    Completion, Found, NewClaim, Owner, Record, Release, Status, StoredOutcome, Takeover,
-};
-use lambda_idempotency::{Fingerprint, RecordId};
-
+use crate::checker::Checker;
 use crate::mutation::Mutation;
-use crate::table::Reply;
-use crate::world::{Answer, Hold, LEASE, MARGIN, Phase, RETENTION, World, Write};
+use crate::reached::{Event, reach};
+use crate::real::{self, Verdict};
+use crate::scopes::Form;
+use crate::values::{
+    Claim, Completion, Entry, Journal, Lease, MARGIN, Mark, Name, Rec, Reply, Seen, Tick, Write,
+};
+use crate::world::{Answer, Call, Hold, Phase, Why, World};
+
+mod claimless;
+mod ending;
+mod renewals;
+mod steps;
 
 /// As the engine has it.
-const MAX_ROUNDS: u8 = 3;
+pub const MAX_ROUNDS: u8 = 3;
 
-/// What all workers have in common.
-#[derive(Clone, Debug)]
-pub struct Protocol {
-    pub ids: Vec<RecordId>,
-    pub mutation: Mutation,
-    /// Whether an effect commits together with the record.
-    pub transactional: bool,
-    /// Whether no two clocks differ by more than the margin.
-    pub clocks_agree: bool,
-}
-
-pub fn rules() -> Rules {
-    Rules {
-        crashed: Crashed::RunAgain,
-        max_attempts: None,
-        skew_margin: MARGIN,
-    }
-}
-
-impl Protocol {
+impl Checker {
     /// A delivery arrives.
     pub fn start(&self, world: &mut World, w: usize) {
-        let worker = &mut world.workers[w];
-        worker.deliveries -= 1;
-        if self.mutation != Mutation::OwnerReused || worker.owners == 0 {
-            worker.owners += 1;
+        let spec = &self.scope.workers[w];
+        let is_repetition = world.workers[w].deliveries < spec.deliveries;
+        world.workers[w].deliveries -= 1;
+        let owner = match world.workers[w].last {
+            Some(owner) => owner,
+            None => world.name(w, false),
+        };
+        if self.mutation == Mutation::OwnerReused {
+            world.workers[w].last = Some(owner);
         }
-        let owner = Owner::from_stored(format!("w{w}.{}", worker.owners));
-        self.decide(world, w, &owner, None, 0);
+        if is_repetition {
+            call(world, w, Write::Read(owner), Why::Look);
+        } else {
+            self.begin(world, w, owner, None);
+        }
     }
 
-    fn fingerprint(world: &World, w: usize) -> Fingerprint {
-        Fingerprint::bytes(&[world.workers[w].payload])
+    /// With what a read found, or without one.
+    pub fn begin(&self, world: &mut World, w: usize, owner: Name, found: Option<Rec>) {
+        match self.scope.workers[w].form {
+            Form::Claimless => self.begin_claimless(world, w, owner, found),
+            Form::Claimed | Form::Transaction => self.decide(world, w, owner, found, 0),
+        }
     }
 
-    fn decide(
-        &self,
-        world: &mut World,
-        w: usize,
-        owner: &Owner,
-        found: Option<&Found>,
-        rounds: u8,
-    ) {
-        let now = world.clock(&world.workers[w]);
-        let fingerprint = Self::fingerprint(world, w);
-        let asking = Asking {
-            owner,
-            fingerprint: Some(&fingerprint),
-            now,
-        };
-        let phase = match decide(found, asking, &rules()) {
-            Decision::Create | Decision::TakeOver { .. } if rounds == MAX_ROUNDS => {
-                Phase::Answered(Answer::Refused)
+    /// The protocol's word on what was found, in the eyes of a worker.
+    pub fn verdict(&self, w: usize, owner: Name, found: Option<Rec>) -> Verdict {
+        let spec = &self.scope.workers[w];
+        let verdict = real::verdict(found, owner, spec.payload, spec.skew);
+        reach(match verdict {
+            Verdict::Create => Event::Create,
+            Verdict::Mine => Event::Mine,
+            Verdict::TakeOver { fresh: true, .. } => Event::TakeOverFresh,
+            Verdict::TakeOver { fresh: false, .. } => Event::TakeOverResume,
+            Verdict::Replay => Event::Replay,
+            Verdict::Mismatch => Event::Mismatch,
+            Verdict::InFlight | Verdict::Interrupted => Event::InFlight,
+        });
+        verdict
+    }
+
+    fn decide(&self, world: &mut World, w: usize, owner: Name, found: Option<Rec>, rounds: u8) {
+        match (self.verdict(w, owner, found), found) {
+            (Verdict::Create | Verdict::TakeOver { .. }, _) if rounds == MAX_ROUNDS => {
+                answer(world, w, Answer::InFlight);
             }
-            Decision::Create => {
-                let claim = self.claim(world, w, owner, 1);
-                sent(Write::Create(claim, false), rounds + 1)
-            }
-            Decision::TakeOver {
-                seen,
-                mode,
-                attempt,
-            } => {
-                let bound = found
-                    .and_then(|found| found.content.as_ref().ok())
-                    .is_some_and(|record| record.fingerprint.is_some());
-                let claim = self.claim(world, w, owner, attempt);
-                let keeps = mode == Takeover::Resume && bound;
-                sent(
-                    Write::TakeOver(seen.clone(), claim, mode, keeps),
-                    rounds + 1,
-                )
-            }
-            Decision::Mine(record) => {
-                let hold = Hold {
-                    owner: owner.clone(),
-                    until: record.lease.unwrap_or_default() - MARGIN,
-                    keeps_fingerprint: record.attempt > 1,
+            (Verdict::TakeOver { fresh, attempt }, Some(rec)) => {
+                let write = Write::TakeOver {
+                    seen: Seen::of(&rec),
+                    fresh,
+                    claim: self.claim(w, owner, attempt, rounds),
                 };
-                return self.run(world, w, hold);
+                let why = Why::Claim {
+                    rounds: rounds + 1,
+                    keeps: !fresh && rec.payload.is_some(),
+                };
+                call(world, w, write, why);
             }
-            Decision::Replay(record) => {
-                Self::check_replay(world, w, record);
-                Phase::Answered(Answer::Replayed)
+            (Verdict::Create | Verdict::TakeOver { .. }, _) => {
+                let why = Why::Claim {
+                    rounds: rounds + 1,
+                    keeps: false,
+                };
+                call(
+                    world,
+                    w,
+                    Write::Create(self.claim(w, owner, 1, rounds)),
+                    why,
+                );
             }
-            _ => Phase::Answered(Answer::Refused),
-        };
-        world.workers[w].phase = phase;
+            (Verdict::Mine, Some(rec)) => {
+                let Lease::Until(lease, number) = rec.lease else {
+                    return answer(world, w, Answer::InFlight);
+                };
+                let hold = Hold {
+                    attempt: rec.attempt,
+                    keeps: rec.attempt > 1,
+                    journal: rec.journal,
+                    number,
+                    ..Hold::new(owner, self.until(lease))
+                };
+                self.run(world, w, hold);
+            }
+            (Verdict::Replay, Some(rec)) => self.replay(world, w, &rec),
+            (Verdict::Mismatch, _) => answer(world, w, Answer::Mismatch),
+            _ => answer(world, w, Answer::InFlight),
+        }
     }
 
-    fn claim(&self, world: &World, w: usize, owner: &Owner, attempt: u32) -> NewClaim {
-        let worker = &world.workers[w];
-        let now = world.clock(worker);
-        let lease = match self.mutation {
-            Mutation::LeaseWithoutMargin => now + LEASE,
-            _ => now + LEASE + MARGIN,
-        };
-        let expiration = match self.mutation {
-            Mutation::ExpiresBeforeItsLease => now.ceil_seconds(),
-            _ => (now + RETENTION).max(lease + MARGIN).ceil_seconds(),
-        };
-        NewClaim {
-            id: self.ids[worker.key].clone(),
-            owner: owner.clone(),
-            fingerprint: Some(Self::fingerprint(world, w)),
+    /// Until when a lease lets its own attempt run.
+    fn until(&self, lease: Tick) -> Tick {
+        match self.mutation {
+            Mutation::LeaseWithoutMargin => lease,
+            _ => lease - MARGIN,
+        }
+    }
+
+    /// The end of a lease that begins now.
+    pub fn lease(&self, w: usize) -> Tick {
+        let now = self.scope.workers[w].skew;
+        match self.mutation {
+            Mutation::LeaseWithoutMargin => now + self.scope.lease,
+            _ => now + self.scope.lease + MARGIN,
+        }
+    }
+
+    /// From when on a record that is claimed or renewed now counts as absent.
+    pub fn expiration(&self, w: usize) -> Tick {
+        let now = self.scope.workers[w].skew;
+        match self.mutation {
+            Mutation::ExpiresBeforeItsLease => now,
+            _ => (now + self.scope.retention).max(self.lease(w) + MARGIN),
+        }
+    }
+
+    pub fn claim(&self, w: usize, owner: Name, attempt: u8, number: u8) -> Claim {
+        Claim {
+            owner,
+            payload: self.scope.workers[w].payload,
             attempt,
-            lease,
-            expiration,
-            started_at: now,
+            lease: self.lease(w),
+            number,
+            expiration: self.expiration(w),
+        }
+    }
+
+    pub fn completion(&self, w: usize, owner: Name) -> Completion {
+        Completion {
+            owner,
+            expiration: self.scope.workers[w].skew + self.scope.retention,
         }
     }
 
     /// A replay gives what stands in the record, to whoever sent that payload.
-    fn check_replay(world: &mut World, w: usize, record: &Record) {
-        let key = world.workers[w].key;
-        let known = world.outcome[key].as_ref();
-        let stands = known.is_some_and(|known| known.outcome == record.outcome);
-        let fingerprint = Self::fingerprint(world, w);
+    pub fn replay(&self, world: &mut World, w: usize, rec: &Rec) {
+        let spec = &self.scope.workers[w];
+        let known = world.keys[spec.key].outcome.map(|(owner, _)| owner);
+        let outdated = world.keys[spec.key].rec != Some(*rec);
         // A record that nothing took effect in is bound to no payload.
-        let differs = record
-            .fingerprint
-            .as_ref()
-            .is_some_and(|bound| *bound != fingerprint);
-        if !stands || differs {
+        let differs = rec.payload.is_some_and(|bound| bound != spec.payload);
+        if (known != rec.outcome && !outdated) || rec.outcome.is_none() || differs {
             world.note(
                 "6: a replay returns exactly the stored outcome, never for another fingerprint",
             );
         }
+        answer(world, w, Answer::Replayed);
     }
 
     /// The claim is there: is there time left?
     fn run(&self, world: &mut World, w: usize, hold: Hold) {
-        let worker = &world.workers[w];
-        if world.clock(worker) >= hold.until {
-            world.workers[w].phase = self.release(world, w, &hold, None);
-            return;
+        let spec = &self.scope.workers[w];
+        if spec.skew >= hold.until {
+            return Self::release(world, w, &hold, Answer::TooLate);
         }
-        let key = worker.key;
-        let overlaps = world.workers.iter().enumerate().any(|(other, beside)| {
-            let Phase::Running { hold } = &beside.phase else {
-                return false;
-            };
-            other != w && beside.key == key && world.clock(beside) < hold.until
+        let mut beside = world.workers.iter().zip(&self.scope.workers).enumerate();
+        let overlaps = beside.any(|(other, (worker, its))| {
+            let has_time = worker.hold.is_some_and(|hold| its.skew < hold.until);
+            other != w
+                && its.key == spec.key
+                && worker.is_executing()
+                && has_time
+                && its.form != Form::Claimless
         });
         if overlaps && self.clocks_agree {
             world.note("9: no two run at once while the first has time");
         }
-        world.workers[w].phase = Phase::Running { hold };
-    }
-
-    /// The handler returns.
-    pub fn end(&self, world: &mut World, w: usize, succeeds: bool) {
-        let Phase::Running { hold } = world.workers[w].phase.clone() else {
-            return;
-        };
-        if !succeeds {
-            world.workers[w].phase = self.release(world, w, &hold, None);
-            return;
-        }
-        let worker = &world.workers[w];
-        let now = world.clock(worker);
-        let completion = Completion {
-            id: self.ids[worker.key].clone(),
-            status: Status::Completed,
-            outcome: StoredOutcome::Inline(hold.owner.as_str().to_owned()),
-            owner: hold.owner,
-            completed_at: now,
-            expiration: (now + RETENTION).ceil_seconds(),
-        };
-        let write = if self.transactional {
-            Write::Commit(completion)
-        } else {
-            Write::Complete(completion)
-        };
-        world.workers[w].phase = sent(write, 0);
-    }
-
-    fn release(&self, world: &World, w: usize, hold: &Hold, proves: Option<Completion>) -> Phase {
-        let release = Release {
-            id: self.ids[world.workers[w].key].clone(),
-            tombstone: Owner::from_stored(format!("{}+", hold.owner.as_str())),
-            owner: hold.owner.clone(),
-            last_error: None,
-            forget_fingerprint: !hold.keeps_fingerprint,
-        };
-        Phase::Sent {
-            write: Box::new(Write::Release(release)),
-            rounds: 0,
-            proves: proves.map(Box::new),
-        }
+        world.workers[w].hold = Some(hold);
+        world.workers[w].phase = Phase::Running;
     }
 
     /// An answer comes back.
-    pub fn receive(&self, world: &mut World, w: usize, reply: Reply) {
-        let Phase::Sent {
-            write,
-            rounds,
-            proves,
-        } = world.workers[w].phase.clone()
-        else {
-            return;
-        };
-        match (*write, reply) {
-            (Write::Create(claim, keeps) | Write::TakeOver(_, claim, _, keeps), Reply::Applied) => {
+    pub fn receive(&self, world: &mut World, w: usize, sent: Call, reply: Reply) {
+        let owner = sent.write.owner();
+        match (sent.why, sent.write) {
+            (Why::Look, _) => self.begin(world, w, owner, reply.rec),
+            (Why::Claim { keeps, .. }, Write::Create(claim) | Write::TakeOver { claim, .. })
+                if reply.applied =>
+            {
                 let hold = Hold {
-                    until: claim.lease
-                        - if self.mutation == Mutation::LeaseWithoutMargin {
-                            std::time::Duration::ZERO
-                        } else {
-                            MARGIN
-                        },
-                    owner: claim.owner,
-                    keeps_fingerprint: keeps,
+                    attempt: claim.attempt,
+                    keeps,
+                    // With what the predecessor wrote up to the takeover.
+                    journal: reply.rec.map_or(Journal::default(), |rec| rec.journal),
+                    number: claim.number,
+                    ..Hold::new(owner, self.until(claim.lease))
                 };
                 self.run(world, w, hold);
             }
-            (Write::Create(claim, _) | Write::TakeOver(_, claim, _, _), Reply::Refused(found)) => {
-                self.decide(world, w, &claim.owner, found.as_ref(), rounds);
+            (Why::Claim { rounds, .. }, Write::Create(_)) if self.scope.grouped => {
+                call(world, w, Write::Read(owner), Why::LookAgain { rounds });
             }
-            (Write::Complete(_) | Write::Commit(_), Reply::Applied) => {
-                world.workers[w].phase = Phase::Answered(Answer::Executed);
+            (Why::Claim { rounds, .. } | Why::LookAgain { rounds }, _) => {
+                self.decide(world, w, owner, reply.rec, rounds);
             }
-            (Write::Complete(sent) | Write::Commit(sent), Reply::Refused(found)) => {
-                let answer = self.settled(world, w, &sent, found.as_ref());
-                world.workers[w].phase = Phase::Answered(answer);
+            (Why::End, _) if reply.applied => answer(world, w, Answer::Executed),
+            (
+                Why::End,
+                Write::Complete(sent)
+                | Write::Commit {
+                    completion: sent, ..
+                },
+            ) => {
+                let told = self.settled(world, w, sent, reply.rec);
+                answer(world, w, told);
             }
-            (Write::Release(release), reply) => {
-                let answer = match (proves, reply) {
-                    (None, _) => Answer::Failed,
-                    (Some(sent), reply) => Self::proven(world, w, &sent, &release, reply),
-                };
-                world.workers[w].phase = Phase::Answered(answer);
+            (Why::Release, _) => finish(world, w),
+            (Why::Prove(completion), Write::Release { tombstone, .. }) => {
+                self.proven(world, w, completion, tombstone, reply);
             }
+            (Why::Note(note), _) => self.noted(world, w, note, sent, reply),
+            _ => self.receive_claimless(world, w, sent, reply),
         }
-    }
-
-    /// A completion that met something else.
-    fn settled(
-        &self,
-        world: &mut World,
-        w: usize,
-        sent: &Completion,
-        found: Option<&Found>,
-    ) -> Answer {
-        let key = world.workers[w].key;
-        let fingerprint = Self::fingerprint(world, w);
-        let record = found.and_then(|found| found.content.as_deref().ok());
-        let believes = self.mutation == Mutation::BelievesWithoutComparing
-            && record.is_some_and(|record| {
-                record.owner.as_ref() == Some(&sent.owner) && record.status == Status::Completed
-            });
-        let settled = settle(found, sent, Some(&fingerprint));
-        let mine = world.outcome[key]
-            .as_ref()
-            .is_some_and(|known| known.owner == sent.owner);
-        if believes || matches!(settled, Settled::Recorded) {
-            if !mine {
-                world.note("7: a completion counts as mine only if it is");
-            }
-            return Answer::Executed;
-        }
-        if mine {
-            world.note("7: a write that applied is not denied");
-        }
-        match settled {
-            Settled::Superseded(_) => Answer::Replayed,
-            _ => Answer::LeaseLost,
-        }
-    }
-
-    /// Whether a commit without a reply took effect: only the fence can tell.
-    fn proven(
-        world: &mut World,
-        w: usize,
-        sent: &Completion,
-        release: &Release,
-        reply: Reply,
-    ) -> Answer {
-        let found = match reply {
-            Reply::Applied => None,
-            Reply::Refused(found) => Some(found),
-        };
-        let released = found.as_ref().is_none_or(|found| {
-            found.as_ref().is_some_and(|found| {
-                found.version.owner.as_deref() == Some(release.tombstone.as_str())
-            })
-        });
-        let key = world.workers[w].key;
-        if released {
-            if world.booked[key].contains(&sent.owner) {
-                world.note("5: a release that applied proves that nothing was committed");
-            }
-            return Answer::Failed;
-        }
-        match settle(found.flatten().as_ref(), sent, None) {
-            Settled::Recorded => Answer::Executed,
-            _ => Answer::Unknown,
-        }
-    }
-
-    /// The caller stops waiting for an answer.
-    pub fn give_up(&self, world: &mut World, w: usize) {
-        let Phase::Sent { write, .. } = world.workers[w].phase.clone() else {
-            return;
-        };
-        let hold = |owner: &Owner| Hold {
-            owner: owner.clone(),
-            until: world.clock(&world.workers[w]),
-            keeps_fingerprint: true,
-        };
-        world.workers[w].phase = match &*write {
-            Write::Create(claim, _) | Write::TakeOver(_, claim, _, _) => {
-                self.release(world, w, &hold(&claim.owner), None)
-            }
-            Write::Commit(sent) => self.release(world, w, &hold(&sent.owner), Some(sent.clone())),
-            Write::Complete(_) => Phase::Answered(Answer::Unknown),
-            Write::Release(_) => Phase::Answered(Answer::Failed),
-        };
-    }
-
-    /// Liveness: when the trouble is over and the leases have run out, a patient caller gets each key to its end.
-    pub fn recovers(&self, world: &World) -> bool {
-        (0..world.table.len()).all(|key| {
-            // Whichever payload the key is bound to.
-            (0..2).any(|payload| {
-                let mut quiet = world.clone();
-                quiet.time += 1_000;
-                let w = quiet.workers.len();
-                let mut patient = quiet.workers[0].clone();
-                (
-                    patient.key,
-                    patient.payload,
-                    patient.deliveries,
-                    patient.phase,
-                ) = (key, payload, 8, Phase::Idle);
-                quiet.workers.push(patient);
-                while quiet.workers[w].deliveries > 0 {
-                    self.start(&mut quiet, w);
-                    loop {
-                        match quiet.workers[w].phase.clone() {
-                            Phase::Sent { write, .. } => {
-                                let reply = quiet.apply(key, &write, self.mutation);
-                                self.receive(&mut quiet, w, reply);
-                            }
-                            Phase::Running { .. } => self.end(&mut quiet, w, true),
-                            Phase::Answered(Answer::Executed | Answer::Replayed) => return true,
-                            Phase::Answered(_) | Phase::Idle => break,
-                        }
-                    }
-                }
-                false
-            })
-        })
     }
 }
 
-fn sent(write: Write, rounds: u8) -> Phase {
-    Phase::Sent {
-        write: Box::new(write),
-        rounds,
-        proves: None,
+impl Hold {
+    pub fn new(owner: Name, until: Tick) -> Self {
+        Self {
+            owner,
+            attempt: 0,
+            until,
+            keeps: false,
+            journal: [Entry {
+                mark: Mark::Absent,
+                revision: 0,
+            }; crate::values::STEPS],
+            step: 0,
+            firing: false,
+            number: 0,
+            renewal: None,
+            found: None,
+            outdated: false,
+        }
     }
+}
+
+/// A write leaves. What the worker held is kept by whoever needs it.
+pub fn call(world: &mut World, w: usize, write: Write, why: Why) {
+    world.workers[w].hold = None;
+    world.workers[w].phase = Phase::Calling(Call { write, why });
+}
+
+/// The delivery has its answer.
+pub fn answer(world: &mut World, w: usize, told: Answer) {
+    reach(Event::of(told));
+    finish(world, w);
+}
+
+/// Whatever it was, it is forgotten: no later delivery depends on it.
+fn finish(world: &mut World, w: usize) {
+    world.workers[w].hold = None;
+    world.workers[w].phase = Phase::Idle;
 }

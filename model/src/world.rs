@@ -1,182 +1,225 @@
 //! The state of the world: what stands in the table, what each worker does, what is on the wire, and what an observer noted.
 
-use std::time::Duration;
+use crate::labels::Labels;
+use crate::values::{Completion, Journal, Name, Rec, Renewal, Reply, STEPS, Tick, Write};
 
-use lambda_idempotency::record::{
-    Completion, NewClaim, Owner, Record, Release, StoredOutcome, Takeover, Version,
-};
-use lambda_idempotency::{EpochMillis, EpochSeconds};
-
-/// One step of time, in milliseconds. Whole seconds, so that expirations are exact.
-pub const TICK: i64 = 1_000;
-
-/// The margin: two clocks within it never differ by more.
-pub const MARGIN: Duration = Duration::from_millis(TICK as u64);
-
-/// How long an attempt may run, without the margin.
-pub const LEASE: Duration = Duration::from_millis(2 * TICK as u64);
-
-/// How long an outcome is kept.
-pub const RETENTION: Duration = Duration::from_millis(4 * TICK as u64);
+pub const KEYS: usize = 2;
+pub const WORKERS: usize = 4;
 
 /// All there is to know.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct World {
-    /// In ticks.
-    pub time: i64,
-    /// By key.
-    pub table: Vec<Option<Record>>,
-    /// Business writes that committed: by key, the owners.
-    pub booked: Vec<Vec<Owner>>,
-    /// The last attempt of each key since it was last fresh.
-    pub attempts: Vec<u32>,
-    pub workers: Vec<Worker>,
-    /// Copies of writes that the network still holds, sorted.
-    pub late: Vec<(usize, Write)>,
+    pub workers: [Worker; WORKERS],
+    pub keys: [Key; KEYS],
+    /// Copies of writes that the network still holds, sorted: key and write.
+    pub late: Vec<(u8, Write)>,
     pub budget: Budget,
-    /// The final outcome of each key since it was last fresh: by whom.
-    pub outcome: Vec<Option<Final>>,
     /// The first thing that should not have happened.
     pub broken: Option<&'static str>,
+    /// How many names are in use: the next one has this number.
+    pub names: u8,
+    pub labels: Labels,
 }
 
-/// A final outcome, as an observer wrote it down.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Final {
-    pub owner: Owner,
-    pub outcome: Option<StoredOutcome>,
-    pub expiration: EpochSeconds,
+/// A key: its record, and what an observer wrote down since it was last fresh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub rec: Option<Rec>,
+    /// The last attempt's number.
+    pub attempt: u8,
+    /// The final outcome: by whom, and until when.
+    pub outcome: Option<(Name, Tick)>,
+    /// Whose business write committed.
+    pub booked: Option<Name>,
+    pub effects: [Effect; STEPS],
+}
+
+/// A step's effect at its provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Effect {
+    /// How often it was asked for: none, once, more often.
+    pub fired: u8,
+    /// Who asked first: a provider that honours keys answers the others with the same.
+    pub first: Option<Name>,
+    /// The result that was confirmed.
+    pub confirmed: Option<Name>,
 }
 
 /// How many faults of each class may still happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Budget {
     pub crashes: u8,
     pub requests_lost: u8,
     pub replies_lost: u8,
-    pub duplicates: u8,
+    /// Replies that come only after others have acted, or time has passed.
+    pub replies_late: u8,
+    /// Copies of writes that the network keeps.
+    pub copies: u8,
+    /// Deletions by TTL.
     pub sweeps: u8,
     /// Completions by a library that has no fence.
     pub strangers: u8,
+    /// No fault: how often a lease may be renewed.
+    pub renewals: u8,
+    /// No fault: how often time may pass, where that is bounded.
+    pub ticks: Option<u8>,
 }
 
 /// A process that serves one delivery after the other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Worker {
-    pub key: usize,
-    /// Its clock, in ticks beside the true time.
-    pub skew: i64,
-    /// The payload that its deliveries carry.
-    pub payload: u8,
+    pub phase: Phase,
     /// How many deliveries it still gets.
     pub deliveries: u8,
-    /// How many owners it has made.
-    pub owners: u8,
-    pub phase: Phase,
+    /// Its claim, from the claim's reply to the end.
+    pub hold: Option<Hold>,
+    /// Only where a defect has it use its owner again.
+    pub last: Option<Name>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
+    /// What the last delivery came to is forgotten.
+    #[default]
     Idle,
-    /// A write is on its way; it is frozen, and sent again as it is.
-    Sent {
-        write: Box<Write>,
-        rounds: u8,
-        /// A commit without a reply, which this release is to settle.
-        proves: Option<Box<Completion>>,
-    },
     /// The handler runs.
-    Running {
-        hold: Hold,
-    },
-    /// The delivery has its answer.
-    Answered(Answer),
+    Running,
+    /// A write is on its way; it is frozen, and sent again as it is.
+    Calling(Call),
+    /// It was answered, and the answer is on its way.
+    Answered(Call, Reply),
+}
+
+/// A write, and what its answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Call {
+    pub write: Write,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Why {
+    /// A read before anything: the delivery is known to be a repetition.
+    Look,
+    /// After so many rounds of decide and set.
+    Claim { rounds: u8, keeps: bool },
+    /// A claim in a group was refused, and is not told what it met.
+    LookAgain { rounds: u8 },
+    /// The last write of a success.
+    End,
+    /// The last write of a success without a claim.
+    Apply { rounds: u8 },
+    /// A release; what the caller will be told is known already.
+    Release,
+    /// A release that is to settle what became of a commit.
+    Prove(Completion),
+    /// A read that is to settle what became of a transaction without a claim.
+    Find,
+    /// A read after a handler without a claim has failed.
+    Failed,
+    /// A step's note.
+    Note(Note),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Note {
+    Begin,
+    Confirm,
+    /// The effect did not happen, or nobody knows.
+    Fail,
+    /// It will not fire.
+    TakeBack,
 }
 
 /// What a worker believes to hold.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hold {
-    pub owner: Owner,
-    /// By the worker's clock: until when its lease lets it run.
-    pub until: EpochMillis,
-    pub keeps_fingerprint: bool,
+    pub owner: Name,
+    pub attempt: u8,
+    /// Until when its lease lets it run.
+    pub until: Tick,
+    pub keeps: bool,
+    pub journal: Journal,
+    /// The step that comes next.
+    pub step: u8,
+    /// That step is noted, and its effect about to happen.
+    pub firing: bool,
+    /// Of its lease, among those that it has asked for.
+    pub number: u8,
+    /// A renewal on its way, beside the handler.
+    pub renewal: Option<Renewal>,
+    /// Without a claim: what a read found at the beginning.
+    pub found: Option<Rec>,
+    /// The key has become fresh since.
+    pub outdated: bool,
 }
 
 /// What the caller gets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     Executed,
     Replayed,
     LeaseLost,
     Failed,
-    Refused,
     Unknown,
+    InFlight,
+    Mismatch,
+    Interrupted,
+    TooLate,
+    Unavailable,
 }
 
-/// A conditional write.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Write {
-    Create(NewClaim, bool),
-    TakeOver(Version, NewClaim, Takeover, bool),
-    Complete(Completion),
-    /// A completion with a business write, in one transaction.
-    Commit(Completion),
-    Release(Release),
-}
-
-impl Write {
-    pub fn owner(&self) -> &Owner {
-        match self {
-            Self::Create(claim, _) | Self::TakeOver(_, claim, _, _) => &claim.owner,
-            Self::Complete(completion) | Self::Commit(completion) => &completion.owner,
-            Self::Release(release) => &release.owner,
-        }
+impl Call {
+    /// Whether any answer ends the delivery.
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self.why,
+            Why::End | Why::Release | Why::Prove(_) | Why::Find | Why::Failed
+        )
     }
 
-    /// In one word.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Create(..) => "create",
-            Self::TakeOver(..) => "take over",
-            Self::Complete(_) => "complete",
-            Self::Commit(_) => "commit",
-            Self::Release(_) => "release",
-        }
+    /// Whether no answer at all leads to another call.
+    pub fn is_doubted(&self) -> bool {
+        self.why == Why::End && self.write.books()
+    }
+}
+
+impl Worker {
+    /// Whether a handler is at work in it.
+    pub fn is_executing(&self) -> bool {
+        let phase = match self.phase {
+            Phase::Running => true,
+            Phase::Calling(call) | Phase::Answered(call, _) => matches!(call.why, Why::Note(_)),
+            Phase::Idle => false,
+        };
+        phase && self.hold.is_some()
+    }
+}
+
+impl Worker {
+    /// Something of it that no name is part of.
+    pub fn shape(&self) -> (u8, Tick, Tick) {
+        let until = self.hold.map_or(Tick::MIN, |hold| hold.until);
+        let (kind, tick) = match &self.phase {
+            Phase::Idle => (0, 0),
+            Phase::Running => (1, 0),
+            Phase::Calling(call) => call.write.shape(2),
+            Phase::Answered(call, _) => call.write.shape(16),
+        };
+        (kind + 32 * self.deliveries, until, tick)
     }
 }
 
 impl World {
-    /// What a worker's clock says.
-    pub fn clock(&self, worker: &Worker) -> EpochMillis {
-        EpochMillis((self.time + worker.skew) * TICK)
-    }
-
     pub fn note(&mut self, broken: &'static str) {
         self.broken.get_or_insert(broken);
     }
-}
 
-impl World {
-    /// Which write an action is about, in words.
-    pub fn telling(&self, action: crate::checker::Action) -> String {
-        use crate::checker::Action;
-        let of = |w: usize| match self.workers.get(w).map(|worker| &worker.phase) {
-            Some(Phase::Sent { write, .. }) => {
-                format!(" ({} by {})", write.name(), write.owner().as_str())
-            }
-            _ => String::new(),
-        };
-        match action {
-            Action::Exchange(w)
-            | Action::LoseReply(w)
-            | Action::LoseReplyAndGiveUp(w)
-            | Action::LoseRequestAndGiveUp(w)
-            | Action::Duplicate(w) => of(w),
-            Action::Late(index) => self.late.get(index).map_or(String::new(), |(_, write)| {
-                format!(" ({} by {})", write.name(), write.owner().as_str())
-            }),
-            Action::Tick => format!(" (tick {})", self.time + 1),
-            _ => String::new(),
-        }
+    /// A name that nobody has.
+    pub fn name(&mut self, w: usize, tombstone: bool) -> Name {
+        let name = Name(self.names);
+        self.labels.christen(name, w, tombstone);
+        self.names += 1;
+        name
     }
 }

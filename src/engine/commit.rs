@@ -153,9 +153,8 @@ impl<S: Store> Engine<S> {
             answer
         };
         match persist(deadline, StoreError::is_transient, send).await {
-            Err(error) if silent.into_inner() && !matches!(error, StoreError::TooLarge) => {
-                Err(StoreError::Unavailable(error.into()))
-            }
+            Err(error @ (StoreError::Unavailable(_) | StoreError::TooLarge)) => Err(error),
+            Err(error) if silent.into_inner() => Err(StoreError::Unavailable(error.into())),
             answer => answer,
         }
     }

@@ -101,12 +101,14 @@ fn read_object(
     out.push(b'{');
     let first = out.len();
     let mut members: Vec<Member> = Vec::new();
-    let mut next = reader.known_object().ok()?.map(str::to_owned);
+    let mut next = reader.known_object().ok()?;
     while let Some(name) = next {
         let start = out.len();
-        write_string(&name, out)?;
+        write_string(name, out)?;
+        let below = below(left_out, || name.to_owned());
+        let leaves_out = !left_out.is_empty();
+        let name = Name::of(name, start + 1..out.len() - 1, leaves_out);
         out.push(b':');
-        let below = below(left_out, || name.clone());
         let value = reader.peek().ok()?;
         read_value(reader, value, out, depth + 1, &below)?;
         out.push(b',');
@@ -114,16 +116,14 @@ fn read_object(
             // It counts when repeated names are looked for, and is written nowhere.
             out.truncate(start);
         }
-        members.push(Member::new(name, start..out.len()));
-        next = reader.next_key().ok()?.map(str::to_owned);
+        let written = start..out.len();
+        members.push(Member { name, written });
+        next = reader.next_key().ok()?;
     }
-    if !members.is_sorted_by(|a, b| a.order(b).is_lt()) {
-        members.sort_by(Member::order);
-        let repeated = members
-            .iter()
-            .zip(members.iter().skip(1))
-            .any(|(a, b)| a.name == b.name);
-        if repeated {
+    if !members.is_sorted_by(|a, b| a.name.order(&b.name, out).is_lt()) {
+        members.sort_by(|a, b| a.name.order(&b.name, out));
+        let mut pairs = members.iter().zip(members.iter().skip(1));
+        if pairs.any(|(a, b)| a.name.order(&b.name, out).is_eq()) {
             return None;
         }
         let mut ordered = Vec::with_capacity(out.len() - first);
@@ -147,28 +147,60 @@ fn close(out: &mut Vec<u8>, first: usize, bracket: u8) {
 
 /// A member of an object that is being read.
 struct Member {
-    name: String,
-    is_ascii: bool,
+    name: Name,
     /// Where name and value stand, with the comma after them.
     written: Range<usize>,
 }
 
-impl Member {
-    fn new(name: String, written: Range<usize>) -> Self {
-        Self {
-            is_ascii: name.is_ascii(),
-            name,
-            written,
+/// The name of a member.
+enum Name {
+    /// Of ASCII characters that need no escape, as most names are: where it stands in what was written, and how it begins,
+    /// which is mostly enough to compare it by.
+    Plain(u64, Range<usize>),
+    Kept(String),
+}
+
+impl Name {
+    /// `written` is where it stands, which may be taken away again where something `leaves_out` members.
+    fn of(name: &str, written: Range<usize>, leaves_out: bool) -> Self {
+        // An escape would have made it longer.
+        if name.is_ascii() && name.len() == written.len() && !leaves_out {
+            Self::Plain(beginning(name), written)
+        } else {
+            Self::Kept(name.to_owned())
+        }
+    }
+
+    fn text<'a>(&'a self, out: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Plain(_, written) => out.get(written.clone()).unwrap_or_default(),
+            Self::Kept(name) => name.as_bytes(),
         }
     }
 
     /// RFC 8785, 3.2.3: by UTF-16 code units, which differs from byte order beyond the basic plane.
-    fn order(&self, other: &Self) -> Ordering {
-        if self.is_ascii && other.is_ascii {
-            return self.name.cmp(&other.name);
+    fn order(&self, other: &Self, out: &[u8]) -> Ordering {
+        if let (Self::Plain(one, _), Self::Plain(two, _)) = (self, other) {
+            let texts = || self.text(out).cmp(other.text(out));
+            return one.cmp(two).then_with(texts);
         }
-        self.name.encode_utf16().cmp(other.name.encode_utf16())
+        let (one, two) = (self.text(out), other.text(out));
+        let units = |text| {
+            String::from_utf8_lossy(text)
+                .encode_utf16()
+                .collect::<Vec<_>>()
+        };
+        units(one).cmp(&units(two))
     }
+}
+
+/// The first eight bytes, so that numbers compare as texts do. A shorter one is filled up with zeros, which no plain name holds.
+fn beginning(name: &str) -> u64 {
+    let mut bytes = [0; 8];
+    for (byte, first) in bytes.iter_mut().zip(name.bytes()) {
+        *byte = first;
+    }
+    u64::from_be_bytes(bytes)
 }
 
 /// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for. Most strings hold nothing of that.

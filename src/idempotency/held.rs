@@ -37,7 +37,7 @@ impl<S: Store> Idempotency<S> {
     {
         let until = hold.lease - self.engine.settings.rules.skew_margin;
         let claim = Claim::new(
-            &request.operation,
+            Arc::clone(&request.operation),
             request.id.clone(),
             Some(hold.clone()),
             Some(self.desk()),
@@ -47,7 +47,9 @@ impl<S: Store> Idempotency<S> {
         );
         let handed = claim.clone();
         // The call itself is inside, too: a handler may panic before it returns its future.
-        let running = AssertUnwindSafe(async move { handler(handed).await }).catch_unwind();
+        // Boxed, since nobody knows how large it is, and all that is around it would have room for it, too.
+        let running =
+            AssertUnwindSafe(Box::pin(async move { handler(handed).await })).catch_unwind();
         let ended = running.await;
         hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps() || ended.is_err();
         let result = match ended {

@@ -114,7 +114,7 @@ impl<S: Store> Idempotency<S> {
             journal: Journal::default(),
         };
         let claim = Claim::new(
-            &request.operation,
+            Arc::clone(&request.operation),
             request.id.clone(),
             Some(hold.clone()),
             // There is no record to keep a journal in.

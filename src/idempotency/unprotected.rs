@@ -73,7 +73,7 @@ impl<S: Store> Idempotency<S> {
         Fut: Future<Output = Result<T, E>>,
     {
         let claim = Claim::new(
-            key.map_or("", Key::operation),
+            key.map(Key::shared_operation).unwrap_or_default(),
             id,
             None,
             None,

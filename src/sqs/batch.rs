@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsMessage};
 use serde::de::DeserializeOwned;
@@ -17,8 +18,9 @@ use crate::sqs::report::Reason;
 pub(super) struct Ready<T> {
     /// Its place in the batch.
     pub(super) position: usize,
-    pub(super) body: T,
-    pub(super) metadata: SqsMessage,
+    /// The body and the message around it. Boxed: they are handed down through several futures, and each would have room for
+    /// all of it.
+    pub(super) received: Box<(T, SqsMessage)>,
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Fingerprint,
     /// The positions of those that must be done before it starts.
@@ -47,7 +49,7 @@ pub(super) struct Plan<T> {
 
 /// How messages are told apart.
 pub(super) struct Planner<'a, T, F> {
-    pub(super) operation: Option<&'a str>,
+    pub(super) operation: Option<&'a Arc<str>>,
     pub(super) source: &'a KeySource<T>,
     pub(super) order: Order,
     /// The record that a key stands for; `None` where messages are not to be compared.
@@ -113,7 +115,7 @@ where
             return Ok(None);
         };
         let record = record.map_err(Reason::Key)?;
-        ready.key = Some(Key::of_record(key.operation(), record.clone()));
+        ready.key = Some(key.resolved(record.clone()));
         match leaders.entry(record) {
             Entry::Vacant(place) => {
                 place.insert((ready.position, ready.fingerprint.clone()));
@@ -127,7 +129,10 @@ where
     }
 
     fn prepare(&self, position: usize, message: SqsMessage) -> Result<Ready<T>, Reason> {
-        let operation = self.operation.unwrap_or_else(|| queue_name(&message));
+        let operation = match self.operation {
+            Some(operation) => Arc::clone(operation),
+            None => queue_name(&message).into(),
+        };
         let text = message.body.as_deref().ok_or(Reason::NoBody)?;
         // The caller's code runs here, too (decoding, the key): a panic in it is this message's alone.
         let decode = || {
@@ -136,12 +141,12 @@ where
         };
         let (key, body) =
             catch_unwind(AssertUnwindSafe(decode)).unwrap_or(Err(Reason::Panicked))?;
+        let fingerprint = Fingerprint::json(text.as_bytes());
         Ok(Ready {
             position,
-            body,
+            received: Box::new((body, message)),
             key,
-            fingerprint: Fingerprint::json(text.as_bytes()),
-            metadata: message,
+            fingerprint,
             after: Vec::new(),
         })
     }
@@ -169,7 +174,7 @@ impl Order {
             message
                 .event_source_arn
                 .as_deref()
-                .is_some_and(|arn| arn.rsplit('.').next() == Some("fifo"))
+                .is_some_and(|arn| arn.strip_suffix(".fifo").is_some())
         };
         let group = || {
             message

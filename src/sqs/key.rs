@@ -22,6 +22,8 @@ enum Token<T> {
     Body(Arc<InBody<T>>),
     /// Something in the message as it was received.
     Selected(Selector),
+    /// The whole id of the record, from the decoded body.
+    RawId(Arc<InBody<T>>),
 }
 
 /// Where token and tenant are found.
@@ -55,6 +57,16 @@ impl<T> KeySource<T> {
         }
     }
 
+    pub(super) fn raw_id<V>(self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self
+    where
+        V: Into<Option<String>>,
+    {
+        Self {
+            token: Token::RawId(Arc::new(move |body| id(body).into())),
+            ..self
+        }
+    }
+
     pub(super) fn scope<V>(
         self,
         tenant: impl Fn(&T, &SqsMessage) -> V + Send + Sync + 'static,
@@ -71,17 +83,21 @@ impl<T> KeySource<T> {
     /// The key, where there is one. An empty token is none: no producer means all its messages to be the same request.
     pub(super) fn key(
         &self,
-        operation: &str,
+        operation: Arc<str>,
         message: &SqsMessage,
         text: &str,
         body: &T,
     ) -> Option<Key> {
         let token = match &self.token {
             Token::MessageId => message.message_id.clone(),
-            Token::Body(token) => token(body),
+            Token::Body(token) | Token::RawId(token) => token(body),
             Token::Selected(selector) => selector.token(message, text),
         };
-        let key = Key::new(operation, token.filter(|token| !token.is_empty())?);
+        let token = token.filter(|token| !token.is_empty())?;
+        let key = match &self.token {
+            Token::RawId(_) => Key::raw(&*operation, token),
+            _ => Key::of_operation(operation, token),
+        };
         let tenant = self.scope.as_ref().and_then(|scope| scope(body, message));
         Some(match tenant {
             Some(tenant) => key.scope(tenant),
@@ -97,6 +113,7 @@ impl<T> Clone for KeySource<T> {
                 Token::MessageId => Token::MessageId,
                 Token::Body(token) => Token::Body(Arc::clone(token)),
                 Token::Selected(selector) => Token::Selected(selector.clone()),
+                Token::RawId(id) => Token::RawId(Arc::clone(id)),
             },
             scope: self.scope.clone(),
         }
@@ -109,6 +126,7 @@ impl<T> fmt::Debug for KeySource<T> {
             Token::MessageId => f.write_str("MessageId"),
             Token::Body(_) => f.write_str("Body"),
             Token::Selected(selector) => selector.fmt(f),
+            Token::RawId(_) => f.write_str("RawId"),
         }?;
         f.write_str(if self.scope.is_some() { ", scoped" } else { "" })
     }
@@ -126,7 +144,7 @@ mod tests {
     }
 
     fn key<T>(source: &KeySource<T>, body: &T) -> Option<Key> {
-        source.key("charge", &message(), "{}", body)
+        source.key("charge".into(), &message(), "{}", body)
     }
 
     #[test]
@@ -141,6 +159,14 @@ mod tests {
         assert_eq!(key(&always, &7), Some(Key::new("charge", "7")));
         let sometimes = KeySource::message_id().body(|body: &Option<String>| body.clone());
         assert_eq!(key(&sometimes, &None), None);
+    }
+
+    #[test]
+    fn a_raw_id_is_the_whole_key() {
+        let source = KeySource::message_id().raw_id(|body: &u32| format!("f.app.charge#{body}"));
+        assert_eq!(key(&source, &7), Some(Key::raw("charge", "f.app.charge#7")));
+        let empty = KeySource::message_id().raw_id(|_: &u32| String::new());
+        assert_eq!(key(&empty, &7), None);
     }
 
     #[test]

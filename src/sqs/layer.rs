@@ -89,6 +89,27 @@ impl<S, T, E> BatchLayer<S, T, E> {
         self
     }
 
+    /// Takes the id of the record itself from the decoded body, whatever the namespace and the operation: to share records with
+    /// another library, as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools for AWS Lambda. In place of [`key`](Self::key); the last one said counts. It says all
+    /// by itself: with a [`scope`](Self::scope) each message is refused.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .raw_id(|payment: &Payment| format!("charges#{}", payment.order_id))
+    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::KeyError>(())
+    /// ```
+    pub fn raw_id<V>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self
+    where
+        V: Into<Option<String>>,
+    {
+        self.config.key = self.config.key.raw_id(id);
+        self
+    }
+
     /// Tells whose key it is, from the decoded body or from the message around it: a `String`, or an `Option<String>`. Two
     /// tenants that choose the same token then have two records. Default: none, which is right where the tokens are your own.
     ///

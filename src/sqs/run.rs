@@ -58,17 +58,16 @@ where
 
     async fn claim_and_run(self, pace: &Pace, entry: &mut Entry<'_>) -> Fate {
         let Ready {
-            body,
-            metadata,
+            received,
             key,
             fingerprint,
             after,
             ..
         } = self.message;
-        let span = trace::of_message(&metadata);
+        let span = trace::of_message(&received.1);
         // A delivery that isn't the first probably meets a record. A read that finds it is cheaper than a write that fails.
-        let once = self.once.read_first(receive_count(&metadata) > Some(1));
-        let (service, permanent) = (self.handler, self.permanent);
+        let once = self.once.read_first(receive_count(&received.1) > Some(1));
+        let (mut service, permanent) = (self.handler, self.permanent);
         // Asked once, whether a claim stands behind the run or not.
         let failed = AtomicBool::new(false);
         let (noted, judge) = (&failed, permanent.clone());
@@ -78,13 +77,19 @@ where
                 Err(reason) => return Ok(Ran::NotStarted(reason)),
             };
             entry.started();
-            let message = Message {
-                body,
-                claim,
-                metadata,
-                stop_at: pace.stops_at(),
+            let result = match service.ready().await {
+                Ok(service) => {
+                    let (body, metadata) = *received;
+                    let message = Message {
+                        body,
+                        claim,
+                        metadata,
+                        stop_at: pace.stops_at(),
+                    };
+                    service.call(message).await
+                }
+                Err(error) => Err(error),
             };
-            let result = service.oneshot(message).await;
             if let (Err(error), Some(permanent)) = (&result, &permanent) {
                 noted.store(permanent(error), Ordering::Relaxed);
             }
@@ -95,7 +100,7 @@ where
             Err(_) if failed.load(Ordering::Relaxed) => Verdict::Fail,
             _ => Verdict::of(result),
         };
-        let run = once.run_with(key, fingerprint, handler, verdict);
+        let run = Box::pin(once.run_with(key, fingerprint, handler, verdict));
         match AssertUnwindSafe(run.instrument(span)).catch_unwind().await {
             Ok(Ok(outcome)) => match outcome.into_inner() {
                 Ran::Value(_) | Ran::DoneBefore => Fate::Done,

@@ -26,7 +26,7 @@ use crate::sqs::pace::Pace;
 use crate::sqs::report::log_batch;
 use crate::sqs::run::{Permanent, Run};
 use crate::sqs::trace;
-use crate::store::{GROUP, Store};
+use crate::store::{GROUP, Grouped, Sending, Store};
 
 /// What the layer was told.
 pub(super) struct Config<S, T, E> {
@@ -168,19 +168,19 @@ where
         } = plan(&config, &once, records);
 
         let stop_at = Pace::stop_at(once.remaining(), config.reserve);
-        if config.single_writes {
-            let pace = Pace::new(config.concurrency, config.concurrency, fates.len(), stop_at);
-            run_all(once, &config, pace, handler, ready, &mut fates).await;
+        let (group, sending) = if config.single_writes {
+            (config.concurrency, Sending::Alone)
         } else {
-            let pace = Pace::new(config.concurrency, GROUP, fates.len(), stop_at);
-            let grouped = once.grouped();
-            let driven = grouped.clone();
-            let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
-            // The runs are polled first: whoever is ready to write has joined the group before it leaves.
-            match select(pin!(runs), pin!(driven.store().drive())).await {
-                Either::Left(((), _)) => {}
-                Either::Right((never, _)) => match never {},
-            }
+            (GROUP, Sending::InGroups)
+        };
+        let pace = Pace::new(config.concurrency, group, fates.len(), stop_at);
+        let grouped = once.grouped(sending);
+        let driven = grouped.clone();
+        let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
+        // The runs are polled first: whoever is ready to write has joined the group before it leaves.
+        match select(pin!(runs), pin!(driven.store().drive())).await {
+            Either::Left(((), _)) => {}
+            Either::Right((never, _)) => match never {},
         }
         stop_groups(&mut fates, &groups);
 
@@ -207,7 +207,7 @@ where
     T: DeserializeOwned,
 {
     let planner = Planner {
-        operation: config.operation.as_deref(),
+        operation: config.operation.as_ref(),
         source: &config.key,
         order: config.order,
         // Switched off, or only observing, means as if nothing were there: no two messages are taken for one.
@@ -217,15 +217,15 @@ where
 }
 
 /// Runs the messages, and notes what becomes of each.
-async fn run_all<S, G, T, E, Svc>(
-    once: Idempotency<G>,
+async fn run_all<S, T, E, Svc>(
+    once: Idempotency<Grouped<S>>,
     config: &Config<S, T, E>,
     pace: Pace,
     handler: Svc,
     ready: Vec<Ready<T>>,
     fates: &mut [Fate],
 ) where
-    G: Store,
+    S: Store,
     E: Display + 'static,
     Svc: Service<Message<T>, Error = E> + Clone,
     Svc::Response: Serialize,

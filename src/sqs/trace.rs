@@ -54,8 +54,6 @@ impl<'a> Origin<'a> {
 
 /// Around one message. The producer's span is linked, not made the parent: one invocation works for many producers.
 pub(super) fn of_message(message: &SqsMessage) -> Span {
-    let origin = Origin::of(message);
-    let link = origin.map(|origin| origin.traceparent());
     info_span!(
         "sqs_message",
         otel.kind = "consumer",
@@ -65,7 +63,7 @@ pub(super) fn of_message(message: &SqsMessage) -> Span {
         messaging.operation.r#type = "process",
         messaging.destination.name = queue(message),
         messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
-        link.traceparent = link,
+        link.traceparent = Origin::of(message).map(|origin| origin.traceparent()),
     )
 }
 

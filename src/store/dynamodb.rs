@@ -64,6 +64,7 @@ use change::Change;
 use expression::Expressions;
 use failure::{Met, Refusal, classify};
 use group::Denied;
+use layout::as_item;
 
 /// The environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
@@ -194,7 +195,7 @@ impl DynamoDbStore {
         }
     }
 
-    async fn put(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn put(&self, change: Change<'_>, deadline: Instant) -> Result<Answer, StoreError> {
         let expressions = Expressions::of_put(&self.layout, &change);
         let request = Box::pin(
             self.client
@@ -217,7 +218,7 @@ impl DynamoDbStore {
     /// Answers with the whole new item where `returning` asks for it.
     async fn update(
         &self,
-        change: Change,
+        change: Change<'_>,
         returning: ReturnValue,
         deadline: Instant,
     ) -> Result<Answer<Option<Found>>, StoreError> {
@@ -226,7 +227,7 @@ impl DynamoDbStore {
             self.client
                 .update_item()
                 .table_name(&self.table)
-                .set_key(Some(change.key.into_iter().collect()))
+                .set_key(Some(as_item(change.key)))
                 .set_update_expression(expressions.update)
                 .condition_expression(expressions.condition)
                 .set_expression_attribute_names(Some(expressions.names))
@@ -247,7 +248,7 @@ impl DynamoDbStore {
     }
 
     /// An update whose new item nobody asks for.
-    async fn change(&self, change: Change, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn change(&self, change: Change<'_>, deadline: Instant) -> Result<Answer, StoreError> {
         Ok(
             match self.update(change, ReturnValue::None, deadline).await? {
                 Answer::Applied(_) => Answer::Applied(()),
@@ -332,7 +333,7 @@ impl Store for DynamoDbStore {
             self.client
                 .get_item()
                 .table_name(&self.table)
-                .set_key(Some(self.layout.key_of(id).into_iter().collect()))
+                .set_key(Some(self.layout.key_item(id.as_str())))
                 .consistent_read(true)
                 .send(),
         );

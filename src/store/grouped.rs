@@ -21,10 +21,21 @@ use crate::transaction::{Admission, Commit, Committed};
 /// How many requests leave together: as many statements as DynamoDB takes in one request.
 pub(crate) const GROUP: usize = 25;
 
+/// How calls leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    InGroups,
+    /// Each as a request of its own.
+    Alone,
+}
+
 /// A store whose claims, completions, releases and reads leave in groups. Takeovers are rare, and leave alone, as transactions do.
+///
+/// Where all are to leave alone, it is the same type that sees to it: the engine is compiled once for each type of store.
 #[derive(Debug)]
 pub(crate) struct Grouped<S> {
     inner: Arc<S>,
+    sending: Sending,
     claims: Queue<NewClaim, Answer>,
     completions: Queue<Completion, Answer>,
     releases: Queue<Release, Answer>,
@@ -32,9 +43,10 @@ pub(crate) struct Grouped<S> {
 }
 
 impl<S: Store> Grouped<S> {
-    pub(crate) fn new(inner: Arc<S>) -> Self {
+    pub(crate) fn new(inner: Arc<S>, sending: Sending) -> Self {
         Self {
             inner,
+            sending,
             claims: Queue::new(|claim| &claim.id),
             completions: Queue::new(|completion| &completion.id),
             releases: Queue::new(|release| &release.id),
@@ -93,9 +105,13 @@ impl<S: Store> Grouped<S> {
     }
 }
 
+// What passes through is boxed: a run that only ever groups needs no room for it.
 impl<S: Store> Store for Grouped<S> {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        self.claims.join(claim.clone(), deadline).await
+        match self.sending {
+            Sending::InGroups => self.claims.join(claim.clone(), deadline).await,
+            Sending::Alone => Box::pin(self.inner.create(claim, deadline)).await,
+        }
     }
 
     async fn take_over(
@@ -105,7 +121,7 @@ impl<S: Store> Store for Grouped<S> {
         mode: Takeover,
         deadline: Instant,
     ) -> Result<Answer<Found>, StoreError> {
-        self.inner.take_over(seen, claim, mode, deadline).await
+        Box::pin(self.inner.take_over(seen, claim, mode, deadline)).await
     }
 
     async fn complete(
@@ -113,19 +129,25 @@ impl<S: Store> Store for Grouped<S> {
         completion: &Completion,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        self.completions.join(completion.clone(), deadline).await
+        match self.sending {
+            Sending::InGroups => self.completions.join(completion.clone(), deadline).await,
+            Sending::Alone => Box::pin(self.inner.complete(completion, deadline)).await,
+        }
     }
 
     async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.renew(renewal, deadline).await
+        Box::pin(self.inner.renew(renewal, deadline)).await
     }
 
     async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.amend(amendment, deadline).await
+        Box::pin(self.inner.amend(amendment, deadline)).await
     }
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.releases.join(release.clone(), deadline).await
+        match self.sending {
+            Sending::InGroups => self.releases.join(release.clone(), deadline).await,
+            Sending::Alone => Box::pin(self.inner.release(release, deadline)).await,
+        }
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -134,15 +156,18 @@ impl<S: Store> Store for Grouped<S> {
 
     /// A transaction is a request of its own.
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
-        self.inner.commit(commit, deadline).await
+        Box::pin(self.inner.commit(commit, deadline)).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.reads.join(id.clone(), deadline).await
+        match self.sending {
+            Sending::InGroups => self.reads.join(id.clone(), deadline).await,
+            Sending::Alone => Box::pin(self.inner.load(id, deadline)).await,
+        }
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
-        self.inner.keep(outcome, deadline).await
+        Box::pin(self.inner.keep(outcome, deadline)).await
     }
 
     async fn fetch(
@@ -151,7 +176,7 @@ impl<S: Store> Store for Grouped<S> {
         place: &Place,
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.fetch(id, place, deadline).await
+        Box::pin(self.inner.fetch(id, place, deadline)).await
     }
 }
 
@@ -200,7 +225,7 @@ impl<R, A> Queue<R, A> {
 
     async fn join(&self, request: R, deadline: Instant) -> Result<A, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.waiting().push_back(Waiting {
+        self.push(Waiting {
             request,
             deadline,
             reply,
@@ -209,19 +234,29 @@ impl<R, A> Queue<R, A> {
         answer.await.unwrap_or(Err(StoreError::Timeout))
     }
 
+    fn push(&self, one: Waiting<R, A>) {
+        let mut waiting = self.waiting();
+        if waiting.capacity() == 0 {
+            // Where one comes, more do.
+            waiting.reserve(GROUP);
+        }
+        waiting.push_back(one);
+    }
+
     async fn next(&self) -> Group<R, A> {
         loop {
             let group = self.take();
             if let Some(deadline) = group.iter().map(|waiting| waiting.deadline).min() {
-                let (requests, replies) = group
-                    .into_iter()
-                    .map(|waiting| (waiting.request, waiting.reply))
-                    .unzip();
-                return Group {
-                    requests,
-                    replies,
+                let mut leaving = Group {
+                    requests: Vec::with_capacity(group.len()),
+                    replies: Vec::with_capacity(group.len()),
                     deadline,
                 };
+                for waiting in group {
+                    leaving.requests.push(waiting.request);
+                    leaving.replies.push(waiting.reply);
+                }
+                return leaving;
             }
             self.arrived.notified().await;
         }
@@ -229,8 +264,8 @@ impl<R, A> Queue<R, A> {
 
     /// The longest waiting requests. No two of one record share a group: the second waits for the next.
     fn take(&self) -> Vec<Waiting<R, A>> {
-        let mut group: Vec<Waiting<R, A>> = Vec::new();
         let mut waiting = self.waiting();
+        let mut group: Vec<Waiting<R, A>> = Vec::with_capacity(waiting.len().min(GROUP));
         while group.len() < GROUP {
             let Some(next) = waiting.pop_front() else {
                 break;

@@ -41,7 +41,7 @@ def keys_of(item):
 
 def key_parameter(statement, parameters):
     """The parameter that stands for the partition key."""
-    for marker in ("'id': ?", '"id"=?'):
+    for marker in ("'id':?", '"id"=?'):
         before, found, _ = statement.partition(marker)
         if found:
             return parameters[before.count("?")]["S"]

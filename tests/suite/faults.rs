@@ -6,10 +6,12 @@ use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::record::{NewClaim, Owner};
+use lambda_idempotency::store::Store;
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::{
-    Builder, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
-    Unrecorded,
+    Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
+    SystemClock, Unrecorded,
 };
 
 use crate::on_each_server;
@@ -357,4 +359,29 @@ async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
         .build()
         .unwrap();
     assert_eq!(run(&open, 1).await.unwrap(), Outcome::Unprotected(1));
+}
+
+on_each_server! {
+    async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().build().unwrap();
+        let now = SystemClock.now();
+        let claims = [1, 2, 3].map(|number| NewClaim {
+            id: once.record_id(&Key::new("op", number.to_string())).unwrap(),
+            owner: Owner::random().unwrap(),
+            fingerprint: None,
+            attempt: 1,
+            lease: now + Duration::from_mins(1),
+            expiration: (now + Duration::from_hours(1)).ceil_seconds(),
+            started_at: now,
+        });
+        for _ in 0..3 {
+            bench.proxy.inject("BatchExecuteStatement", Fault::INTERNAL);
+        }
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        for answer in once.store().create_all(&claims, deadline).await {
+            let told = answer.unwrap_err().to_string();
+            assert_eq!(told.matches("could not be reached").count(), 1, "{told}");
+        }
+    }
 }

@@ -11,6 +11,7 @@
 
 mod cached;
 mod conformance;
+mod crowd;
 mod end_to_end;
 mod engine;
 mod exactly_once;
@@ -20,12 +21,15 @@ mod http_layer;
 mod metrics;
 mod observing;
 mod oversize;
+mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
+mod real_powertools;
 mod secrets;
 mod spans;
 mod sqs;
 mod steps;
+#[allow(dead_code, unused_imports, reason = "`tests/chaos` uses the rest")]
 #[path = "../support/mod.rs"]
 mod support;
 mod wire;

@@ -20,7 +20,7 @@ impl Gateway {
             Self::Rest => (include_str!("../fixtures/e2e-apigw-v1.json"), true),
             Self::Http => (include_str!("../fixtures/e2e-apigw-v2.json"), false),
         };
-        let mut event: Value = serde_json::from_str(fixture).unwrap();
+        let mut event: Value = serde_json::from_str(fixture).expect("JSON");
         for (name, value) in headers {
             event["headers"][name] = json!(value);
             if is_multi_value {

@@ -15,7 +15,7 @@ mod programs;
 mod sandbox;
 
 pub use function::Function;
-pub use sandbox::{Reply, Sandbox};
+pub use sandbox::{Invocation, Reply, Sandbox};
 
 /// As DynamoDB gives it.
 pub type Item = HashMap<String, AttributeValue>;

@@ -4,6 +4,7 @@ pub mod bucket;
 pub mod events;
 pub mod gateway;
 pub mod lambda;
+pub mod pages;
 pub mod provider;
 pub mod proxy;
 pub mod queue_api;

@@ -1,6 +1,7 @@
 //! A small payment provider: it takes charges over HTTP, and remembers them. It may honour idempotency keys, or not.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -12,6 +13,29 @@ use tokio::sync::Notify;
 
 /// A charge that was made: the key that it was asked for with.
 pub type Charge = String;
+
+/// A charge that was asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub payment_id: String,
+    pub amount: u64,
+    pub at: SystemTime,
+    /// Whether it was made; else it was refused, or is known already.
+    pub is_charged: bool,
+}
+
+/// What may happen to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// It is answered with this status, and not charged.
+    Refused(StatusCode),
+    /// It is charged, and answered with this status.
+    Charged(StatusCode),
+    /// It takes so long.
+    Slow(Duration),
+}
+
+type Mishaps = Box<dyn FnMut() -> Option<Mishap> + Send>;
 
 /// The provider, on the loopback interface.
 #[derive(Clone)]
@@ -30,6 +54,8 @@ pub enum Stop {
 struct Book {
     honours_keys: bool,
     charges: Mutex<Vec<Charge>>,
+    asked: Mutex<Vec<Asked>>,
+    mishaps: Mutex<Option<Mishaps>>,
     /// What the next requests meet: an answer, or a stop.
     next: Mutex<Option<Result<StatusCode, Stop>>>,
     stopped: Notify,
@@ -54,6 +80,8 @@ impl Provider {
         let book = Arc::new(Book {
             honours_keys,
             charges: Mutex::default(),
+            asked: Mutex::default(),
+            mishaps: Mutex::default(),
             next: Mutex::default(),
             stopped: Notify::new(),
         });
@@ -82,6 +110,16 @@ impl Provider {
         *self.book.next.lock().expect("not poisoned") = Some(Ok(status));
     }
 
+    /// From now on requests meet what this says, one after the other.
+    pub fn befall(&self, mishaps: impl FnMut() -> Option<Mishap> + Send + 'static) {
+        *self.book.mishaps.lock().expect("not poisoned") = Some(Box::new(mishaps));
+    }
+
+    /// Every request that got as far as the book, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.book.asked.lock().expect("not poisoned").clone()
+    }
+
     /// Waits until a request has stopped.
     pub async fn stopped(&self) {
         self.book.stopped.notified().await;
@@ -105,14 +143,32 @@ async fn charge(
         .to_str()
         .map_err(|_| StatusCode::BAD_REQUEST)?
         .to_owned();
-    assert!(payment["amount"].is_u64(), "{payment}");
+    let amount = payment["amount"].as_u64().expect("an amount");
+    let payment_id = payment["payment_id"].as_str().expect("an id").to_owned();
     let met = book.next.lock().expect("not poisoned").take();
+    let mishap = book.mishap();
+    if let Some(Mishap::Slow(pause)) = mishap {
+        tokio::time::sleep(pause).await;
+    }
     match met {
         Some(Ok(status)) => return Err(status),
         Some(Err(Stop::BeforeTheCharge)) => book.stop().await,
         _ => {}
     }
-    let number = book.enter(key);
+    if let Some(Mishap::Refused(status)) = mishap {
+        return Err(status);
+    }
+    let at = SystemTime::now();
+    let (number, is_charged) = book.enter(key);
+    book.asked.lock().expect("not poisoned").push(Asked {
+        payment_id,
+        amount,
+        at,
+        is_charged,
+    });
+    if let Some(Mishap::Charged(status)) = mishap {
+        return Err(status);
+    }
     if met == Some(Err(Stop::AfterTheCharge)) {
         book.stop().await;
     }
@@ -120,16 +176,21 @@ async fn charge(
 }
 
 impl Book {
-    /// The charge's number, from 1.
-    fn enter(&self, key: String) -> usize {
+    fn mishap(&self) -> Option<Mishap> {
+        let mut mishaps = self.mishaps.lock().expect("not poisoned");
+        mishaps.as_mut()?()
+    }
+
+    /// The charge's number, from 1, and whether it is new.
+    fn enter(&self, key: String) -> (usize, bool) {
         let mut charges = self.charges.lock().expect("not poisoned");
         if self.honours_keys
             && let Some(position) = charges.iter().position(|known| *known == key)
         {
-            return position + 1;
+            return (position + 1, false);
         }
         charges.push(key);
-        charges.len()
+        (charges.len(), true)
     }
 
     async fn stop(&self) {

@@ -6,62 +6,42 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::HeaderMap;
+use http::request::Parts;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::Server;
 
-/// What happens to one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Forwarded, and its reply thrown away with the connection.
-    LoseReply,
-    /// Thrown away with the connection, never forwarded.
-    LoseRequest,
-    /// Answered with a service error, never forwarded.
-    Answer { status: u16, code: &'static str },
-    /// Forwarded: the fault is for a later one.
-    Pass,
-    /// Never answered. The test hears of it, and whether the server does is said here.
-    Park { applies: bool },
-    /// Forwarded after a pause.
-    Delay(Duration),
-    /// Forwarded at once, and answered after a pause.
-    SlowReply(Duration),
-    /// Answered with this, never forwarded.
-    Reply(&'static str),
-    /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
-    Cancel(&'static [&'static str]),
-    /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
-    Unprocessed,
-}
+mod fault;
+mod forward;
 
-impl Fault {
-    pub const THROTTLE: Self = Self::Answer {
-        status: 400,
-        code: "ProvisionedThroughputExceededException",
-    };
-    pub const DENY: Self = Self::Answer {
-        status: 400,
-        code: "AccessDeniedException",
-    };
-    pub const CONFLICT: Self = Self::Answer {
-        status: 400,
-        code: "TransactionConflictException",
-    };
-    pub const INTERNAL: Self = Self::Answer {
-        status: 500,
-        code: "InternalServerError",
-    };
+pub use fault::Fault;
+
+use fault::{Part, cancelled, response, service_error, unprocessed};
+use forward::forward;
+
+/// Somebody who sees every exchange, and may meddle with it.
+pub trait Meddler: Send + Sync {
+    /// What this request meets.
+    fn fault(&self, operation: &str, request: &Value) -> Fault;
+
+    /// The request as the server is to get it.
+    fn rewrite(&self, _operation: &str, request: Value) -> Value {
+        request
+    }
+
+    /// What the server answered, whether or not the client will hear it.
+    fn answered(&self, _operation: &str, _request: &Value, _status: u16, _reply: &Value) {}
 }
 
 /// A counting, failing relay in front of a [`Server`].
@@ -74,6 +54,7 @@ pub struct Proxy {
 #[derive(Default)]
 struct State {
     upstream: String,
+    meddler: Option<Arc<dyn Meddler>>,
     counts: Mutex<BTreeMap<String, usize>>,
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
@@ -86,12 +67,22 @@ struct State {
 
 impl Proxy {
     pub async fn before(upstream: &Server) -> Self {
+        Self::start(upstream, None).await
+    }
+
+    /// The same, with somebody on the wire.
+    pub async fn meddled_with(upstream: &Server, meddler: Arc<dyn Meddler>) -> Self {
+        Self::start(upstream, Some(meddler)).await
+    }
+
+    async fn start(upstream: &Server, meddler: Option<Arc<dyn Meddler>>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
             .expect("a free port");
         let address = listener.local_addr().expect("its address");
         let state = Arc::new(State {
             upstream: upstream.endpoint().to_owned(),
+            meddler,
             ..State::default()
         });
         tokio::spawn(serve(listener, Arc::clone(&state)));
@@ -137,7 +128,7 @@ impl Proxy {
         let patience = tokio::time::Instant::now() + Duration::from_secs(30);
         while self.state.held.swap(0, Ordering::Relaxed) == 0 {
             assert!(tokio::time::Instant::now() < patience, "nothing came");
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            sleep(Duration::from_millis(10)).await;
         }
     }
 
@@ -169,11 +160,41 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
 #[error("cut on purpose")]
 struct Cut;
 
+type Reply = Result<Response<Full<Bytes>>, Cut>;
+
+/// A request that was received, and how to forward it.
+#[derive(Clone)]
+struct Exchange {
+    state: Arc<State>,
+    client: Client<HttpConnector, Full<Bytes>>,
+    operation: String,
+    parts: Parts,
+    body: Bytes,
+}
+
+impl Exchange {
+    /// To the end, once it has begun: what is under way to the server arrives, whatever becomes of the client.
+    async fn forward(self) -> Reply {
+        tokio::spawn(forward(self)).await.map_err(|_| Cut)?
+    }
+
+    fn forward_after(self, pause: Duration) {
+        tokio::spawn(async move {
+            sleep(pause).await;
+            forward(self).await
+        });
+    }
+
+    fn json(&self) -> Result<Value, Cut> {
+        serde_json::from_slice(&self.body).map_err(|_| Cut)
+    }
+}
+
 async fn relay(
     state: Arc<State>,
     client: Client<HttpConnector, Full<Bytes>>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Cut> {
+) -> Reply {
     let operation = operation(request.headers());
     *state
         .counts
@@ -181,38 +202,88 @@ async fn relay(
         .expect("not poisoned")
         .entry(operation.clone())
         .or_default() += 1;
-    match state.next_fault(&operation) {
-        None | Some(Fault::Pass) => forward(&state, &client, request).await,
-        Some(Fault::Park { applies }) => {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let exchange = Exchange {
+        state: Arc::clone(&state),
+        client,
+        operation,
+        parts,
+        body,
+    };
+    let fault = match (state.next_fault(&exchange.operation), &state.meddler) {
+        (Some(fault), _) => fault,
+        (None, Some(meddler)) => meddler.fault(&exchange.operation, &exchange.json()?),
+        (None, None) => Fault::Pass,
+    };
+    meet(fault, exchange).await
+}
+
+async fn meet(fault: Fault, exchange: Exchange) -> Reply {
+    let state = Arc::clone(&exchange.state);
+    match fault {
+        Fault::Pass => exchange.forward().await,
+        Fault::Park { applies } => {
             if applies {
-                forward(&state, &client, request).await?;
+                exchange.forward().await?;
             }
             state.parked.notify_one();
             std::future::pending().await
         }
-        Some(Fault::Delay(pause)) => {
+        Fault::Delay(pause) => {
             state.held.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(pause).await;
-            forward(&state, &client, request).await
+            sleep(pause).await;
+            exchange.forward().await
         }
-        Some(Fault::SlowReply(pause)) => {
-            let reply = forward(&state, &client, request).await;
+        Fault::Hold(pause) => {
+            let held = tokio::spawn(async move {
+                sleep(pause).await;
+                exchange.forward().await
+            });
+            held.await.map_err(|_| Cut)?
+        }
+        Fault::SlowReply(pause) => {
+            let reply = exchange.forward().await;
             state.held.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
             reply
         }
-        Some(Fault::LoseReply) => {
-            forward(&state, &client, request).await?;
+        Fault::LoseReply => {
+            exchange.forward().await?;
             Err(Cut)
         }
-        Some(Fault::LoseRequest) => Err(Cut),
-        Some(Fault::Reply(body)) => Ok(Response::new(Full::new(Bytes::from_static(
+        Fault::LoseRequest => Err(Cut),
+        Fault::Late(pause) => {
+            exchange.forward_after(pause);
+            Err(Cut)
+        }
+        Fault::Again(pause) => {
+            exchange.clone().forward_after(pause);
+            exchange.forward().await
+        }
+        Fault::Partly { taken, code } => partly(exchange, taken, code).await,
+        Fault::Reply(body) => Ok(Response::new(Full::new(Bytes::from_static(
             body.as_bytes(),
         )))),
-        Some(Fault::Unprocessed) => unprocessed(request).await,
-        Some(Fault::Answer { status, code }) => Ok(service_error(status, code)),
-        Some(Fault::Cancel(reasons)) => Ok(cancelled(reasons)),
+        Fault::Unprocessed => Ok(unprocessed(&exchange.json()?)),
+        Fault::Answer { status, code } => Ok(service_error(status, code)),
+        Fault::Cancel(reasons) => Ok(cancelled(reasons)),
     }
+}
+
+async fn partly(mut exchange: Exchange, taken: usize, code: &'static str) -> Reply {
+    let Some(part) = Part::of(&exchange.json()?, taken, code) else {
+        return exchange.forward().await;
+    };
+    exchange.body = part.forwarded.to_string().into();
+    let reply = exchange.forward().await?;
+    if !reply.status().is_success() {
+        return Ok(reply);
+    }
+    let body = reply.into_body().collect().await.map_err(|_| Cut)?;
+    let mut reply = serde_json::from_slice(&body.to_bytes()).map_err(|_| Cut)?;
+    part.complete(&mut reply);
+    Ok(response(&reply))
 }
 
 impl State {
@@ -221,77 +292,6 @@ impl State {
         let position = faults.iter().position(|(wanted, _)| wanted == operation)?;
         faults.remove(position).map(|(_, fault)| fault)
     }
-
-    fn meter(&self, reply: &Value) {
-        let consumed = &reply["ConsumedCapacity"];
-        let all = consumed
-            .as_array()
-            .map_or(std::slice::from_ref(consumed), Vec::as_slice);
-        let units: f64 = all
-            .iter()
-            .filter_map(|one| one["CapacityUnits"].as_f64())
-            .sum();
-        if let Some(sum) = self.units.lock().expect("not poisoned").as_mut() {
-            *sum += units;
-        }
-    }
-}
-
-async fn forward(
-    state: &State,
-    client: &Client<HttpConnector, Full<Bytes>>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Cut> {
-    let (mut parts, body) = request.into_parts();
-    let mut body = body.collect().await.map_err(|_| Cut)?.to_bytes();
-    let is_metered = state.units.lock().expect("not poisoned").is_some();
-    if is_metered {
-        let mut asked: Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
-        asked["ReturnConsumedCapacity"] = json!("TOTAL");
-        body = asked.to_string().into();
-        parts.headers.remove(CONTENT_LENGTH);
-    }
-    parts.uri = format!("{}{}", state.upstream, parts.uri.path())
-        .parse()
-        .map_err(|_| Cut)?;
-    let reply = client
-        .request(Request::from_parts(parts, Full::new(body)))
-        .await
-        .map_err(|_| Cut)?;
-    let (parts, body) = reply.into_parts();
-    let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
-    if is_metered {
-        state.meter(&serde_json::from_slice(&body).map_err(|_| Cut)?);
-    }
-    Ok(Response::from_parts(parts, Full::new(body)))
-}
-
-fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
-    let reasons: Vec<_> = reasons.iter().map(|code| json!({ "Code": code })).collect();
-    let body = json!({
-        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
-        "message": "injected",
-        "CancellationReasons": reasons,
-    });
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
-    response
-}
-
-/// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.
-async fn unprocessed(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
-    let body = request.collect().await.map_err(|_| Cut)?.to_bytes();
-    let asked: serde_json::Value = serde_json::from_slice(&body).map_err(|_| Cut)?;
-    let reply = serde_json::json!({"Responses": {}, "UnprocessedKeys": asked["RequestItems"]});
-    Ok(Response::new(Full::new(Bytes::from(reply.to_string()))))
-}
-
-fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {
-    let body =
-        format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"injected"}}"#);
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
-    response
 }
 
 pub(super) fn operation(headers: &HeaderMap) -> String {

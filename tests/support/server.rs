@@ -175,6 +175,18 @@ impl Server {
         table
     }
 
+    /// From now on the table has a stream that tells each change, with what was there before and after.
+    pub async fn follow(&self, table: &str) {
+        let stream = StreamSpecification::builder()
+            .stream_enabled(true)
+            .stream_view_type(StreamViewType::NewAndOldImages)
+            .build()
+            .expect("complete");
+        let request = self.client().update_table().table_name(table);
+        let followed = request.stream_specification(stream).send().await;
+        followed.expect("a stream");
+    }
+
     /// A store on a fresh table.
     pub async fn store(&self) -> DynamoDbStore {
         DynamoDbStore::new(self.client(), self.idempotency_table().await)

@@ -34,8 +34,19 @@ impl Stream {
         }
     }
 
-    /// The event with all records since the checkpoint.
+    /// The event with all records since the checkpoint, of the first thousand in each shard.
     pub async fn event(&self) -> Value {
+        let mut records = self.read(1).await;
+        records.retain(|record| Some(number(record)) > self.checkpoint);
+        json!({ "Records": records })
+    }
+
+    /// Everything that the table's stream has, in order.
+    pub async fn all(&self) -> Vec<Value> {
+        self.read(usize::MAX).await
+    }
+
+    async fn read(&self, pages: usize) -> Vec<Value> {
         let described = self
             .ask("DescribeStream", json!({ "StreamArn": self.arn }))
             .await;
@@ -45,14 +56,24 @@ impl Stream {
             let from = json!({
                 "StreamArn": self.arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON",
             });
-            let iterator = self.ask("GetShardIterator", from).await;
-            let read = json!({ "ShardIterator": iterator["ShardIterator"], "Limit": 1000 });
-            let mut read = self.ask("GetRecords", read).await;
-            records.append(read["Records"].as_array_mut().expect("records"));
+            let mut iterator = self.ask("GetShardIterator", from).await["ShardIterator"].take();
+            for _ in 0..pages {
+                let read = json!({ "ShardIterator": iterator, "Limit": 1000 });
+                let mut read = self.ask("GetRecords", read).await;
+                let page = read["Records"].as_array_mut().expect("records");
+                // An open shard always has another page.
+                if page.is_empty() {
+                    break;
+                }
+                records.append(page);
+                iterator = read["NextShardIterator"].take();
+                if iterator.is_null() {
+                    break;
+                }
+            }
         }
-        records.retain(|record| Some(number(record)) > self.checkpoint);
         records.sort_by_key(number);
-        json!({ "Records": records })
+        records
     }
 
     /// Goes on behind the batch, or back to the lowest of what failed.

@@ -19,7 +19,7 @@ pub(super) fn plan(messages: Vec<SqsMessage>) -> Plan<Value> {
     let source =
         KeySource::message_id().body(|body: &Value| body["key"].as_str().map(str::to_owned));
     let planner = Planner {
-        operation: Some("charge"),
+        operation: Some(&"charge".into()),
         source: &source,
         order: Order::Unordered,
         identify: |key: &Key| Some(record_of(key)),

@@ -4,7 +4,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::item::{number, string};
-use super::layout::{Attribute, Item, TableLayout};
+use super::layout::{Attribute, Item, TableLayout, as_item};
 use super::{journal, packed};
 use crate::key::RecordId;
 use crate::record::{
@@ -13,13 +13,45 @@ use crate::record::{
 };
 use crate::transaction::{Basis, Final};
 
+/// A value that a write sets, or compares with.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A word of the protocol's own: the same in most writes of a kind.
+    Word(&'static str),
+    /// A number that is the same in most writes of a kind.
+    Count(i64),
+    Given(AttributeValue),
+}
+
+impl From<Value> for AttributeValue {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Word(word) => string(word),
+            Value::Count(count) => number(count),
+            Value::Given(value) => value,
+        }
+    }
+}
+
+impl From<AttributeValue> for Value {
+    fn from(value: AttributeValue) -> Self {
+        Self::Given(value)
+    }
+}
+
+impl From<Status> for Value {
+    fn from(status: Status) -> Self {
+        Self::Word(status.as_str())
+    }
+}
+
 /// A test that must hold for a write to apply.
 #[derive(Debug)]
 pub(super) enum Test {
     /// No record stands under the key.
     NoRecord,
-    Equals(Attribute, AttributeValue),
-    Less(Attribute, AttributeValue),
+    Equals(Attribute, Value),
+    Less(Attribute, Value),
     Absent(Attribute),
     /// No entry of this step has this revision or a newer one.
     OlderStep(String, u32),
@@ -27,31 +59,33 @@ pub(super) enum Test {
 
 /// A conditional write on one record.
 #[derive(Debug)]
-pub(super) struct Change {
-    pub(super) key: Vec<(String, AttributeValue)>,
-    pub(super) sets: Vec<(Attribute, AttributeValue)>,
+pub(super) struct Change<'a> {
+    /// The names and values of the table's key.
+    pub(super) key: Vec<(&'a str, AttributeValue)>,
+    pub(super) sets: Vec<(Attribute, Value)>,
     pub(super) removes: Vec<Attribute>,
     /// A step's entry, by the name of its attribute.
     pub(super) step: Option<(String, AttributeValue)>,
     pub(super) tests: Vec<Test>,
 }
 
-impl Change {
-    fn of(layout: &TableLayout, id: &RecordId) -> Self {
+impl<'a> Change<'a> {
+    fn of(layout: &'a TableLayout, id: &RecordId) -> Self {
         Self {
-            key: layout.key_of(id),
-            sets: Vec::new(),
+            key: layout.key_of(id.as_str()),
+            // As many as a claim sets.
+            sets: Vec::with_capacity(8),
             removes: Vec::new(),
             step: None,
-            tests: Vec::new(),
+            tests: Vec::with_capacity(2),
         }
     }
 
     /// The fence.
     fn held_by(mut self, owner: &Owner) -> Self {
-        self.tests
-            .push(Test::Equals(Attribute::Owner, string(owner.as_str())));
-        let in_progress = string(Status::InProgress.as_str());
+        let owner = string(owner.as_str()).into();
+        self.tests.push(Test::Equals(Attribute::Owner, owner));
+        let in_progress = Status::InProgress.into();
         self.tests
             .push(Test::Equals(Attribute::Status, in_progress));
         self
@@ -67,15 +101,15 @@ impl Change {
         ];
         for (attribute, value) in observed {
             self.tests.push(match value {
-                Some(value) => Test::Equals(attribute, value),
+                Some(value) => Test::Equals(attribute, value.into()),
                 None => Test::Absent(attribute),
             });
         }
         self
     }
 
-    fn set(mut self, attribute: Attribute, value: AttributeValue) -> Self {
-        self.sets.push((attribute, value));
+    fn set(mut self, attribute: Attribute, value: impl Into<Value>) -> Self {
+        self.sets.push((attribute, value.into()));
         self
     }
 
@@ -96,40 +130,40 @@ impl Change {
             .fingerprint
             .as_ref()
             .map(|fingerprint| string(fingerprint.as_str()));
-        self.set(Attribute::Status, string(Status::InProgress.as_str()))
+        self.set(Attribute::Status, Status::InProgress)
             .set(Attribute::Owner, string(claim.owner.as_str()))
-            .set(Attribute::Attempt, number(claim.attempt))
+            .set(Attribute::Attempt, Value::Count(claim.attempt.into()))
             .set(Attribute::Lease, number(claim.lease.0))
             .set(Attribute::Expiration, number(claim.expiration.0))
             .set(Attribute::StartedAt, number(claim.started_at.0))
-            .set(Attribute::Layout, number(LAYOUT))
+            .set(Attribute::Layout, Value::Count(LAYOUT))
             .set_some(Attribute::Validation, fingerprint)
     }
 
     /// The item that the write leaves where none was, or where nothing of the old one stays.
     pub(super) fn item(&self, layout: &TableLayout) -> Item {
-        let mut item: Item = self.key.iter().cloned().collect();
+        let mut item = as_item(self.key.iter().cloned());
         for (attribute, value) in &self.sets {
-            item.insert(layout.name(*attribute).to_owned(), value.clone());
+            item.insert(layout.name(*attribute).to_owned(), value.clone().into());
         }
         item
     }
 }
 
-pub(super) fn create(layout: &TableLayout, claim: &NewClaim) -> Change {
+pub(super) fn create<'a>(layout: &'a TableLayout, claim: &NewClaim) -> Change<'a> {
     let mut change = Change::of(layout, &claim.id).claim(claim);
     change.tests.push(Test::NoRecord);
     change
 }
 
 /// Over an expired record: nothing of it stays.
-pub(super) fn replace(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> Change {
+pub(super) fn replace<'a>(layout: &'a TableLayout, seen: &Version, claim: &NewClaim) -> Change<'a> {
     Change::of(layout, &claim.id).unchanged(seen).claim(claim)
 }
 
 /// Over a released or crashed one: what isn't set or removed here stays. No outcome does, which a record in progress shouldn't
 /// have: one of another kind than the new one would be read in its place.
-pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> Change {
+pub(super) fn resume<'a>(layout: &'a TableLayout, seen: &Version, claim: &NewClaim) -> Change<'a> {
     let change = Change::of(layout, &claim.id)
         .unchanged(seen)
         .claim(claim)
@@ -142,7 +176,7 @@ pub(super) fn resume(layout: &TableLayout, seen: &Version, claim: &NewClaim) -> 
     }
 }
 
-pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change {
+pub(super) fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> Change<'a> {
     let (attribute, outcome) = match &completion.outcome {
         StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
         StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
@@ -150,7 +184,7 @@ pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change 
     };
     Change::of(layout, &completion.id)
         .held_by(&completion.owner)
-        .set(Attribute::Status, string(completion.status.as_str()))
+        .set(Attribute::Status, completion.status)
         .set(Attribute::CompletedAt, number(completion.completed_at.0))
         .set(Attribute::Expiration, number(completion.expiration.0))
         .set(attribute, outcome)
@@ -158,7 +192,7 @@ pub(super) fn complete(layout: &TableLayout, completion: &Completion) -> Change 
 }
 
 /// A record that becomes final in a transaction.
-pub(super) fn finish(layout: &TableLayout, record: &Final) -> Change {
+pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> {
     let completed = complete(layout, &record.completion);
     let mut change = match &record.basis {
         Basis::Claimed => return completed,
@@ -182,18 +216,18 @@ pub(super) fn finish(layout: &TableLayout, record: &Final) -> Change {
     change
 }
 
-pub(super) fn renew(layout: &TableLayout, renewal: &Renewal) -> Change {
+pub(super) fn renew<'a>(layout: &'a TableLayout, renewal: &Renewal) -> Change<'a> {
     let mut change = Change::of(layout, &renewal.id)
         .held_by(&renewal.owner)
         .set(Attribute::Lease, number(renewal.lease.0))
         .set(Attribute::Expiration, number(renewal.expiration.0));
     change
         .tests
-        .push(Test::Less(Attribute::Lease, number(renewal.lease.0)));
+        .push(Test::Less(Attribute::Lease, number(renewal.lease.0).into()));
     change
 }
 
-pub(super) fn amend(layout: &TableLayout, amendment: &Amendment) -> Change {
+pub(super) fn amend<'a>(layout: &'a TableLayout, amendment: &Amendment) -> Change<'a> {
     let mut change = Change::of(layout, &amendment.id)
         .held_by(&amendment.owner)
         .set_some(
@@ -209,7 +243,7 @@ pub(super) fn amend(layout: &TableLayout, amendment: &Amendment) -> Change {
     change
 }
 
-pub(super) fn release(layout: &TableLayout, release: &Release) -> Change {
+pub(super) fn release<'a>(layout: &'a TableLayout, release: &Release) -> Change<'a> {
     let change = Change::of(layout, &release.id)
         .held_by(&release.owner)
         .set(Attribute::Owner, string(release.tombstone.as_str()))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::change::{Change, Test};
+use super::change::{Change, Test, Value};
 use super::item::number;
 use super::journal;
 use super::layout::{Attribute, TableLayout};
@@ -22,14 +22,14 @@ pub(super) struct Expressions {
 
 impl Expressions {
     /// For a PutItem: the condition alone, since the item itself says what is written.
-    pub(super) fn of_put(layout: &TableLayout, change: &Change) -> Self {
+    pub(super) fn of_put(layout: &TableLayout, change: &Change<'_>) -> Self {
         let mut aliases = Aliases::new(layout);
         let condition = aliases.condition(&change.tests);
         aliases.finish(None, condition)
     }
 
     /// For an UpdateItem.
-    pub(super) fn of_update(layout: &TableLayout, change: &Change) -> Self {
+    pub(super) fn of_update(layout: &TableLayout, change: &Change<'_>) -> Self {
         let mut aliases = Aliases::new(layout);
         let condition = aliases.condition(&change.tests);
         let update = aliases.update(change);
@@ -68,9 +68,9 @@ impl<'a> Aliases<'a> {
         self.name(layout.name(attribute))
     }
 
-    fn value(&mut self, value: &AttributeValue) -> String {
+    fn value(&mut self, value: &Value) -> String {
         let alias = format!(":v{}", self.values.len());
-        self.values.insert(alias.clone(), value.clone());
+        self.values.insert(alias.clone(), value.clone().into());
         alias
     }
 
@@ -97,13 +97,13 @@ impl<'a> Aliases<'a> {
             Test::OlderStep(step, revision) => {
                 let step = self.name(step);
                 let known = format!("{step}.{}", self.name(journal::REVISION));
-                let revision = self.value(&number(*revision));
+                let revision = self.value(&number(*revision).into());
                 format!("(attribute_not_exists({step}) OR {known} < {revision})")
             }
         }
     }
 
-    fn update(&mut self, change: &Change) -> Option<String> {
+    fn update(&mut self, change: &Change<'_>) -> Option<String> {
         let mut sets: Vec<_> = change
             .sets
             .iter()
@@ -112,7 +112,11 @@ impl<'a> Aliases<'a> {
             })
             .collect();
         if let Some((step, entry)) = &change.step {
-            sets.push(format!("{} = {}", self.name(step), self.value(entry)));
+            sets.push(format!(
+                "{} = {}",
+                self.name(step),
+                self.value(&entry.clone().into())
+            ));
         }
         let removes: Vec<_> = change
             .removes

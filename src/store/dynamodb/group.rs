@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::change::{self, Change};
 use super::layout::Item;
-use super::statement::Statement;
+use super::statement::{Statement, Statements, Verb};
 use super::{DynamoDbStore, item};
 use crate::error::StoreError;
 use crate::key::RecordId;
@@ -45,6 +45,13 @@ enum Action {
 }
 
 impl Action {
+    fn of(verb: Verb) -> Self {
+        match verb {
+            Verb::Insert => Self::Insert,
+            Verb::Update => Self::Update,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Insert => "dynamodb:PartiQLInsert",
@@ -84,35 +91,30 @@ pub(super) async fn create_all(
     claims: &[NewClaim],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let statements = claims.iter().map(|claim| {
-        let change = change::create(&store.layout, claim);
-        Statement::insert(&store.table, &store.layout, change)
-    });
+    let changes = claims
+        .iter()
+        .map(|claim| change::create(&store.layout, claim));
     // An INSERT into a table that has only the first of two keys would be taken: there, single requests are stricter.
-    let replies = if store.layout.is_composite() {
+    let mut replies = if store.layout.is_composite() {
         claims.iter().map(|_| Reply::Unsettled).collect()
     } else {
-        execute(store, Action::Insert, statements, deadline).await
+        execute(store, Verb::Insert, changes, deadline).await
     };
+    let is_loser = |reply: &Reply| matches!(reply, Reply::Duplicate);
     let losers: Vec<_> = claims
         .iter()
         .zip(&replies)
-        .filter(|(_, reply)| matches!(reply, Reply::Duplicate))
+        .filter(|(_, reply)| is_loser(reply))
         .map(|(claim, _)| claim.id.clone())
         .collect();
-    let mut met = load_all(store, &losers, deadline).await.into_iter();
-    let answers = claims.iter().zip(replies).map(|(claim, reply)| {
-        let met = matches!(reply, Reply::Duplicate)
-            .then(|| met.next())
-            .flatten();
-        async move {
-            match (reply, met) {
-                (Reply::Duplicate, Some(found)) => found.map(Answer::Refused),
-                (reply, _) => settle(reply, || store.create(claim, deadline)).await,
-            }
-        }
-    });
-    join_all(answers).await
+    let met = load_all(store, &losers, deadline).await;
+    for (reply, met) in replies.iter_mut().filter(|reply| is_loser(reply)).zip(met) {
+        *reply = match met {
+            Ok(found) => Reply::Refused(found),
+            Err(error) => Reply::Failed(error),
+        };
+    }
+    settle(claims, replies, |claim| store.create(claim, deadline)).await
 }
 
 pub(super) async fn complete_all(
@@ -123,11 +125,10 @@ pub(super) async fn complete_all(
     let changes = completions
         .iter()
         .map(|completion| change::complete(&store.layout, completion));
-    let replies = update(store, changes, deadline).await;
-    let answers = completions.iter().zip(replies);
-    join_all(
-        answers.map(|(completion, reply)| settle(reply, || store.complete(completion, deadline))),
-    )
+    let replies = execute(store, Verb::Update, changes, deadline).await;
+    settle(completions, replies, |completion| {
+        store.complete(completion, deadline)
+    })
     .await
 }
 
@@ -139,10 +140,11 @@ pub(super) async fn release_all(
     let changes = releases
         .iter()
         .map(|release| change::release(&store.layout, release));
-    let replies = update(store, changes, deadline).await;
-    let answers = releases.iter().zip(replies);
-    join_all(answers.map(|(release, reply)| settle(reply, || store.release(release, deadline))))
-        .await
+    let replies = execute(store, Verb::Update, changes, deadline).await;
+    settle(releases, replies, |release| {
+        store.release(release, deadline)
+    })
+    .await
 }
 
 /// What a statement of a group answered.
@@ -162,38 +164,43 @@ enum Reply {
     Failed(StoreError),
 }
 
-async fn settle<F, Fut>(reply: Reply, single: F) -> Result<Answer, StoreError>
+/// The answers to these requests; what the group didn't decide is sent by itself.
+async fn settle<'r, R, Fut>(
+    requests: &'r [R],
+    replies: Vec<Reply>,
+    single: impl Fn(&'r R) -> Fut,
+) -> Vec<Result<Answer, StoreError>>
 where
-    F: FnOnce() -> Fut,
     Fut: Future<Output = Result<Answer, StoreError>>,
 {
-    match reply {
+    let is_open = |reply: &Reply| matches!(reply, Reply::Duplicate | Reply::Unsettled);
+    let open = requests.iter().zip(&replies);
+    let open = open.filter(|(_, reply)| is_open(reply));
+    let mut open = join_all(open.map(|(request, _)| single(request)))
+        .await
+        .into_iter();
+    let answers = replies.into_iter().map(|reply| match reply {
         Reply::Applied => Ok(Answer::Applied(())),
         Reply::Refused(found) => Ok(Answer::Refused(found)),
         Reply::Failed(error) => Err(error),
-        Reply::Duplicate | Reply::Unsettled => single().await,
-    }
+        // Each of them was sent.
+        Reply::Duplicate | Reply::Unsettled => open.next().unwrap_or(Err(StoreError::Timeout)),
+    });
+    answers.collect()
 }
 
-async fn update(
-    store: &DynamoDbStore,
-    changes: impl Iterator<Item = Change>,
-    deadline: Instant,
-) -> Vec<Reply> {
-    let statements = changes.map(|change| Statement::update(&store.table, &store.layout, change));
-    execute(store, Action::Update, statements, deadline).await
-}
-
-/// Sends the statements in as few requests as they fit in. One reply a statement, in their order.
+/// Sends the changes in as few requests as they fit in. One reply a change, in their order.
 async fn execute(
     store: &DynamoDbStore,
-    action: Action,
-    statements: impl Iterator<Item = Statement>,
+    verb: Verb,
+    changes: impl Iterator<Item = Change<'_>>,
     deadline: Instant,
 ) -> Vec<Reply> {
+    let mut statements = Statements::of(store, verb);
     let mut groups: Vec<Vec<Statement>> = Vec::new();
     let mut bytes = 0;
-    for statement in statements {
+    for change in changes {
+        let statement = statements.make(change);
         let size = statement.size();
         match groups.last_mut() {
             Some(group) if group.len() < MOST_STATEMENTS && bytes + size <= MOST_BYTES => {
@@ -209,7 +216,7 @@ async fn execute(
     let replies = join_all(
         groups
             .into_iter()
-            .map(|group| send(store, action, group, deadline)),
+            .map(|group| send(store, Action::of(verb), group, deadline)),
     )
     .await;
     replies.into_iter().flatten().collect()
@@ -252,12 +259,16 @@ async fn send(
             return unsettled();
         }
         // The group as a whole is gone, by the network or the deadline: so is the time for asking one by one.
-        Err(error @ (StoreError::Timeout | StoreError::Unavailable(_))) => {
-            let message = error.to_string();
-            let again = || StoreError::Unavailable(message.clone().into());
-            let mut replies = vec![Reply::Failed(error)];
-            replies.extend(std::iter::repeat_with(|| Reply::Failed(again())).take(size - 1));
-            return replies;
+        Err(StoreError::Timeout) => {
+            return std::iter::repeat_with(|| Reply::Failed(StoreError::Timeout))
+                .take(size)
+                .collect();
+        }
+        Err(StoreError::Unavailable(cause)) => {
+            // An error can't be cloned, its words can.
+            let words = cause.to_string();
+            let failed = || Reply::Failed(StoreError::Unavailable(words.clone().into()));
+            return std::iter::repeat_with(failed).take(size).collect();
         }
         Ok(Err(_)) | Err(_) => return unsettled(),
     };
@@ -319,8 +330,8 @@ async fn read_group(
     if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
         return None;
     }
-    let keys = |id| store.layout.key_of(id).into_iter().collect();
-    let mut keys: Vec<Item> = ids.iter().map(keys).collect();
+    let key = |id: &RecordId| store.layout.key_item(id.as_str());
+    let mut keys: Vec<Item> = ids.iter().map(key).collect();
     let mut records = HashMap::new();
     let mut pause = Duration::from_millis(10);
     loop {

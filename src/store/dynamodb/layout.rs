@@ -4,9 +4,17 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::key::RecordId;
+use crate::record::Found;
 
 pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// An item of these attributes.
+pub(super) fn as_item<'a>(attributes: impl IntoIterator<Item = (&'a str, AttributeValue)>) -> Item {
+    let attributes = attributes.into_iter();
+    attributes
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
 
 /// The attributes of a record besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +143,13 @@ impl TableLayout {
         self
     }
 
+    /// What an item of such a table says: for whoever reads an export of it, or its stream.
+    ///
+    /// Never fails: an item that can't be understood is found, and says why. An expired one is found, too.
+    pub fn read(&self, item: &HashMap<String, AttributeValue>) -> Found {
+        super::item::decode(self, item)
+    }
+
     pub(super) fn name(&self, attribute: Attribute) -> &str {
         match attribute {
             Attribute::Status => &self.status,
@@ -173,25 +188,22 @@ impl TableLayout {
         matches!(self.key, KeySchema::Composite { .. })
     }
 
-    /// The key of a record.
-    pub(super) fn key_of(&self, id: &RecordId) -> Vec<(String, AttributeValue)> {
-        self.key_of_item(id.as_str().to_owned())
-    }
-
-    /// The key of any item.
-    pub(super) fn key_of_item(&self, id: String) -> Vec<(String, AttributeValue)> {
-        let id = AttributeValue::S(id);
+    /// The names and values of the key under which this id stands.
+    pub(super) fn key_of(&self, id: &str) -> Vec<(&str, AttributeValue)> {
+        let id = AttributeValue::S(id.to_owned());
         match &self.key {
-            KeySchema::Simple { partition } => vec![(partition.clone(), id)],
+            KeySchema::Simple { partition } => vec![(partition, id)],
             KeySchema::Composite {
                 partition,
                 value,
                 sort,
-            } => vec![
-                (partition.clone(), AttributeValue::S(value.clone())),
-                (sort.clone(), id),
-            ],
+            } => vec![(partition, AttributeValue::S(value.clone())), (sort, id)],
         }
+    }
+
+    /// The same, as a request for one item states it.
+    pub(super) fn key_item(&self, id: &str) -> Item {
+        as_item(self.key_of(id))
     }
 
     /// The key schema in words, for a person whose table has another.

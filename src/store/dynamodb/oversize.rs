@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::DynamoDbStore;
 use super::item::number;
-use super::layout::{Attribute, Item};
+use super::layout::Attribute;
 use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::packed::{LargeOutcome, Place};
@@ -32,11 +32,8 @@ pub(super) async fn keep(
         }
         return Err(StoreError::TooLarge);
     }
-    let mut item = store
-        .layout
-        .key_of_item(outcome.id.outcome_of(outcome.owner.as_str()))
-        .into_iter()
-        .collect::<Item>();
+    let id = outcome.id.outcome_of(outcome.owner.as_str());
+    let mut item = store.layout.key_item(&id);
     let content = AttributeValue::B(Blob::new(outcome.content.clone()));
     item.insert(CONTENT.to_owned(), content);
     let expiration = store.layout.name(Attribute::Expiration).to_owned();
@@ -66,13 +63,13 @@ pub(super) async fn fetch(
     let Place::Item(owner) = place else {
         return Ok(None);
     };
-    let key = store.layout.key_of_item(id.outcome_of(owner.as_str()));
+    let key = store.layout.key_item(&id.outcome_of(owner.as_str()));
     let request = Box::pin(
         store
             .client
             .get_item()
             .table_name(&store.table)
-            .set_key(Some(key.into_iter().collect()))
+            .set_key(Some(key))
             .consistent_read(true)
             .send(),
     );

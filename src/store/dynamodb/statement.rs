@@ -1,20 +1,36 @@
-//! A change as a PartiQL statement. Every name is quoted: several are reserved words.
+//! Changes as PartiQL statements. Every name is quoted: several are reserved words.
 
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementRequest, ReturnValuesOnConditionCheckFailure as OnFailure,
 };
 
-use super::change::{Change, Test};
+use super::DynamoDbStore;
+use super::change::{Change, Test, Value};
 use super::item::number;
 use super::journal;
 use super::layout::TableLayout;
 
-/// Around the names of tables and attributes.
-const DOUBLE: &str = "\"";
+mod shape;
+#[cfg(test)]
+mod tests;
 
-/// Around the names of an item's members.
-const SINGLE: &str = "'";
+use shape::{Shape, Shown};
+
+/// Around the names of tables and attributes.
+const DOUBLE: char = '"';
+
+/// Around the names of an item's members, and around words.
+const SINGLE: char = '\'';
+
+/// What the statements of a group do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// A claim: conditional by nature. Asked for or not, a duplicate's reply doesn't show the record that it met.
+    Insert,
+    /// A write under the fence.
+    Update,
+}
 
 /// A statement and its parameters.
 #[derive(Clone, Debug)]
@@ -25,88 +41,147 @@ pub(super) struct Statement {
     on_failure: Option<OnFailure>,
 }
 
-impl Statement {
-    /// A claim: INSERT is conditional by nature. Asked for or not, a duplicate's reply doesn't show the record that it met.
-    pub(super) fn insert(table: &str, layout: &TableLayout, change: Change) -> Self {
-        let mut statement = Self::starting("INSERT INTO ", change.sets.len() + change.key.len());
-        statement.quoted(table, DOUBLE);
-        let mut separator = " VALUE {";
-        for (name, value) in change.key {
-            statement.member(separator, &name, value);
-            separator = ", ";
+/// Makes the statements of one group. Most of them differ in their parameters alone: so the text is kept, and written anew only
+/// for a change of another shape.
+#[derive(Debug)]
+pub(super) struct Statements<'a> {
+    verb: Verb,
+    table: &'a str,
+    layout: &'a TableLayout,
+    shape: Shape,
+    text: String,
+}
+
+/// What the text leaves open, in its order.
+fn parameters(verb: Verb, change: Change<'_>) -> Vec<AttributeValue> {
+    let mut all = Vec::with_capacity(change.key.len() + change.sets.len() + change.tests.len());
+    let mut key = change.key.into_iter().map(|(_, value)| value);
+    if verb == Verb::Insert {
+        all.extend(key.by_ref());
+    }
+    let given = |value| match value {
+        Value::Given(value) => Some(value),
+        Value::Word(_) | Value::Count(_) => None,
+    };
+    all.extend(
+        change
+            .sets
+            .into_iter()
+            .filter_map(|(_, value)| given(value)),
+    );
+    all.extend(change.step.map(|(_, entry)| entry));
+    all.extend(key);
+    all.extend(change.tests.into_iter().filter_map(|test| match test {
+        Test::Equals(_, value) | Test::Less(_, value) => given(value),
+        Test::OlderStep(_, revision) => Some(number(revision)),
+        Test::NoRecord | Test::Absent(_) => None,
+    }));
+    all
+}
+
+impl<'a> Statements<'a> {
+    pub(super) fn of(store: &'a DynamoDbStore, verb: Verb) -> Self {
+        Self {
+            verb,
+            table: &store.table,
+            layout: &store.layout,
+            shape: Shape::default(),
+            text: String::new(),
         }
-        for (attribute, value) in change.sets {
-            statement.member(separator, layout.name(attribute), value);
-            separator = ", ";
-        }
-        statement.text.push('}');
-        statement
     }
 
-    fn member(&mut self, separator: &str, name: &str, value: AttributeValue) {
-        self.text.push_str(separator);
-        self.quoted(name, SINGLE);
-        self.text.push_str(": ?");
-        self.parameters.push(value);
-    }
-
-    /// A write under the fence.
-    pub(super) fn update(table: &str, layout: &TableLayout, change: Change) -> Self {
-        let parameters = change.sets.len() + change.key.len() + change.tests.len();
-        let mut statement = Self::starting("UPDATE ", parameters);
-        statement.on_failure = Some(OnFailure::AllOld);
-        statement.quoted(table, DOUBLE);
-        for (attribute, value) in change.sets {
-            statement.text.push_str(" SET ");
-            statement.compare(layout.name(attribute), "=", value);
-        }
-        if let Some((step, entry)) = change.step {
-            statement.text.push_str(" SET ");
-            statement.compare(&step, "=", entry);
-        }
-        for attribute in change.removes {
-            statement.text.push_str(" REMOVE ");
-            statement.quoted(layout.name(attribute), DOUBLE);
-        }
-        let mut separator = " WHERE ";
-        for (name, value) in change.key {
-            statement.text.push_str(separator);
-            statement.compare(&name, "=", value);
-            separator = " AND ";
-        }
-        for test in change.tests {
-            statement.text.push_str(separator);
-            match test {
-                Test::Equals(attribute, value) => {
-                    statement.compare(layout.name(attribute), "=", value);
-                }
-                Test::Less(attribute, value) => {
-                    statement.compare(layout.name(attribute), "<", value);
-                }
-                Test::Absent(attribute) => statement.missing(layout.name(attribute)),
-                // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
-                Test::NoRecord => statement.missing(layout.partition()),
-                Test::OlderStep(step, revision) => statement.older(&step, revision),
+    pub(super) fn make(&mut self, change: Change<'_>) -> Statement {
+        if !self.shape.fits(&change) {
+            self.shape = Shape::of(&change);
+            self.text.clear();
+            match self.verb {
+                Verb::Insert => self.insert(&change),
+                Verb::Update => self.update(&change),
             }
         }
-        statement
+        Statement {
+            text: self.text.clone(),
+            parameters: parameters(self.verb, change),
+            on_failure: (self.verb == Verb::Update).then_some(OnFailure::AllOld),
+        }
+    }
+    fn insert(&mut self, change: &Change<'_>) {
+        self.text.push_str("INSERT INTO ");
+        self.quoted(self.table, DOUBLE);
+        let mut separator = " VALUE {";
+        for (name, _) in &change.key {
+            self.member(separator, name, Shown::Parameter);
+            separator = ",";
+        }
+        for (attribute, value) in &change.sets {
+            self.member(separator, self.layout.name(*attribute), value.into());
+            separator = ",";
+        }
+        self.text.push('}');
     }
 
-    fn starting(verb: &str, parameters: usize) -> Self {
-        let mut text = String::with_capacity(400);
-        text.push_str(verb);
-        Self {
-            text,
-            parameters: Vec::with_capacity(parameters),
-            on_failure: None,
+    fn member(&mut self, separator: &str, name: &str, value: Shown) {
+        self.text.push_str(separator);
+        self.quoted(name, SINGLE);
+        self.text.push(':');
+        self.shown(value);
+    }
+
+    fn update(&mut self, change: &Change<'_>) {
+        self.text.push_str("UPDATE ");
+        self.quoted(self.table, DOUBLE);
+        for (attribute, value) in &change.sets {
+            self.text.push_str(" SET ");
+            self.compare(self.layout.name(*attribute), "=", value.into());
+        }
+        if let Some((step, _)) = &change.step {
+            self.text.push_str(" SET ");
+            self.compare(step, "=", Shown::Parameter);
+        }
+        for attribute in &change.removes {
+            self.text.push_str(" REMOVE ");
+            self.quoted(self.layout.name(*attribute), DOUBLE);
+        }
+        let mut separator = " WHERE ";
+        for (name, _) in &change.key {
+            self.text.push_str(separator);
+            self.compare(name, "=", Shown::Parameter);
+            separator = " AND ";
+        }
+        for test in &change.tests {
+            self.text.push_str(separator);
+            self.test(test);
         }
     }
 
-    fn compare(&mut self, name: &str, operator: &str, value: AttributeValue) {
+    fn test(&mut self, test: &Test) {
+        let layout = self.layout;
+        match test {
+            Test::Equals(attribute, value) => {
+                self.compare(layout.name(*attribute), "=", value.into());
+            }
+            Test::Less(attribute, value) => {
+                self.compare(layout.name(*attribute), "<", value.into());
+            }
+            Test::Absent(attribute) => self.missing(layout.name(*attribute)),
+            // An UPDATE finds its record by the key, so this can't hold; a claim is an INSERT.
+            Test::NoRecord => self.missing(layout.partition()),
+            Test::OlderStep(step, _) => {
+                self.text.push('(');
+                self.missing(step);
+                self.text.push_str(" OR ");
+                self.quoted(step, DOUBLE);
+                self.text.push('.');
+                self.compare(journal::REVISION, "<", Shown::Parameter);
+                self.text.push(')');
+            }
+        }
+    }
+
+    fn compare(&mut self, name: &str, operator: &str, value: Shown) {
         self.quoted(name, DOUBLE);
         self.text.push_str(operator);
-        self.text.push('?');
-        self.parameters.push(value);
+        self.shown(value);
     }
 
     fn missing(&mut self, name: &str) {
@@ -114,27 +189,28 @@ impl Statement {
         self.text.push_str(" IS MISSING");
     }
 
-    fn older(&mut self, step: &str, revision: u32) {
-        self.text.push('(');
-        self.missing(step);
-        self.text.push_str(" OR ");
-        self.quoted(step, DOUBLE);
-        self.text.push('.');
-        self.compare(journal::REVISION, "<", number(revision));
-        self.text.push(')');
+    fn shown(&mut self, value: Shown) {
+        match value {
+            Shown::Word(word) => self.quoted(word, SINGLE),
+            Shown::Count(count) => self.text.push_str(&count.to_string()),
+            Shown::Parameter => self.text.push('?'),
+        }
     }
 
     /// A quote inside a name is doubled.
-    fn quoted(&mut self, name: &str, quote: &str) {
-        self.text.push_str(quote);
-        if quote.bytes().any(|quote| name.as_bytes().contains(&quote)) {
-            self.text.push_str(&name.replace(quote, &quote.repeat(2)));
-        } else {
-            self.text.push_str(name);
+    fn quoted(&mut self, name: &str, quote: char) {
+        self.text.push(quote);
+        for part in name.split_inclusive(quote) {
+            self.text.push_str(part);
+            if part.ends_with(quote) {
+                self.text.push(quote);
+            }
         }
-        self.text.push_str(quote);
+        self.text.push(quote);
     }
+}
 
+impl Statement {
     /// About how many bytes it adds to a request.
     pub(super) fn size(&self) -> usize {
         let parameters: usize = self.parameters.iter().map(size_of_value).sum();

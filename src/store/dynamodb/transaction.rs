@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::change::{self, Change};
 use super::expression::Expressions;
 use super::failure::{classify, says_too_large};
+use super::layout::as_item;
 use super::write::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::{DynamoDbStore, item};
 use crate::error::StoreError;
@@ -79,11 +80,7 @@ fn actions(
     }
     fits(actions.iter().map(bytes_of).sum(), MOST_BYTES).map_err(invalid)?;
     if let Some(record) = commit.record {
-        let key = store
-            .layout
-            .key_of(&record.completion.id)
-            .into_iter()
-            .collect();
+        let key = store.layout.key_item(record.completion.id.as_str());
         let own = Target {
             table: name_of(&store.table),
             item: &key,
@@ -115,7 +112,7 @@ fn of_record(store: &DynamoDbStore, record: &Final) -> Result<TransactWriteItem,
     })
 }
 
-fn put(store: &DynamoDbStore, change: &Change) -> Result<Put, BuildError> {
+fn put(store: &DynamoDbStore, change: &Change<'_>) -> Result<Put, BuildError> {
     let expressions = Expressions::of_put(&store.layout, change);
     Put::builder()
         .table_name(&store.table)
@@ -127,11 +124,11 @@ fn put(store: &DynamoDbStore, change: &Change) -> Result<Put, BuildError> {
         .build()
 }
 
-fn update(store: &DynamoDbStore, change: Change) -> Result<Update, BuildError> {
+fn update(store: &DynamoDbStore, change: Change<'_>) -> Result<Update, BuildError> {
     let expressions = Expressions::of_update(&store.layout, &change);
     Update::builder()
         .table_name(&store.table)
-        .set_key(Some(change.key.into_iter().collect()))
+        .set_key(Some(as_item(change.key)))
         .set_update_expression(expressions.update)
         .condition_expression(expressions.condition)
         .set_expression_attribute_names(Some(expressions.names))

@@ -1,6 +1,7 @@
 //! What stands in a request's way, and whether a retry may help.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -79,13 +80,25 @@ on_each_server! {
 
 on_each_server! {
     async fn of_many_requests_at_once_one_runs(server: Server) {
-        let handler = |run, request| async move {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            place_order(run, request).await
+        let answered = Arc::new(AtomicUsize::new(0));
+        let others = Arc::clone(&answered);
+        let handler = move |run, request| {
+            let others = Arc::clone(&others);
+            async move {
+                while run == 1 && others.load(Ordering::SeqCst) < 63 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                place_order(run, request).await
+            }
         };
         let api = Api::new(&server, handler).await;
         let call = Door::Http.post("k-1").json("{}");
-        let answers = futures_util::future::join_all((0..8).map(|_| api.send(&call))).await;
+        let send = || async {
+            let answer = api.send(&call).await;
+            answered.fetch_add(1, Ordering::SeqCst);
+            answer
+        };
+        let answers = futures_util::future::join_all((0..64).map(|_| send())).await;
 
         assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
         for refused in answers.iter().filter(|answer| answer.status != 201) {

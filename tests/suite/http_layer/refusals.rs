@@ -65,9 +65,9 @@ on_each_server! {
         let wait = InFlight::WaitUpTo(Duration::from_secs(20));
         let api = Api::configured(&server, |once| once.in_flight(wait), |layer| layer, handler).await;
         let call = Door::Http.post("k-1").json("{}");
-        let answers = futures_util::future::join_all((0..3).map(|_| api.send(&call))).await;
+        let answers = futures_util::future::join_all((0..64).map(|_| api.send(&call))).await;
         assert!(answers.iter().all(|answer| answer.status == 201 && answer.text() == "order 1"));
-        assert_eq!(answers.iter().filter(|answer| answer.is_replayed()).count(), 2);
+        assert_eq!(answers.iter().filter(|answer| answer.is_replayed()).count(), 63);
         assert_eq!(api.runs(), 1);
     }
 }

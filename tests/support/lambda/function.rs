@@ -118,14 +118,36 @@ impl Function {
         function
     }
 
+    /// The same function, with a variable more in its environment.
+    pub fn with(&self, variable: &'static str, value: &str) -> Self {
+        let mut function = self.clone();
+        function.environment.push((variable, value.to_owned()));
+        function
+    }
+
     /// The same function, which reaches DynamoDB through a wire that can be cut.
     pub async fn behind_a_proxy(&self) -> (Proxy, Self) {
         let proxy = Proxy::before(&self.server).await;
-        let function = Self {
+        let function = self.behind(&proxy);
+        (proxy, function)
+    }
+
+    /// The same function, which reaches DynamoDB through this wire.
+    pub fn behind(&self, proxy: &Proxy) -> Self {
+        Self {
             endpoint: proxy.server().endpoint().to_owned(),
             ..self.clone()
-        };
-        (proxy, function)
+        }
+    }
+
+    /// The name of its idempotency table.
+    pub fn records_table(&self) -> &str {
+        &self.records
+    }
+
+    /// The name of the table that has what it did.
+    pub fn effects_table(&self) -> &str {
+        &self.effects
     }
 
     /// A new execution environment, ready for its first event.

@@ -1,6 +1,7 @@
 //! A function's process.
 
 use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -12,6 +13,8 @@ use crate::support::server::unique;
 pub(super) struct Process {
     child: Child,
     log: PathBuf,
+    /// How much of the log was read.
+    read: u64,
 }
 
 impl Process {
@@ -24,7 +27,11 @@ impl Process {
             .stderr(output)
             .spawn()
             .expect("a process");
-        Self { child, log }
+        Self {
+            child,
+            log,
+            read: 0,
+        }
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -33,6 +40,21 @@ impl Process {
 
     pub(super) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("its state").is_none()
+    }
+
+    /// The whole lines that it has written since the last call.
+    pub(super) fn lines(&mut self) -> String {
+        let mut log = File::open(&self.log).expect("its log");
+        log.seek(SeekFrom::Start(self.read)).expect("its end");
+        let mut new = Vec::new();
+        log.read_to_end(&mut new).expect("its log");
+        let whole = new
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |last| last + 1);
+        new.truncate(whole);
+        self.read += whole as u64;
+        String::from_utf8(new).expect("UTF-8")
     }
 
     pub(super) fn end(&mut self) {
@@ -46,7 +68,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.end();
         if std::thread::panicking() {
-            let output = fs::read_to_string(&self.log).unwrap_or_default();
+            let output = fs::read(&self.log).unwrap_or_default();
+            let output = String::from_utf8_lossy(&output);
             eprintln!("--- {}\n{output}", self.log.display());
         }
         let _ = fs::remove_file(&self.log);

@@ -89,6 +89,20 @@ impl Sandbox {
             .expect("an answer, however late")
     }
 
+    /// Waits so long for the reply.
+    pub async fn finish_within(
+        &mut self,
+        invocation: &Invocation,
+        pause: Duration,
+    ) -> Option<Reply> {
+        self.reply(invocation, Instant::now() + pause).await
+    }
+
+    /// The lines that the process has written since the last call.
+    pub fn lines(&mut self) -> String {
+        self.process.lines()
+    }
+
     async fn reply(&mut self, invocation: &Invocation, until: Instant) -> Option<Reply> {
         loop {
             // Looked at first: a process that answered and then ended has answered.

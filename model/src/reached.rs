@@ -1,0 +1,107 @@
+//! What was reached at all. A search that never saw a fault has checked nothing of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::world::Answer;
+
+/// Something worth reaching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Event {
+    Create,
+    Mine,
+    TakeOverFresh,
+    TakeOverResume,
+    Replay,
+    Mismatch,
+    InFlight,
+    Executed,
+    LeaseLost,
+    Failed,
+    Unknown,
+    TooLate,
+    Unavailable,
+    StepSkipped,
+    StepFired,
+    StepInterrupted,
+    StepTakenBack,
+    NoteRefused,
+    Crash,
+    RequestLost,
+    ReplyLost,
+    GroupReplyLost,
+    ReplyLate,
+    LateCopy,
+    LateCopyApplied,
+    Sweep,
+    Stranger,
+    Renewed,
+    RenewalRefused,
+}
+
+impl Event {
+    const ALL: [Self; 29] = [
+        Self::Create,
+        Self::Mine,
+        Self::TakeOverFresh,
+        Self::TakeOverResume,
+        Self::Replay,
+        Self::Mismatch,
+        Self::InFlight,
+        Self::Executed,
+        Self::LeaseLost,
+        Self::Failed,
+        Self::Unknown,
+        Self::TooLate,
+        Self::Unavailable,
+        Self::StepSkipped,
+        Self::StepFired,
+        Self::StepInterrupted,
+        Self::StepTakenBack,
+        Self::NoteRefused,
+        Self::Crash,
+        Self::RequestLost,
+        Self::ReplyLost,
+        Self::GroupReplyLost,
+        Self::ReplyLate,
+        Self::LateCopy,
+        Self::LateCopyApplied,
+        Self::Sweep,
+        Self::Stranger,
+        Self::Renewed,
+        Self::RenewalRefused,
+    ];
+
+    pub fn of(answer: Answer) -> Self {
+        match answer {
+            Answer::Executed => Self::Executed,
+            Answer::Replayed => Self::Replay,
+            Answer::LeaseLost => Self::LeaseLost,
+            Answer::Failed => Self::Failed,
+            Answer::Unknown => Self::Unknown,
+            Answer::InFlight => Self::InFlight,
+            Answer::Mismatch => Self::Mismatch,
+            Answer::Interrupted => Self::StepInterrupted,
+            Answer::TooLate => Self::TooLate,
+            Answer::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+static REACHED: AtomicU64 = AtomicU64::new(0);
+
+pub fn reach(event: Event) {
+    let bit = 1 << event as u8;
+    // Nearly always it is there already, and reading is cheaper.
+    if REACHED.load(Ordering::Relaxed) & bit == 0 {
+        REACHED.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// What was never reached so far.
+pub fn missed() -> Vec<Event> {
+    let reached = REACHED.load(Ordering::Relaxed);
+    let all = Event::ALL.into_iter();
+    all.filter(|event| reached & (1 << *event as u8) == 0)
+        .collect()
+}

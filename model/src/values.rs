@@ -1,0 +1,217 @@
+//! The values that a state is made of, each as small as it can be. `real.rs` turns them into the library's own, and back.
+
+/// Time, in ticks from now. Only differences matter to the protocol, so there is no beginning and no end.
+pub type Tick = i8;
+
+/// By how much two clocks may differ.
+pub const MARGIN: Tick = 1;
+
+/// How many steps a handler may have.
+pub const STEPS: usize = 2;
+
+/// The name of an owner: random bits, good for nothing but comparison. So which number it has means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(pub u8);
+
+/// The outcome of a library that knows no owners.
+pub const STRANGER: Name = Name(u8::MAX);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lease {
+    None,
+    Released,
+    /// With its number among the leases that its owner has asked for, in rounds and by renewals: each is later than the last.
+    Until(Tick, u8),
+}
+
+/// What is known of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    pub mark: Mark,
+    pub revision: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mark {
+    #[default]
+    Absent,
+    Pending,
+    /// With the result that this owner's effect gave.
+    Confirmed(Name),
+    Failed,
+}
+
+pub type Journal = [Entry; STEPS];
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rec {
+    pub owner: Name,
+    pub done: bool,
+    pub lease: Lease,
+    pub expiration: Tick,
+    pub attempt: u8,
+    pub payload: Option<u8>,
+    /// By whom.
+    pub outcome: Option<Name>,
+    pub journal: Journal,
+}
+
+/// The version that a takeover compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Seen {
+    Exactly {
+        owner: Name,
+        done: bool,
+        lease: Lease,
+        expiration: Tick,
+    },
+    /// One that will never stand again.
+    Stale(Name),
+}
+
+impl Seen {
+    pub fn of(rec: &Rec) -> Self {
+        Self::Exactly {
+            owner: rec.owner,
+            done: rec.done,
+            lease: rec.lease,
+            expiration: rec.expiration,
+        }
+    }
+
+    pub fn owner(self) -> Name {
+        match self {
+            Self::Exactly { owner, .. } | Self::Stale(owner) => owner,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claim {
+    pub owner: Name,
+    pub payload: u8,
+    pub attempt: u8,
+    pub lease: Tick,
+    /// Of the lease.
+    pub number: u8,
+    pub expiration: Tick,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Completion {
+    pub owner: Name,
+    pub expiration: Tick,
+}
+
+/// A write, frozen before it is first sent. The last one only reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Write {
+    Create(Claim),
+    TakeOver {
+        seen: Seen,
+        fresh: bool,
+        claim: Claim,
+    },
+    Complete(Completion),
+    /// A completion with a business write, in one transaction; `applied`: an earlier send of it did.
+    Commit {
+        completion: Completion,
+        applied: bool,
+    },
+    /// The same without a claim before it, over nothing, or over what was seen.
+    Apply {
+        over: Option<(Seen, bool)>,
+        claim: Claim,
+        completion: Completion,
+        applied: bool,
+    },
+    Renew(Renewal),
+    Amend {
+        owner: Name,
+        step: u8,
+        entry: Entry,
+    },
+    Release {
+        owner: Name,
+        tombstone: Name,
+        forgets: bool,
+    },
+    Read(Name),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Renewal {
+    pub owner: Name,
+    pub lease: Tick,
+    pub number: u8,
+    pub expiration: Tick,
+}
+
+impl Write {
+    pub fn owner(&self) -> Name {
+        match *self {
+            Self::Create(claim) | Self::TakeOver { claim, .. } | Self::Apply { claim, .. } => {
+                claim.owner
+            }
+            Self::Complete(completion) | Self::Commit { completion, .. } => completion.owner,
+            Self::Renew(renewal) => renewal.owner,
+            Self::Amend { owner, .. } | Self::Release { owner, .. } | Self::Read(owner) => owner,
+        }
+    }
+
+    /// Whether it could make its owner the record's.
+    pub fn claims(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(_) | Self::TakeOver { .. } | Self::Apply { .. }
+        )
+    }
+
+    /// Whether a business write is in it.
+    pub fn books(&self) -> bool {
+        matches!(self, Self::Commit { .. } | Self::Apply { .. })
+    }
+
+    /// Its kind, counted from a base, and one of its times.
+    pub fn shape(&self, base: u8) -> (u8, Tick) {
+        let (kind, tick) = match *self {
+            Self::Create(claim) => (0, claim.lease),
+            Self::TakeOver { claim, .. } => (1, claim.lease),
+            Self::Complete(completion) => (2, completion.expiration),
+            Self::Commit { completion, .. } => (3, completion.expiration),
+            Self::Apply { completion, .. } => (4, completion.expiration),
+            Self::Renew(renewal) => (5, renewal.lease),
+            Self::Amend { entry, .. } => (6, Tick::from_ne_bytes([entry.revision])),
+            Self::Release { .. } => (7, 0),
+            Self::Read(_) => (8, 0),
+        };
+        (base + kind, tick)
+    }
+
+    /// In few words.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::TakeOver { .. } => "take over",
+            Self::Complete(_) => "complete",
+            Self::Commit { .. } => "commit",
+            Self::Apply { .. } => "commit without a claim",
+            Self::Renew(_) => "renew",
+            Self::Amend { entry, .. } => match entry.mark {
+                Mark::Pending => "note: pending",
+                Mark::Confirmed(_) => "note: confirmed",
+                Mark::Failed | Mark::Absent => "note: failed",
+            },
+            Self::Release { .. } => "release",
+            Self::Read(_) => "read",
+        }
+    }
+}
+
+/// What a write answers: whether it applied, and the record: the one that a takeover left, or the one that was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reply {
+    pub applied: bool,
+    pub rec: Option<Rec>,
+}

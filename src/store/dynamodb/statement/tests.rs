@@ -1,0 +1,119 @@
+use super::super::change;
+use super::*;
+use crate::clock::{EpochMillis, EpochSeconds};
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordId;
+use crate::record::{Completion, NewClaim, Owner, Status, StoredOutcome};
+
+fn claim(fingerprint: Option<Fingerprint>) -> NewClaim {
+    NewClaim {
+        id: RecordId::unkeyed("nonce"),
+        owner: Owner::from_stored("me"),
+        fingerprint,
+        attempt: 1,
+        lease: EpochMillis(7),
+        expiration: EpochSeconds(8),
+        started_at: EpochMillis(6),
+    }
+}
+
+fn completion(status: Status) -> Completion {
+    Completion {
+        id: RecordId::unkeyed("nonce"),
+        owner: Owner::from_stored("me"),
+        status,
+        outcome: StoredOutcome::Inline("1".to_owned()),
+        completed_at: EpochMillis(9),
+        expiration: EpochSeconds(10),
+    }
+}
+
+fn statements<'a>(verb: Verb, table: &'a str, layout: &'a TableLayout) -> Statements<'a> {
+    Statements {
+        verb,
+        table,
+        layout,
+        shape: Shape::default(),
+        text: String::new(),
+    }
+}
+
+fn values(statement: &Statement) -> Vec<&str> {
+    let parameters = statement.parameters.iter();
+    parameters
+        .map(|value| match value {
+            AttributeValue::S(value) | AttributeValue::N(value) => value.as_str(),
+            _ => "?",
+        })
+        .collect()
+}
+
+#[test]
+fn a_claim_says_in_words_what_is_always_the_same() {
+    let layout = TableLayout::default();
+    let mut statements = statements(Verb::Insert, "records", &layout);
+    let id = RecordId::unkeyed("nonce");
+    let bare = statements.make(change::create(&layout, &claim(None)));
+    assert_eq!(
+        bare.text,
+        "INSERT INTO \"records\" VALUE {'id':?,'status':'INPROGRESS','owner':?,'attempt':1,\
+         'in_progress_expiration':?,'expiration':?,'started_at':?,'v':1}"
+    );
+    assert_eq!(values(&bare), [id.as_str(), "me", "7", "8", "6"]);
+
+    let print = Fingerprint::bytes(b"");
+    let bound = statements.make(change::create(&layout, &claim(Some(print.clone()))));
+    assert!(
+        bound.text.ends_with("'v':1,'validation':?}"),
+        "{}",
+        bound.text
+    );
+    assert_eq!(values(&bound).last(), Some(&print.as_str()));
+    let again = statements.make(change::create(&layout, &claim(None)));
+    assert_eq!(
+        again.text, bare.text,
+        "words are not kept for another shape"
+    );
+}
+
+#[test]
+fn a_completion_stands_under_the_fence() {
+    let layout = TableLayout::default();
+    let mut statements = statements(Verb::Update, "records", &layout);
+    let id = RecordId::unkeyed("nonce");
+    let completed = statements.make(change::complete(&layout, &completion(Status::Completed)));
+    assert_eq!(
+        completed.text,
+        "UPDATE \"records\" SET \"status\"='COMPLETED' SET \"completed_at\"=? SET \"expiration\"=? SET \"data\"=? \
+         REMOVE \"in_progress_expiration\" WHERE \"id\"=? AND \"owner\"=? AND \"status\"='INPROGRESS'"
+    );
+    assert_eq!(values(&completed), ["9", "10", "1", id.as_str(), "me"]);
+    assert_eq!(completed.on_failure, Some(OnFailure::AllOld));
+
+    let failed = statements.make(change::complete(&layout, &completion(Status::Failed)));
+    assert!(
+        failed.text.contains("\"status\"='FAILED'"),
+        "{}",
+        failed.text
+    );
+}
+
+#[test]
+fn quotes_in_names_are_doubled() {
+    let layout = TableLayout::default().expiration("it's").data("a\"b");
+    let text = |verb, change| statements(verb, "ta\"ble", &layout).make(change).text;
+    let insert = text(Verb::Insert, change::create(&layout, &claim(None)));
+    assert!(
+        insert.starts_with("INSERT INTO \"ta\"\"ble\" VALUE"),
+        "{insert}"
+    );
+    assert!(insert.contains("'it''s':?"), "{insert}");
+    let update = text(
+        Verb::Update,
+        change::complete(&layout, &completion(Status::Completed)),
+    );
+    assert!(
+        update.contains("SET \"it's\"=? SET \"a\"\"b\"=?"),
+        "{update}"
+    );
+}

@@ -1,0 +1,51 @@
+//! Memory, counted by the allocator: what is alive, and how much it was at most.
+
+use std::future::Future;
+
+use peak_alloc::PeakAlloc;
+use tokio::sync::{Mutex, MutexGuard};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// One measurement at a time: the allocator counts for the whole process.
+pub async fn alone() -> MutexGuard<'static, ()> {
+    TURN.lock().await
+}
+
+/// Bytes that are allocated now.
+pub fn alive() -> usize {
+    ALLOCATOR.current_usage()
+}
+
+/// How many bytes were alive at most while this ran, beyond what was alive before.
+pub async fn peak_of<T>(work: impl Future<Output = T>) -> (T, usize) {
+    let before = alive();
+    ALLOCATOR.reset_peak_usage();
+    let result = work.await;
+    (result, ALLOCATOR.peak_usage().saturating_sub(before))
+}
+
+/// For a person who reads along.
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+pub fn megabytes(bytes: usize) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_allocated_for_a_moment_counts() {
+        let _turn = alone().await;
+        let ((), peak) = peak_of(async {
+            let moment = vec![1_u8; 5_000_000];
+            tokio::task::yield_now().await;
+            drop(moment);
+        })
+        .await;
+        assert!((5_000_000..5_100_000).contains(&peak), "{peak}");
+    }
+}

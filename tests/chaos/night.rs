@@ -1,0 +1,93 @@
+//! One night: when it is over, and whose dice are whose.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep};
+
+use crate::report::Report;
+
+pub const FIRST: &str = "delivery: first of its key";
+pub const DUPLICATE: &str = "delivery: duplicate";
+pub const AGAIN: &str = "delivery: again, unanswered";
+
+/// What all who take part in a night share.
+pub struct Night {
+    seed: u64,
+    pub report: Report,
+    wanted: u64,
+    demands: Vec<&'static str>,
+    patience: Duration,
+    is_calm: AtomicBool,
+}
+
+impl Night {
+    /// Ends when so many deliveries were made and every demand was met, or when patience does.
+    pub fn begin(
+        seed: u64,
+        wanted: u64,
+        demands: Vec<&'static str>,
+        patience: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            seed,
+            report: Report::default(),
+            wanted,
+            demands,
+            patience,
+            is_calm: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends the trouble when it is time.
+    pub async fn watch(&self) {
+        // The functions may have to be built first.
+        while self.deliveries() == 0 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let began = Instant::now();
+        let is_enough = || self.deliveries() >= self.wanted && self.never_reached().is_empty();
+        while began.elapsed() < self.patience && !is_enough() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let seconds = usize::try_from(began.elapsed().as_secs()).expect("a night");
+        self.report.count_all("seconds of trouble", seconds);
+        self.is_calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether new requests come, and trouble is made.
+    pub fn is_troubled(&self) -> bool {
+        !self.is_calm.load(Ordering::Relaxed)
+    }
+
+    /// The dice of one who takes part.
+    pub fn dice(&self, whose: &str) -> Rng {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, whose).hash(&mut hasher);
+        Rng::with_seed(hasher.finish())
+    }
+
+    pub fn never_reached(&self) -> Vec<&'static str> {
+        let demands = self.demands.iter().copied();
+        demands.filter(|what| self.report.of(what) == 0).collect()
+    }
+
+    fn deliveries(&self) -> u64 {
+        let kinds = [FIRST, DUPLICATE, AGAIN];
+        kinds.iter().map(|kind| self.report.of(kind)).sum()
+    }
+
+    /// Of all deliveries, those of a key that had been delivered before, on purpose: not because it was unanswered.
+    #[expect(clippy::cast_precision_loss, reason = "a share, for a person")]
+    pub fn share_of_duplicates(&self) -> f64 {
+        self.report.of(DUPLICATE) as f64 / self.deliveries() as f64
+    }
+}
+
+/// Between two durations.
+pub fn between(dice: &mut Rng, least: u64, most: u64) -> Duration {
+    Duration::from_millis(dice.u64(least..=most))
+}

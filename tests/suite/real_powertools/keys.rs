@@ -1,0 +1,86 @@
+//! The ids are the function's own, to the byte.
+
+use lambda_idempotency::powertools::PowertoolsKeys;
+use serde_json::{Value, json};
+
+use super::process::{Called, Function};
+use super::{PREFIX, Shared};
+use crate::support::Server;
+
+/// Values of every shape that a selection can give, some of them from a generator with a fixed seed.
+fn selections() -> Vec<Value> {
+    let mut values = vec![
+        json!(null),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!([null]),
+        json!({"a": null}),
+        json!([null, 0]),
+        json!(0),
+        json!(-1),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(true),
+        json!(false),
+        json!(" "),
+        json!("order-1734"),
+        json!("\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}\u{80}é\u{2028}\u{ffff}😀"),
+        json!({"b": 1, "a": {"é": [], "z": {}, "Z": null}, "": 0, "😀": 1, "\u{ffff}": 2}),
+    ];
+    let mut dice = fastrand::Rng::with_seed(7);
+    for _ in 0..500 {
+        // All doubles there are, and those with few digits around the places where the notation changes.
+        let any = f64::from_bits(dice.u64(..));
+        let round = f64::from(dice.i32(-9_999..9_999)) * 10_f64.powi(dice.i32(-9..19));
+        let text: String = (0..dice.usize(1..9)).map(|_| dice.char(..)).collect();
+        values.extend([json!(any), json!(round), json!(text)]);
+    }
+    values
+}
+
+#[tokio::test]
+async fn ids_are_those_that_the_function_makes() {
+    // No request is made for it.
+    let server = Server::behind("http://127.0.0.1:1".to_owned());
+    let mut function = Function::start(&server, "none").await.with("do", "ids");
+    let values = selections();
+    let Called::Returned(ids) = function.call(json!(values)).await else {
+        panic!("no ids");
+    };
+    let keys = PowertoolsKeys::of(PREFIX);
+    let theirs = ids.as_array().unwrap();
+    assert_eq!(theirs.len(), values.len());
+    for (value, theirs) in values.into_iter().zip(theirs) {
+        assert_eq!(
+            keys.id(value.clone()).as_deref(),
+            theirs.as_str(),
+            "{value}"
+        );
+    }
+}
+
+crate::on_each_server! {
+    async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it(server: Server) {
+        let shared = Shared::on(&server).await;
+        let mut function = shared.function().await.with("prefix", Value::Null);
+        function.run("o-1", json!("receipt")).await;
+        let keys = PowertoolsKeys::of("payments-prod.__main__.guarded.<locals>.charge");
+        let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
+        let replayed = shared.engine().run(keys.key("charge", "o-1"), None, handler).await.unwrap();
+        assert_eq!(replayed.into_inner(), "receipt");
+    }
+}
+
+crate::on_each_server! {
+    async fn a_key_of_several_fields_is_a_list(server: Server) {
+        let shared = Shared::on(&server).await;
+        let mut function = shared.function().await.with("config", json!({"event_key_jmespath": "[tenant, n]"}));
+        assert_eq!(function.call(json!({"tenant": "ü", "n": 1.5, "other": 1})).await, Called::Running);
+        function.return_(json!("receipt")).await;
+        let key = PowertoolsKeys::of(PREFIX).key("charge", json!(["ü", 1.5]));
+        let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
+        let replayed = shared.engine().run(key, None, handler).await.unwrap();
+        assert_eq!(replayed.into_inner(), "receipt");
+    }
+}
