@@ -68,10 +68,12 @@ impl Bench {
         Fingerprint::json(format!("{{\"card\":{:?}}}", self.secret).as_bytes())
     }
 
+    #[expect(clippy::unused_async, reason = "it is called as a handler is")]
     async fn fails(&self) -> Result<String, Quoting> {
         Err(Quoting(self.secret.clone()))
     }
 
+    #[expect(clippy::unused_async, reason = "it is called as a handler is")]
     async fn works(&self) -> Result<String, Quoting> {
         Ok(self.secret.clone())
     }
