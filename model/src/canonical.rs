@@ -27,12 +27,22 @@ impl Checker {
             return world;
         }
         // Most often the workers differ in more than names, and one order is enough.
-        let shape = |order: &Order| order.workers.map(|w| world.workers[w].shape());
+        let shapes = world.workers.map(|worker| worker.shape());
+        let shape = |order: &Order| order.workers.map(|w| shapes[w]);
         let least = self.orders.iter().map(shape).min();
-        let orders = self.orders.iter();
-        let alike = orders.filter(|order| Some(shape(order)) == least);
-        let best = alike.map(|order| world.reordered(order)).min();
-        best.unwrap_or(world)
+        let mut alike = self
+            .orders
+            .iter()
+            .filter(|order| Some(shape(order)) == least);
+        let Some(first) = alike.next() else {
+            return world;
+        };
+        let best = alike.map(|order| world.clone().reordered(order)).min();
+        let first = world.reordered(first);
+        match best {
+            Some(best) if best < first => best,
+            _ => first,
+        }
     }
 
     /// One tick passes.
@@ -224,17 +234,16 @@ fn may_apply(write: &Write) -> bool {
 
 impl World {
     /// Workers in another order, and owners numbered as they come.
-    fn reordered(&self, order: &Order) -> Self {
-        let mut world = self.clone();
-        world.workers = order.workers.map(|w| self.workers[w]);
-        world.keys = order.keys.map(|key| self.keys[key]);
-        for (key, _) in &mut world.late {
+    fn reordered(mut self, order: &Order) -> Self {
+        self.workers = order.workers.map(|w| self.workers[w]);
+        self.keys = order.keys.map(|key| self.keys[key]);
+        for (key, _) in &mut self.late {
             let place = order.keys.iter().position(|old| *old == usize::from(*key));
             *key = u8::try_from(place.expect("a permutation")).expect("few keys");
         }
         let mut numbers = [u8::MAX; NAMES];
         let mut next = 0;
-        world.each_name(&mut |name| {
+        self.each_name(&mut |name| {
             if *name == STRANGER {
                 return;
             }
@@ -245,9 +254,9 @@ impl World {
             }
             *name = Name(*number);
         });
-        world.names = next;
-        world.late.sort_unstable();
-        world.labels = self.labels.renamed(&order.workers, &numbers);
-        world
+        self.names = next;
+        self.late.sort_unstable();
+        self.labels = self.labels.renamed(&order.workers, &numbers);
+        self
     }
 }

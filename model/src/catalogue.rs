@@ -72,7 +72,7 @@ pub fn long() -> Vec<Scope> {
     for (name, class) in CLASSES {
         scopes.push(one(format!("{name} twice")).faults(|b| *class(b) = 2));
     }
-    scopes.extend(twice(|name| one(name)));
+    scopes.extend(twice(one));
     scopes.push(
         one("without a claim: two of every class")
             .form(Form::Claimless)

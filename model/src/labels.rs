@@ -18,11 +18,14 @@ pub struct Labels {
     made: [u8; WORKERS],
 }
 
+/// A worker, a number and whether it is a tombstone, in one byte.
 #[derive(Clone, Copy, Debug, Default)]
-struct Label {
-    worker: u8,
-    number: u8,
-    tombstone: bool,
+struct Label(u8);
+
+impl Label {
+    fn new(worker: u8, number: u8, tombstone: bool) -> Self {
+        Self(worker << 6 | (number & 31) << 1 | u8::from(tombstone))
+    }
 }
 
 impl Labels {
@@ -38,11 +41,7 @@ impl Labels {
         let worker = self.workers[w];
         let made = &mut self.made[usize::from(worker)];
         *made += u8::from(!tombstone);
-        self.owners[usize::from(name.0)] = Label {
-            worker,
-            number: *made,
-            tombstone,
-        };
+        self.owners[usize::from(name.0)] = Label::new(worker, *made, tombstone);
     }
 
     pub fn worker(&self, w: usize) -> u8 {
@@ -53,9 +52,9 @@ impl Labels {
         if name == STRANGER {
             return "a stranger".to_owned();
         }
-        let label = self.owners[usize::from(name.0)];
-        let end = if label.tombstone { "+" } else { "" };
-        format!("w{}.{}{end}", label.worker, label.number)
+        let Label(label) = self.owners[usize::from(name.0)];
+        let end = if label & 1 == 1 { "+" } else { "" };
+        format!("w{}.{}{end}", label >> 6, label >> 1 & 31)
     }
 
     /// After workers have changed places, and owners their numbers.

@@ -112,7 +112,7 @@ impl Checker {
                     if budget.replies_lost > 0 {
                         actions.push(Action::LoseReply(w));
                     }
-                    if budget.replies_lost > 0 && !(ends && !call.is_doubted()) {
+                    if budget.replies_lost > 0 && (!ends || call.is_doubted()) {
                         actions.push(Action::LoseReplyAndGiveUp(w));
                     }
                 }
