@@ -193,7 +193,9 @@ pub const RELEASED: EpochMillis = EpochMillis(0);
 
 /// What a compare-and-set compares: a takeover succeeds only if the record is still exactly this. An absent attribute must
 /// still be absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// Its `Debug` shows a status only if it is one.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Version {
     /// `owner`
@@ -204,6 +206,18 @@ pub struct Version {
     pub lease: Option<i64>,
     /// `expiration`, epoch seconds
     pub expiration: Option<i64>,
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = |status: &String| Status::parse(status).map_or("unknown", Status::as_str);
+        f.debug_struct("Version")
+            .field("owner", &self.owner)
+            .field("status", &self.status.as_ref().map(known))
+            .field("lease", &self.lease)
+            .field("expiration", &self.expiration)
+            .finish()
+    }
 }
 
 impl Version {

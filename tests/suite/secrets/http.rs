@@ -163,7 +163,9 @@ async fn event(seen: &mut Seen, layer: &IdempotencyLayer<Store>, secret: &str, k
         .unwrap();
     let shown = shown.lock().unwrap().clone();
     assert_eq!(shown.len(), 1);
-    shown.into_iter().for_each(|text| seen.text(text));
+    for text in shown {
+        seen.text(text);
+    }
 }
 
 proptest! {

@@ -178,10 +178,11 @@ on_each_server! {
             members.insert(name.to_owned(), bench.text());
             M(members)
         };
+        // Not the owner and the hashes: what they name was made here, and is shown.
         let mut strange = vec![("data", bench.text()), ("packed", bench.text()), ("step:a", bench.text()), ("id-only", bench.text())];
-        strange.extend(["status", "owner", "omitted", "expiration", "in_progress_expiration", "attempt", "v", "started_at", "completed_at"].map(|name| (name, bench.text())));
+        strange.extend(["status", "omitted", "expiration", "in_progress_expiration", "attempt", "v", "started_at", "completed_at"].map(|name| (name, bench.text())));
         strange.extend(["state", "revision", "tries", "at", "result", "omitted"].map(|name| ("step:a", members(name))));
-        strange.extend(["in", "bytes", "sha256", "owner", "content", "nothing"].map(|name| ("packed", members(name))));
+        strange.extend(["in", "bytes", "content", "nothing"].map(|name| ("packed", members(name))));
         for (place, (name, value)) in strange.into_iter().enumerate() {
             for status in ["INPROGRESS", "COMPLETED", "FAILED"] {
                 let key = || Key::raw("charge", format!("{place}-{status}-{}", bench.secret));
@@ -210,17 +211,19 @@ on_each_server! {
         let bucket = Bucket::new().await;
         let store = bench.store().outcome_bucket(OutcomeBucket::new(bucket.client(), Bucket::NAME));
         seen.debug(&store);
-        let once = Idempotency::builder(store).namespace("secrets").inline_limit(10).build().unwrap();
+        let once = Idempotency::builder(store).namespace("secrets").inline_limit(10).store_timeout(std::time::Duration::from_millis(300)).build().unwrap();
         // Numbers, so that it stays large.
-        let large = || bench.secret.clone() + &(0..200_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect::<String>();
+        let large = || bench.secret.clone() + &(0..60_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect::<String>();
         let run = |name: &'static str| once.run(bench.key(name), None, async |_| Ok::<_, Quoting>(large()));
         run("kept").await.unwrap();
         assert!(run("kept").await.unwrap().is_replayed());
         for refusal in [(403, "AccessDenied"), (404, "NoSuchKey"), (404, "NoSuchBucket"), (500, "InternalError"), (503, "SlowDown")] {
             bucket.refuse(Some(refusal));
             seen.error(run("kept").await.unwrap_err());
-            run(refusal.1).await.unwrap();
         }
+        bucket.refuse(Some((403, "AccessDenied")));
+        run("refused").await.unwrap();
+        seen.error(run("refused").await.unwrap_err());
         bucket.refuse(None);
         bucket.change(|_| Some(bytes::Bytes::from(bench.secret.clone())));
         let damaged = run("kept").await.unwrap_err();
