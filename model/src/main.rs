@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release -p protocol-model                      # a minute
-//! cargo run --release -p protocol-model -- --long            # an hour, and 2 GB of memory
+//! cargo run --release -p protocol-model -- --long            # hours, and gigabytes
 //! cargo run --release -p protocol-model -- --only "a step"   # the scopes with this in their names; works with --long, too
 //! ```
 //!
