@@ -1,10 +1,12 @@
 //! What a crash of either side leaves behind is taken over by the other, and what a stale handler does then.
 
 use std::io::Error as HandlerError;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lambda_idempotency::{Error, Idempotency, StepError};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::process::{Called, IN_PROGRESS, raised};
 use super::{Shared, after, charge};
@@ -13,7 +15,7 @@ use crate::on_each_server;
 on_each_server! {
     async fn what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over(server: Server) {
         let shared = Shared::on(&server).await;
-        let once = shared.engine_with(|once| once.skew_margin(Duration::from_millis(500)));
+        let once = shared.engine_with(|once| once.skew_margin(Duration::from_secs(3)));
         let mut function = shared.function().await.with("remaining", 600);
         function.charge("o-1").await;
         drop(function);
@@ -23,7 +25,7 @@ on_each_server! {
         // Powertools adds no margin to its own.
         let waits = once.run(charge("o-1"), None, handler).await;
         assert!(matches!(waits, Err(Error::InFlight { .. })), "{waits:?}");
-        after(500).await;
+        after(3_000).await;
         let ran = once.run(charge("o-1"), None, handler).await.unwrap();
         assert_eq!((ran.is_replayed(), ran.into_inner()), (false, 2));
     }
@@ -32,15 +34,21 @@ on_each_server! {
 on_each_server! {
     async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server) {
         let shared = Shared::on(&server).await;
-        let once = shared.engine_with(|once| once.lease(Duration::from_millis(800)).skew_margin(Duration::ZERO));
+        let once = shared.engine_with(|once| once.lease(Duration::from_secs(3)).skew_margin(Duration::ZERO));
         let mut function = shared.function().await;
+        let begun = Arc::new(Notify::new());
+        let working = Arc::clone(&begun);
         let hangs = once.run(charge("o-1"), None, |claim| async move {
             claim.step("reserve", |_| async { Ok::<_, HandlerError>(()) }).await?;
+            working.notify_one();
             std::future::pending::<Result<(), StepError<HandlerError>>>().await
         });
-        tokio::time::timeout(Duration::from_millis(500), hangs).await.unwrap_err();
+        tokio::select! {
+            ended = hangs => panic!("{ended:?}"),
+            () = begun.notified() => {}
+        }
         assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
-        after(800).await;
+        after(3_000).await;
         assert_eq!(function.charge("o-1").await, Called::Running);
         // Its own attributes alone: owner, attempt and the journal of steps are gone.
         let mut left: Vec<_> = shared.records().await.remove(0).into_keys().collect();
@@ -53,10 +61,10 @@ on_each_server! {
 on_each_server! {
     async fn a_handler_here_that_the_function_took_over_changes_nothing(server: Server) {
         let shared = Shared::on(&server).await;
-        let once = shared.engine_with(|once| once.lease(Duration::from_millis(300)).skew_margin(Duration::ZERO));
+        let once = shared.engine_with(|once| once.lease(Duration::from_secs(2)).skew_margin(Duration::ZERO));
         let mut function = shared.function().await;
         let stale = once.run(charge("o-1"), None, |_| async {
-            after(300).await;
+            after(2_000).await;
             assert_eq!(function.charge("o-1").await, Called::Running);
             Ok::<_, HandlerError>("stale".to_owned())
         });

