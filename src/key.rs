@@ -173,7 +173,13 @@ impl Key {
             }
             Token::RawId(id) => {
                 let hash = digest("lambda-idempotency/raw/1", [id.as_bytes()]);
-                Ok(RecordId::new(id.clone(), hash))
+                let id = if namespace.is_observed {
+                    // The id itself is that of a record which others go by.
+                    format!("{}#{hash}", namespace.name)
+                } else {
+                    id.clone()
+                };
+                Ok(RecordId::new(id, hash))
             }
             Token::Text(token) => {
                 check_token(token, max_token_chars)?;
@@ -191,7 +197,7 @@ impl Key {
         let hash = digest(
             "lambda-idempotency/key/1",
             [
-                namespace.0.as_bytes(),
+                namespace.name.as_bytes(),
                 marker,
                 scope,
                 self.operation.as_bytes(),
@@ -199,7 +205,7 @@ impl Key {
             ],
         );
         let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
-        RecordId::new(format!("{}#{readable}#{hash}", namespace.0), hash)
+        RecordId::new(format!("{}#{readable}#{hash}", namespace.name), hash)
     }
 }
 
@@ -236,7 +242,10 @@ fn truncate(text: &str, max: usize) -> &str {
 
 /// The first part of every id that an engine writes: the boundary between services that share a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Namespace(String);
+pub(crate) struct Namespace {
+    name: String,
+    is_observed: bool,
+}
 
 impl Namespace {
     /// # Errors
@@ -249,16 +258,22 @@ impl Namespace {
         if name.is_empty() || name.len() > 255 || !name.chars().all(allowed) {
             return Err(KeyError::Namespace { name });
         }
-        Ok(Self(name))
+        Ok(Self {
+            name,
+            is_observed: false,
+        })
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
-    /// Of the records that are kept while an engine only observes.
+    /// Of the records that are kept while an engine only observes: raw ids, too, have others in it.
     pub(crate) fn observed(&self) -> Result<Self, KeyError> {
-        Self::new(format!("{}.observed", self.0))
+        Ok(Self {
+            is_observed: true,
+            ..Self::new(format!("{}.observed", self.name))?
+        })
     }
 }
 

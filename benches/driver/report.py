@@ -113,7 +113,7 @@ def server(data):
         f"{data['rounds']} rounds, in turns, of {data['batches']} batches for the peers and {data['batches'] * compare.QUICKER} for the others; load average {data['load'][0]:.1f} before, "
         f"{data['load'][1]:.1f} after. CPU is the client's, user and system, for one message (median of the rounds); time is a batch's "
         "(median of all); ratios are medians of the ratios within a round. The Rust contenders, by hand as by this library, allocate with "
-        "mimalloc; the peers are as they come.\n",
+        "mimalloc, with `MIMALLOC_PURGE_DELAY=-1`; the peers are as they come.\n",
         table(head, rows),
         f"A redelivery, where SQS says that the messages were here before: the layer takes {again['cpu_us']:.0f} µs, "
         f"{again['wall_us'] / 1e3:.2f} ms and {again['requests']:g} requests, one consistent read by hand {reads['cpu_us']:.0f} µs and "

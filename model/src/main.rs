@@ -31,17 +31,14 @@ use scopes::Scope;
 mod canonical;
 mod catalogue;
 mod checker;
-
 mod controls;
 mod labels;
 mod liveness;
 mod mutation;
-
 mod reached;
 mod real;
 mod reduction;
 mod scopes;
-
 mod table;
 mod telling;
 mod values;
@@ -67,8 +64,10 @@ fn main() -> ExitCode {
     };
     let mut sum = Sum::default();
     let mut holds = true;
+    let mut explored = 0;
     for scope in scopes.iter().filter(|scope| named(&scope.name)) {
         holds &= check(scope, Some(&mut sum));
+        explored += 1;
     }
     println!(
         "{:62} {:>11} states {:>17.1} s",
@@ -78,8 +77,13 @@ fn main() -> ExitCode {
         for (mutation, scope) in controls::controls() {
             if named(&mutation.to_string()) {
                 holds &= control(&scope, mutation);
+                explored += 1;
             }
         }
+    }
+    if explored == 0 {
+        eprintln!("no scope and no defect has this in its name");
+        return ExitCode::from(2);
     }
     let missed = reached::missed();
     if !wanted.long && wanted.only.is_none() && !missed.is_empty() {

@@ -184,13 +184,9 @@ impl Name {
             let texts = || self.text(out).cmp(other.text(out));
             return one.cmp(two).then_with(texts);
         }
-        let (one, two) = (self.text(out), other.text(out));
-        let units = |text| {
-            String::from_utf8_lossy(text)
-                .encode_utf16()
-                .collect::<Vec<_>>()
-        };
-        units(one).cmp(&units(two))
+        let one = String::from_utf8_lossy(self.text(out));
+        let two = String::from_utf8_lossy(other.text(out));
+        one.encode_utf16().cmp(two.encode_utf16())
     }
 }
 

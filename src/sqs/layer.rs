@@ -90,8 +90,9 @@ impl<S, T, E> BatchLayer<S, T, E> {
     }
 
     /// Takes the id of the record itself from the decoded body, whatever the namespace and the operation: to share records with
-    /// another library, as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools for AWS Lambda. In place of [`key`](Self::key); the last one said counts. It says all
-    /// by itself: with a [`scope`](Self::scope) each message is refused.
+    /// another library, as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools for AWS Lambda.
+    /// In place of [`key`](Self::key); the last one said counts. It says all by itself: with a [`scope`](Self::scope) each message
+    /// is refused.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};

@@ -83,7 +83,8 @@ impl Night {
     /// Of all deliveries, those of a key that had been delivered before, on purpose: not because it was unanswered.
     #[expect(clippy::cast_precision_loss, reason = "a share, for a person")]
     pub fn share_of_duplicates(&self) -> f64 {
-        self.report.of(DUPLICATE) as f64 / self.deliveries() as f64
+        let duplicates = self.report.of(DUPLICATE) as f64;
+        duplicates / (duplicates + self.report.of(FIRST) as f64)
     }
 }
 

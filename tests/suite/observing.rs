@@ -8,8 +8,8 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
 use lambda_runtime::{Context, LambdaEvent};
@@ -72,6 +72,30 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
         counted.operations(),
         ["namespace=shop.observed operation=charge"]
     );
+}
+
+#[tokio::test]
+async fn a_record_under_a_raw_id_is_left_alone() {
+    let once = observer();
+    let raw = || Key::raw("charge", "payments.app.charge#17");
+    let run = |value: u32| {
+        once.run(
+            raw(),
+            None,
+            move |_| async move { Ok::<_, HandlerError>(value) },
+        )
+    };
+    let counted = Counted::new();
+    assert_eq!(run(1).await.unwrap(), Outcome::Unprotected(1));
+    assert_eq!(run(2).await.unwrap(), Outcome::Unprotected(2));
+    let seen = counted.take();
+    assert_eq!(seen.get("replays"), Some(&1), "{seen:?}");
+
+    let protecting = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let id = protecting.build().unwrap().record_id(&raw()).unwrap();
+    assert_eq!(id.as_str(), "payments.app.charge#17");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    assert_eq!(once.store().load(&id, deadline).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -105,6 +105,7 @@ impl<'a> Statements<'a> {
             on_failure: (self.verb == Verb::Update).then_some(OnFailure::AllOld),
         }
     }
+
     fn insert(&mut self, change: &Change<'_>) {
         self.text.push_str("INSERT INTO ");
         self.quoted(self.table, DOUBLE);

@@ -9,6 +9,8 @@ pub(super) struct Shape {
     sets: Vec<(Attribute, Shown)>,
     removes: Vec<Attribute>,
     tests: Vec<Tested>,
+    /// A step's name is in the text, and is not kept.
+    has_step: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ impl Shape {
                 .collect(),
             removes: change.removes.clone(),
             tests: change.tests.iter().map(Tested::of).collect(),
+            has_step: change.step.is_some(),
         }
     }
 
@@ -43,6 +46,7 @@ impl Shape {
         self.sets.len() == change.sets.len()
             && self.tests.len() == change.tests.len()
             && self.removes == change.removes
+            && !self.has_step
             && change.step.is_none()
             && same_sets
             && same_tests
