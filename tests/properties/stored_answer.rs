@@ -15,6 +15,10 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::table::{Item, Table};
 use super::{NOW, block_on, engine};
 
+async fn never(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+    panic!("the handler must not run")
+}
+
 /// The first byte says whether the record is a success or a failure, the others are its outcome.
 ///
 /// # Panics
@@ -45,11 +49,7 @@ async fn judge(is_success: bool, outcome: &str) {
         .collect();
     let table = Table::holding(item.clone());
     let layer = IdempotencyLayer::new(engine(table.store()));
-    let service = layer.layer(service_fn(
-        async |_: Request<Body>| -> Result<Response<Body>, Infallible> {
-            panic!("the handler must not run")
-        },
-    ));
+    let service = layer.layer(service_fn(never));
     let request = Request::post("/orders").header("idempotency-key", "k-1");
     let answer = service
         .oneshot(request.body(Body::Empty).expect("a request"))
