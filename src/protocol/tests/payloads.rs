@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// Asked for again, under another payload.
+fn asked_with_another(found: &Found) -> String {
+    let other = Some(Fingerprint::bytes(b"other"));
+    asked(Some(found), "me", other, &rules())
+}
+
 #[test]
 fn a_release_that_forgot_the_fingerprint_lets_a_corrected_payload_in() {
     let found = Found::readable(released());
@@ -19,15 +25,7 @@ fn a_release_that_kept_the_fingerprint_does_not() {
         ..released()
     };
     let found = Found::readable(kept);
-    assert_eq!(
-        asked(
-            Some(&found),
-            "me",
-            Some(Fingerprint::bytes(b"other")),
-            &rules()
-        ),
-        "mismatch"
-    );
+    assert_eq!(asked_with_another(&found), "mismatch");
     assert_eq!(on_found(&found, &rules()), "resume, attempt 4");
 }
 
@@ -42,15 +40,7 @@ fn another_payload_is_a_mismatch_in_every_state() {
         },
     ] {
         let found = Found::readable(record);
-        assert_eq!(
-            asked(
-                Some(&found),
-                "me",
-                Some(Fingerprint::bytes(b"other")),
-                &rules()
-            ),
-            "mismatch"
-        );
+        assert_eq!(asked_with_another(&found), "mismatch");
     }
 }
 
