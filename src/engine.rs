@@ -9,6 +9,7 @@ use crate::clock::{Clock, EpochMillis};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, Namespace, RecordId};
 use crate::metrics::{Meter, Meters};
+use crate::owner::Owners;
 use crate::record::Found;
 use crate::settings::Settings;
 
@@ -48,6 +49,7 @@ pub(crate) struct Engine<S> {
     pub(crate) settings: Settings,
     pub(crate) disabled: bool,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) owners: Owners,
     /// The namespace that keys are derived in while the engine only observes; its own is that of the shadow records.
     pub(crate) observed: Option<Namespace>,
 }

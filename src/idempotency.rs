@@ -16,11 +16,12 @@ use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
 use crate::observe;
 use crate::outcome::{Outcome, Verdict};
+use crate::owner::Owners;
 use crate::record::Owner;
 use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown};
 use crate::store::Store;
 #[cfg(feature = "sqs")]
-use crate::store::{Grouped, Sending};
+use crate::store::{GROUP, Grouped, Sending};
 
 mod held;
 mod observing;
@@ -98,6 +99,7 @@ impl<S: Store> Idempotency<S> {
         Ok(Self {
             engine: Arc::new(Engine {
                 meters: Arc::default(),
+                owners: Owners::default(),
                 observed,
                 store: Arc::new(store),
                 clock,
@@ -149,9 +151,9 @@ impl<S: Store> Idempotency<S> {
         }
     }
 
-    /// The same engine on a store whose calls may leave in groups. Somebody must drive it.
+    /// The same engine, for one batch of so many requests, on a store whose calls may leave in groups. Somebody must drive it.
     #[cfg(feature = "sqs")]
-    pub(crate) fn grouped(&self, sending: Sending) -> Idempotency<Grouped<S>> {
+    pub(crate) fn grouped(&self, sending: Sending, requests: usize) -> Idempotency<Grouped<S>> {
         let engine = &self.engine;
         Idempotency {
             engine: Arc::new(Engine {
@@ -161,6 +163,7 @@ impl<S: Store> Idempotency<S> {
                 settings: engine.settings.clone(),
                 disabled: engine.disabled,
                 meters: Arc::clone(&engine.meters),
+                owners: Owners::for_batch(requests.min(GROUP)),
                 observed: engine.observed.clone(),
             }),
             deadline: self.deadline,

@@ -95,6 +95,7 @@ mod hash;
 pub mod http;
 mod idempotency;
 pub mod journal;
+mod json;
 mod key;
 pub mod metrics;
 mod observe;

@@ -1,9 +1,12 @@
 //! Who holds a claim.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use data_encoding::HEXLOWER;
+
+/// 128 bits.
+const BYTES: usize = 16;
 
 /// Who holds a claim: 128 random bits, new for every attempt, never reused.
 ///
@@ -19,9 +22,13 @@ impl Owner {
     ///
     /// When the operating system has none to give.
     pub fn random() -> Result<Self, EntropyError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| EntropyError(error.to_string()))?;
-        Ok(Self(HEXLOWER.encode(&bytes).into()))
+        let mut bytes = [0; BYTES];
+        fill(&mut bytes)?;
+        Ok(Self::of(&bytes))
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        Self(HEXLOWER.encode(bytes).into())
     }
 
     /// As it was read from a store.
@@ -45,3 +52,63 @@ impl fmt::Debug for Owner {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gave no random bytes for a claim's owner: {0}")]
 pub struct EntropyError(String);
+
+fn fill(bytes: &mut [u8]) -> Result<(), EntropyError> {
+    getrandom::fill(bytes).map_err(|error| EntropyError(error.to_string()))
+}
+
+/// Fresh owners, several of them drawn together: the operating system is asked once for as many claims as are made side by
+/// side. They are kept for no longer than a batch, and each is given away once.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    /// How many are drawn together; none means one by one.
+    together: usize,
+    drawn: Mutex<Vec<Owner>>,
+}
+
+impl Owners {
+    /// For a batch in which so many are needed side by side.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn for_batch(side_by_side: usize) -> Self {
+        Self {
+            together: side_by_side,
+            drawn: Mutex::default(),
+        }
+    }
+
+    /// An owner that nobody was given before.
+    pub(crate) fn next(&self) -> Result<Owner, EntropyError> {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = drawn.pop() {
+            return Ok(owner);
+        }
+        if self.together > 1 {
+            let mut bytes = vec![0; BYTES * self.together];
+            fill(&mut bytes)?;
+            drawn.extend(bytes.chunks_exact(BYTES).map(Owner::of));
+        }
+        drawn.pop().map_or_else(Owner::random, Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_owner_is_given_away_twice() {
+        for together in [0, 1, 2, 25] {
+            let owners = Owners {
+                together,
+                ..Owners::default()
+            };
+            let given: HashSet<_> = (0..60).map(|_| owners.next().unwrap()).collect();
+            assert_eq!(given.len(), 60, "{together} together");
+            assert!(given.iter().all(|owner| owner.as_str().len() == 32));
+            let left = owners.drawn.lock().unwrap();
+            assert!(left.iter().all(|owner| !given.contains(owner)));
+        }
+    }
+}

@@ -42,7 +42,7 @@ impl<S: Store> Engine<S> {
     }
 
     async fn try_acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
-        let owner = Owner::random()?;
+        let owner = self.owners.next()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),

@@ -40,7 +40,7 @@ impl<S: Store> Engine<S> {
         request: &Request,
         read_first: bool,
     ) -> Result<Result<Unclaimed, Record>, Error<E>> {
-        let owner = Owner::random()?;
+        let owner = self.owners.next()?;
         let started_at = self.clock.now();
         let mut found = None;
         if read_first {

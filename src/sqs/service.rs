@@ -174,7 +174,7 @@ where
             (GROUP, Sending::InGroups)
         };
         let pace = Pace::new(config.concurrency, group, fates.len(), stop_at);
-        let grouped = once.grouped(sending);
+        let grouped = once.grouped(sending, ready.len());
         let driven = grouped.clone();
         let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
         // The runs are polled first: whoever is ready to write has joined the group before it leaves.
