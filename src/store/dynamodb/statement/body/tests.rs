@@ -18,7 +18,9 @@ use super::*;
 
 /// Answers nothing of use, and keeps what it was asked: the headers, and the body.
 #[derive(Clone, Debug, Default)]
-struct Wire(Arc<Mutex<Vec<(HashMap<String, String>, Vec<u8>)>>>);
+struct Wire(Arc<Mutex<Vec<Sent>>>);
+
+type Sent = (HashMap<String, String>, Vec<u8>);
 
 impl HttpConnector for Wire {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
