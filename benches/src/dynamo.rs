@@ -14,6 +14,8 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 
+use aws_smithy_runtime_api::client::interceptors::dyn_dispatch_hint;
+
 use crate::Error;
 
 /// Counts what goes over the wire, retries of the SDK among it.
@@ -27,6 +29,8 @@ impl Requests {
     }
 }
 
+// Counting costs next to nothing: it is called at this hook alone.
+#[dyn_dispatch_hint]
 impl Intercept for Requests {
     fn name(&self) -> &'static str {
         "Requests"

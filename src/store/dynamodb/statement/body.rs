@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::config::interceptors::BeforeTransmitInterceptorContextMut;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::types::AttributeValue;
+use aws_smithy_runtime_api::client::interceptors::dyn_dispatch_hint;
 use data_encoding::BASE64;
 
 use crate::json;
@@ -61,6 +62,8 @@ pub(in super::super) struct Body(Mutex<Option<Vec<u8>>>);
 /// What the SDK writes for no statements.
 const EMPTY: &[u8] = br#"{"Statements":[]}"#;
 
+// Called at this hook alone: each of the others would cost a look into the configuration.
+#[dyn_dispatch_hint]
 impl Intercept for Body {
     fn name(&self) -> &'static str {
         "GroupedStatements"
