@@ -95,7 +95,6 @@ mod hash;
 pub mod http;
 mod idempotency;
 pub mod journal;
-mod json;
 mod key;
 pub mod metrics;
 mod observe;

@@ -13,7 +13,6 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-
 use aws_smithy_runtime_api::client::interceptors::dyn_dispatch_hint;
 
 use crate::Error;

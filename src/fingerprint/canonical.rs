@@ -11,7 +11,6 @@ use jiter::{Jiter, Peek};
 
 use self::number::write_number;
 use super::pointer::{JsonPointer, below, is_target};
-use crate::json;
 
 mod number;
 #[cfg(test)]
@@ -56,7 +55,7 @@ fn read_value(
             let value = reader.known_bool(first).ok()?;
             out.extend_from_slice(if value { b"true" } else { b"false" });
         }
-        Peek::String => json::write_string(reader.known_str().ok()?, out),
+        Peek::String => write_string(reader.known_str().ok()?, out)?,
         Peek::Array => read_array(reader, out, depth, left_out)?,
         Peek::Object => read_object(reader, out, depth, left_out)?,
         _ => {
@@ -105,7 +104,7 @@ fn read_object(
     let mut next = reader.known_object().ok()?;
     while let Some(name) = next {
         let start = out.len();
-        json::write_string(name, out);
+        write_string(name, out)?;
         let below = below(left_out, || name.to_owned());
         let leaves_out = !left_out.is_empty();
         let name = Name::of(name, start + 1..out.len() - 1, leaves_out);
@@ -198,4 +197,17 @@ fn beginning(name: &str) -> u64 {
         *byte = first;
     }
     u64::from_be_bytes(bytes)
+}
+
+/// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for. Most strings hold nothing of that.
+fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
+    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // All bytes, without a way out half-way: so the compiler looks at many at a time.
+    if !text.bytes().fold(true, |all, byte| all & plain(byte)) {
+        return serde_json::to_writer(out, text).ok();
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Some(())
 }

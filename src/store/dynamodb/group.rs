@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::change::{self, Change};
 use super::layout::Item;
-use super::statement::{Group, Statements, Verb};
+use super::statement::{Statement, Statements, Verb};
 use super::{DynamoDbStore, item};
 use crate::error::StoreError;
 use crate::key::RecordId;
@@ -196,16 +196,21 @@ async fn execute(
     changes: impl Iterator<Item = Change<'_>>,
     deadline: Instant,
 ) -> Vec<Reply> {
-    let mut statements = Statements::of(verb, &store.table, &store.layout);
-    let mut groups: Vec<Group> = Vec::new();
+    let mut statements = Statements::of(store, verb);
+    let mut groups: Vec<Vec<Statement>> = Vec::new();
+    let mut bytes = 0;
     for change in changes {
-        let statement = statements.make(&change);
-        let fits = |group: &&mut Group| {
-            group.statements() < MOST_STATEMENTS && group.bytes() + statement.len() <= MOST_BYTES
-        };
-        match groups.last_mut().filter(fits) {
-            Some(group) => group.push(statement),
-            None => groups.push(Group::of(statement)),
+        let statement = statements.make(change);
+        let size = statement.size();
+        match groups.last_mut() {
+            Some(group) if group.len() < MOST_STATEMENTS && bytes + size <= MOST_BYTES => {
+                bytes += size;
+                group.push(statement);
+            }
+            _ => {
+                bytes = size;
+                groups.push(vec![statement]);
+            }
         }
     }
     let replies = join_all(
@@ -220,10 +225,10 @@ async fn execute(
 async fn send(
     store: &DynamoDbStore,
     action: Action,
-    group: Group,
+    group: Vec<Statement>,
     deadline: Instant,
 ) -> Vec<Reply> {
-    let size = group.statements();
+    let size = group.len();
     let unsettled = || {
         std::iter::repeat_with(|| Reply::Unsettled)
             .take(size)
@@ -233,14 +238,18 @@ async fn send(
     if size < 2 || store.denied.has(action) {
         return unsettled();
     }
+    let Ok(statements) = group
+        .into_iter()
+        .map(Statement::into_request)
+        .collect::<Result<Vec<_>, _>>()
+    else {
+        return unsettled();
+    };
     let request = Box::pin(
         store
             .client
             .batch_execute_statement()
-            // None: the body brings them.
-            .set_statements(Some(Vec::new()))
-            .customize()
-            .interceptor(group.into_body())
+            .set_statements(Some(statements))
             .send(),
     );
     let output = match store.call(action.name(), deadline, request).await {

@@ -1,19 +1,19 @@
-//! Changes as PartiQL statements, in the JSON of a request. Every name is quoted: several are reserved words.
+//! Changes as PartiQL statements. Every name is quoted: several are reserved words.
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::error::BuildError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, BatchStatementRequest, ReturnValuesOnConditionCheckFailure as OnFailure,
+};
 
+use super::DynamoDbStore;
 use super::change::{Change, Test, Value};
 use super::item::number;
 use super::journal;
 use super::layout::TableLayout;
-use crate::json;
 
-mod body;
 mod shape;
 #[cfg(test)]
 mod tests;
-
-pub(super) use body::Group;
 
 use shape::{Shape, Shown};
 
@@ -32,6 +32,15 @@ pub(super) enum Verb {
     Update,
 }
 
+/// A statement and its parameters.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    text: String,
+    parameters: Vec<AttributeValue>,
+    /// What the reply shows of a record whose condition failed.
+    on_failure: Option<OnFailure>,
+}
+
 /// Makes the statements of one group. Most of them differ in their parameters alone: so the text is kept, and written anew only
 /// for a change of another shape.
 #[derive(Debug)]
@@ -41,53 +50,60 @@ pub(super) struct Statements<'a> {
     layout: &'a TableLayout,
     shape: Shape,
     text: String,
-    /// The text as JSON. The SDK would escape it anew for each statement.
-    escaped: Vec<u8>,
-    /// The last statement that was made.
-    statement: Vec<u8>,
+}
+
+/// What the text leaves open, in its order.
+fn parameters(verb: Verb, change: Change<'_>) -> Vec<AttributeValue> {
+    let mut all = Vec::with_capacity(change.key.len() + change.sets.len() + change.tests.len());
+    let mut key = change.key.into_iter().map(|(_, value)| value);
+    if verb == Verb::Insert {
+        all.extend(key.by_ref());
+    }
+    let given = |value| match value {
+        Value::Given(value) => Some(value),
+        Value::Word(_) | Value::Count(_) => None,
+    };
+    all.extend(
+        change
+            .sets
+            .into_iter()
+            .filter_map(|(_, value)| given(value)),
+    );
+    all.extend(change.step.map(|(_, entry)| entry));
+    all.extend(key);
+    all.extend(change.tests.into_iter().filter_map(|test| match test {
+        Test::Equals(_, value) | Test::Less(_, value) => given(value),
+        Test::OlderStep(_, revision) => Some(number(revision)),
+        Test::NoRecord | Test::Absent(_) => None,
+    }));
+    all
 }
 
 impl<'a> Statements<'a> {
-    pub(super) fn of(verb: Verb, table: &'a str, layout: &'a TableLayout) -> Self {
+    pub(super) fn of(store: &'a DynamoDbStore, verb: Verb) -> Self {
         Self {
             verb,
-            table,
-            layout,
+            table: &store.table,
+            layout: &store.layout,
             shape: Shape::default(),
             text: String::new(),
-            escaped: Vec::new(),
-            statement: Vec::new(),
         }
     }
 
-    /// The change as a statement with its parameters; it stays until the next is made.
-    pub(super) fn make(&mut self, change: &Change<'_>) -> &[u8] {
-        if !self.shape.fits(change) {
-            self.shape = Shape::of(change);
+    pub(super) fn make(&mut self, change: Change<'_>) -> Statement {
+        if !self.shape.fits(&change) {
+            self.shape = Shape::of(&change);
             self.text.clear();
             match self.verb {
-                Verb::Insert => self.insert(change),
-                Verb::Update => self.update(change),
+                Verb::Insert => self.insert(&change),
+                Verb::Update => self.update(&change),
             }
-            self.escaped.clear();
-            json::write_string(&self.text, &mut self.escaped);
         }
-        let out = &mut self.statement;
-        out.clear();
-        out.extend_from_slice(br#"{"Statement":"#);
-        out.extend_from_slice(&self.escaped);
-        let mut separator: &[u8] = br#","Parameters":["#;
-        parameters(self.verb, change, |value| {
-            out.extend_from_slice(separator);
-            separator = b",";
-            body::write_value(value, out);
-        });
-        out.extend_from_slice(match self.verb {
-            // A duplicate's reply wouldn't show what it met.
-            Verb::Insert => b"]}",
-            Verb::Update => br#"],"ReturnValuesOnConditionCheckFailure":"ALL_OLD"}"#,
-        });
-        out
+        Statement {
+            text: self.text.clone(),
+            parameters: parameters(self.verb, change),
+            on_failure: (self.verb == Verb::Update).then_some(OnFailure::AllOld),
+        }
     }
 
     fn insert(&mut self, change: &Change<'_>) {
@@ -195,29 +211,33 @@ impl<'a> Statements<'a> {
     }
 }
 
-/// What the text leaves open, in its order: at least the key.
-fn parameters(verb: Verb, change: &Change<'_>, mut write: impl FnMut(&AttributeValue)) {
-    if verb == Verb::Insert {
-        change.key.iter().for_each(|(_, value)| write(value));
+impl Statement {
+    /// About how many bytes it adds to a request.
+    pub(super) fn size(&self) -> usize {
+        let parameters: usize = self.parameters.iter().map(size_of_value).sum();
+        self.text.len() + parameters
     }
-    for (_, value) in &change.sets {
-        if let Value::Given(value) = value {
-            write(value);
+
+    pub(super) fn into_request(self) -> Result<BatchStatementRequest, BuildError> {
+        BatchStatementRequest::builder()
+            .statement(self.text)
+            .set_parameters(Some(self.parameters))
+            .set_return_values_on_condition_check_failure(self.on_failure)
+            .build()
+    }
+}
+
+fn size_of_value(value: &AttributeValue) -> usize {
+    const WRAPPING: usize = 10;
+    WRAPPING
+        + match value {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            // Bytes travel in Base64.
+            AttributeValue::B(bytes) => bytes.as_ref().len() / 3 * 4 + 4,
+            AttributeValue::M(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size_of_value(value))
+                .sum(),
+            _ => 0,
         }
-    }
-    if let Some((_, entry)) = &change.step {
-        write(entry);
-    }
-    if verb == Verb::Update {
-        change.key.iter().for_each(|(_, value)| write(value));
-    }
-    for test in &change.tests {
-        match test {
-            Test::Equals(_, Value::Given(value)) | Test::Less(_, Value::Given(value)) => {
-                write(value);
-            }
-            Test::OlderStep(_, revision) => write(&number(*revision)),
-            Test::Equals(..) | Test::Less(..) | Test::NoRecord | Test::Absent(_) => {}
-        }
-    }
 }

@@ -28,53 +28,48 @@ fn completion(status: Status) -> Completion {
     }
 }
 
-/// A statement, read again.
-struct Made {
-    text: String,
-    values: Vec<String>,
-    shows_what_it_met: bool,
+fn statements<'a>(verb: Verb, table: &'a str, layout: &'a TableLayout) -> Statements<'a> {
+    Statements {
+        verb,
+        table,
+        layout,
+        shape: Shape::default(),
+        text: String::new(),
+    }
 }
 
-fn made(statements: &mut Statements<'_>, change: &Change<'_>) -> Made {
-    let statement: serde_json::Value = serde_json::from_slice(statements.make(change)).unwrap();
-    let parameters = statement["Parameters"].as_array().unwrap();
-    let value = |value: &serde_json::Value| {
-        let (_, text) = value.as_object().unwrap().iter().next().unwrap();
-        text.as_str().unwrap_or("?").to_owned()
-    };
-    Made {
-        text: statement["Statement"].as_str().unwrap().to_owned(),
-        values: parameters.iter().map(value).collect(),
-        shows_what_it_met: statement["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD",
-    }
+fn values(statement: &Statement) -> Vec<&str> {
+    let parameters = statement.parameters.iter();
+    parameters
+        .map(|value| match value {
+            AttributeValue::S(value) | AttributeValue::N(value) => value.as_str(),
+            _ => "?",
+        })
+        .collect()
 }
 
 #[test]
 fn a_claim_says_in_words_what_is_always_the_same() {
     let layout = TableLayout::default();
-    let mut statements = Statements::of(Verb::Insert, "records", &layout);
+    let mut statements = statements(Verb::Insert, "records", &layout);
     let id = RecordId::unkeyed("nonce");
-    let bare = made(&mut statements, &change::create(&layout, &claim(None)));
+    let bare = statements.make(change::create(&layout, &claim(None)));
     assert_eq!(
         bare.text,
         "INSERT INTO \"records\" VALUE {'id':?,'status':'INPROGRESS','owner':?,'attempt':1,\
          'in_progress_expiration':?,'expiration':?,'started_at':?,'v':1}"
     );
-    assert_eq!(bare.values, [id.as_str(), "me", "7", "8", "6"]);
+    assert_eq!(values(&bare), [id.as_str(), "me", "7", "8", "6"]);
 
     let print = Fingerprint::bytes(b"");
-    let bound = made(
-        &mut statements,
-        &change::create(&layout, &claim(Some(print.clone()))),
-    );
+    let bound = statements.make(change::create(&layout, &claim(Some(print.clone()))));
     assert!(
         bound.text.ends_with("'v':1,'validation':?}"),
         "{}",
         bound.text
     );
-    assert_eq!(bound.values.last().unwrap(), print.as_str());
-    assert!(!bound.shows_what_it_met);
-    let again = made(&mut statements, &change::create(&layout, &claim(None)));
+    assert_eq!(values(&bound).last(), Some(&print.as_str()));
+    let again = statements.make(change::create(&layout, &claim(None)));
     assert_eq!(
         again.text, bare.text,
         "words are not kept for another shape"
@@ -84,24 +79,18 @@ fn a_claim_says_in_words_what_is_always_the_same() {
 #[test]
 fn a_completion_stands_under_the_fence() {
     let layout = TableLayout::default();
-    let mut statements = Statements::of(Verb::Update, "records", &layout);
+    let mut statements = statements(Verb::Update, "records", &layout);
     let id = RecordId::unkeyed("nonce");
-    let completed = made(
-        &mut statements,
-        &change::complete(&layout, &completion(Status::Completed)),
-    );
+    let completed = statements.make(change::complete(&layout, &completion(Status::Completed)));
     assert_eq!(
         completed.text,
         "UPDATE \"records\" SET \"status\"='COMPLETED' SET \"completed_at\"=? SET \"expiration\"=? SET \"data\"=? \
          REMOVE \"in_progress_expiration\" WHERE \"id\"=? AND \"owner\"=? AND \"status\"='INPROGRESS'"
     );
-    assert_eq!(completed.values, ["9", "10", "1", id.as_str(), "me"]);
-    assert!(completed.shows_what_it_met);
+    assert_eq!(values(&completed), ["9", "10", "1", id.as_str(), "me"]);
+    assert_eq!(completed.on_failure, Some(OnFailure::AllOld));
 
-    let failed = made(
-        &mut statements,
-        &change::complete(&layout, &completion(Status::Failed)),
-    );
+    let failed = statements.make(change::complete(&layout, &completion(Status::Failed)));
     assert!(
         failed.text.contains("\"status\"='FAILED'"),
         "{}",
@@ -112,7 +101,7 @@ fn a_completion_stands_under_the_fence() {
 #[test]
 fn quotes_in_names_are_doubled() {
     let layout = TableLayout::default().expiration("it's").data("a\"b");
-    let text = |verb, change| made(&mut Statements::of(verb, "ta\"ble", &layout), &change).text;
+    let text = |verb, change| statements(verb, "ta\"ble", &layout).make(change).text;
     let insert = text(Verb::Insert, change::create(&layout, &claim(None)));
     assert!(
         insert.starts_with("INSERT INTO \"ta\"\"ble\" VALUE"),
