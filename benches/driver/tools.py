@@ -17,6 +17,9 @@ TOOLS = ROOT / "target" / "tools"
 # Not the library's own target folder: its tests never wait for a measurement, nor the other way round.
 TARGET = ROOT / "target" / "bench"
 PARTS = TARGET / "results"
+# Of the functions whose cold start is measured.
+LAYOUTS = TARGET / "layouts"
+LAYOUT_COUNT = 25
 PYTHON_HOME = TOOLS / "powertools-python"
 NODE_HOME = TOOLS / "powertools-typescript"
 
@@ -55,13 +58,31 @@ def build(*packages):
     check_profile()
     selection = [f"--package={package}" for package in packages]
     say(f"build {', '.join(packages)}")
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "AWS_LC_SYS_NO_JITTER_ENTROPY": "1"}
+    triple = next(line.split()[1] for line in output("rustc", "-vV").splitlines() if line.startswith("host:"))
+    environment = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(TARGET),
+        "AWS_LC_SYS_NO_JITTER_ENTROPY": "1",
+        f"CARGO_TARGET_{triple.upper().replace('-', '_')}_LINKER": str(BENCHES / "cold" / "layouts-cc"),
+        "LAYOUTS": str(LAYOUTS),
+        "LAYOUT_COUNT": str(LAYOUT_COUNT),
+    }
     # Without `--locked`: what the library needs anew is added, and the rest stays as it is.
     run("cargo", "build", "--release", *selection, cwd=BENCHES, env=environment)
 
 
 def program(name):
     return TARGET / "release" / name
+
+
+def layouts(name):
+    """The same program with its functions in other orders, each built as it would be deployed."""
+    paths = [LAYOUTS / f"{name}-{number}" for number in range(1, LAYOUT_COUNT + 1)]
+    if not all(path.exists() for path in paths):
+        # It was linked without them.
+        run("cargo", "clean", "--quiet", "--release", "--package", name, cwd=BENCHES, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)})
+        build(name)
+    return paths
 
 
 def check_profile():
@@ -112,16 +133,21 @@ def ratio(ours, theirs, samples=2_000):
     return {"median": statistics.median(ratios), "low": low, "high": high}
 
 
+def median_of_all(groups):
+    return statistics.median(value for group in groups for value in group)
+
+
 def ratio_of_medians(ours, theirs, samples=2_000):
-    """The ratio of two medians, and its 95 % bootstrap interval."""
+    """The ratio of two medians over groups of measurements, and its 95 % bootstrap interval. What a group has in common is a
+    matter of luck, too: so whole groups are drawn, and then measurements within them."""
     dice = random.Random(1)
 
-    def again(values):
-        return statistics.median(dice.choices(values, k=len(values)))
+    def again(groups):
+        return median_of_all(dice.choices(group, k=len(group)) for group in dice.choices(groups, k=len(groups)))
 
     ratios = sorted(again(ours) / again(theirs) for _ in range(samples))
     low, high = (ratios[int(samples * share)] for share in (0.025, 0.975))
-    return {"median": statistics.median(ours) / statistics.median(theirs), "low": low, "high": high}
+    return {"median": median_of_all(ours) / median_of_all(theirs), "low": low, "high": high}
 
 
 # --- parts of the report
