@@ -1,6 +1,7 @@
 //! `cold-starts ENDPOINT STARTS PROGRAM…` starts each function in turns, hands it one message over a Runtime API of its own,
 //! and takes the time from before the process is made until its answer has arrived. Prints JSON: for each program, the
-//! microseconds of each start on the wall (`wall_us`) and on the processor (`cpu_us`). `SSL_CERT_FILE` is passed on.
+//! microseconds of each start on the wall (`wall_us`) and on the processor (`cpu_us`). What `COLD_SSL_CERT_FILE`
+//! names is handed to them as `SSL_CERT_FILE`.
 
 mod runtime_api;
 
@@ -18,8 +19,8 @@ use runtime_api::answer;
 type Error = Box<dyn std::error::Error>;
 
 const TEMPLATE: &str = include_str!("../../../message.json");
-/// Names a file of certificates to trust instead of the system's.
-const CERTIFICATES: &str = "SSL_CERT_FILE";
+/// Names a file of certificates to trust instead of the system's. Not the variable itself, which a machine may have set.
+const CERTIFICATES: &str = "COLD_SSL_CERT_FILE";
 /// Not counted: they fill the page cache.
 const WARM_UP: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,7 +77,7 @@ async fn start(program: &str, endpoint: &str, id: &str) -> Result<(u64, u64), Er
             ("LEDGER_TABLE", "ledger"),
         ])
         .env("AWS_LAMBDA_RUNTIME_API", listener.local_addr()?.to_string())
-        .envs(env::var_os(CERTIFICATES).map(|file| (CERTIFICATES, file)))
+        .envs(env::var_os(CERTIFICATES).map(|file| ("SSL_CERT_FILE", file)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .kill_on_drop(true);
