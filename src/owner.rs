@@ -61,7 +61,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), EntropyError> {
 /// side. They are kept for no longer than a batch, and each is given away once.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// How many are drawn together; none means one by one.
+    /// How many are drawn together. Below two, each is drawn when it is asked for, and nobody waits for anybody.
     together: usize,
     drawn: Mutex<Vec<Owner>>,
 }
@@ -78,15 +78,16 @@ impl Owners {
 
     /// An owner that nobody was given before.
     pub(crate) fn next(&self) -> Result<Owner, EntropyError> {
+        if self.together < 2 {
+            return Owner::random();
+        }
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(owner) = drawn.pop() {
             return Ok(owner);
         }
-        if self.together > 1 {
-            let mut bytes = vec![0; BYTES * self.together];
-            fill(&mut bytes)?;
-            drawn.extend(bytes.chunks_exact(BYTES).map(Owner::of));
-        }
+        let mut bytes = vec![0; BYTES * self.together];
+        fill(&mut bytes)?;
+        drawn.extend(bytes.chunks_exact(BYTES).map(Owner::of));
         drawn.pop().map_or_else(Owner::random, Ok)
     }
 }
