@@ -16,6 +16,7 @@ BENCHES = ROOT / "benches"
 TOOLS = ROOT / "target" / "tools"
 # Not the library's own target folder: its tests never wait for a measurement, nor the other way round.
 TARGET = ROOT / "target" / "bench"
+ENVIRONMENT = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
 PARTS = TARGET / "results"
 # Of the functions whose cold start is measured.
 LAYOUTS = TARGET / "layouts"
@@ -60,8 +61,7 @@ def build(*packages):
     say(f"build {', '.join(packages)}")
     triple = next(line.split()[1] for line in output("rustc", "-vV").splitlines() if line.startswith("host:"))
     environment = {
-        **os.environ,
-        "CARGO_TARGET_DIR": str(TARGET),
+        **ENVIRONMENT,
         "AWS_LC_SYS_NO_JITTER_ENTROPY": "1",
         f"CARGO_TARGET_{triple.upper().replace('-', '_')}_LINKER": str(BENCHES / "cold" / "layouts-cc"),
         "LAYOUTS": str(LAYOUTS),
@@ -80,7 +80,7 @@ def layouts(name):
     paths = [LAYOUTS / f"{name}-{number}" for number in range(1, LAYOUT_COUNT + 1)]
     if not all(path.exists() for path in paths):
         # It was linked without them.
-        run("cargo", "clean", "--quiet", "--release", "--package", name, cwd=BENCHES, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)})
+        run("cargo", "clean", "--quiet", "--release", "--package", name, cwd=BENCHES, env=ENVIRONMENT)
         build(name)
     return paths
 
