@@ -12,7 +12,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum as Code, BatchStatementResponse, KeysAndAttributes,
 };
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use tokio::time::Instant;
 
 use super::change::{self, Change};
@@ -91,14 +91,13 @@ pub(super) async fn create_all(
     claims: &[NewClaim],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let changes = claims
-        .iter()
-        .map(|claim| change::create(&store.layout, claim));
     // An INSERT into a table that has only the first of two keys would be taken: there, single requests are stricter.
     let mut replies = if store.layout.is_composite() {
         claims.iter().map(|_| Reply::Unsettled).collect()
     } else {
-        execute(store, Verb::Insert, changes, deadline).await
+        let create = |claim| change::create(&store.layout, claim);
+        let groups = gather(store, Verb::Insert, &mut claims.iter().map(create));
+        execute(store, Verb::Insert, groups, deadline).await
     };
     let is_loser = |reply: &Reply| matches!(reply, Reply::Duplicate);
     let losers: Vec<_> = claims
@@ -107,14 +106,18 @@ pub(super) async fn create_all(
         .filter(|(_, reply)| is_loser(reply))
         .map(|(claim, _)| claim.id.clone())
         .collect();
-    let met = load_all(store, &losers, deadline).await;
-    for (reply, met) in replies.iter_mut().filter(|reply| is_loser(reply)).zip(met) {
-        *reply = match met {
-            Ok(found) => Reply::Refused(found),
-            Err(error) => Reply::Failed(error),
-        };
+    if !losers.is_empty() {
+        let met = load_all(store, &losers, deadline).await;
+        for (reply, met) in replies.iter_mut().filter(|reply| is_loser(reply)).zip(met) {
+            *reply = match met {
+                Ok(found) => Reply::Refused(found),
+                Err(error) => Reply::Failed(error),
+            };
+        }
     }
-    settle(claims, replies, |claim| store.create(claim, deadline)).await
+    let single = |claim| store.create(claim, deadline).boxed();
+    let singles = undecided(claims, &replies).map(single).collect();
+    settle(replies, singles).await
 }
 
 pub(super) async fn complete_all(
@@ -122,14 +125,12 @@ pub(super) async fn complete_all(
     completions: &[Completion],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let changes = completions
-        .iter()
-        .map(|completion| change::complete(&store.layout, completion));
-    let replies = execute(store, Verb::Update, changes, deadline).await;
-    settle(completions, replies, |completion| {
-        store.complete(completion, deadline)
-    })
-    .await
+    let complete = |completion| change::complete(&store.layout, completion);
+    let groups = gather(store, Verb::Update, &mut completions.iter().map(complete));
+    let replies = execute(store, Verb::Update, groups, deadline).await;
+    let single = |completion| store.complete(completion, deadline).boxed();
+    let singles = undecided(completions, &replies).map(single).collect();
+    settle(replies, singles).await
 }
 
 pub(super) async fn release_all(
@@ -137,14 +138,12 @@ pub(super) async fn release_all(
     releases: &[Release],
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
-    let changes = releases
-        .iter()
-        .map(|release| change::release(&store.layout, release));
-    let replies = execute(store, Verb::Update, changes, deadline).await;
-    settle(releases, replies, |release| {
-        store.release(release, deadline)
-    })
-    .await
+    let release = |release| change::release(&store.layout, release);
+    let groups = gather(store, Verb::Update, &mut releases.iter().map(release));
+    let replies = execute(store, Verb::Update, groups, deadline).await;
+    let single = |release| store.release(release, deadline).boxed();
+    let singles = undecided(releases, &replies).map(single).collect();
+    settle(replies, singles).await
 }
 
 /// What a statement of a group answered.
@@ -164,21 +163,20 @@ enum Reply {
     Failed(StoreError),
 }
 
-/// The answers to these requests; what the group didn't decide is sent by itself.
-async fn settle<'r, R, Fut>(
-    requests: &'r [R],
-    replies: Vec<Reply>,
-    single: impl Fn(&'r R) -> Fut,
-) -> Vec<Result<Answer, StoreError>>
-where
-    Fut: Future<Output = Result<Answer, StoreError>>,
-{
+/// A request by itself. Boxed: it is rare, and so what waits for it is compiled once for all kinds of requests.
+type Single<'a> = BoxFuture<'a, Result<Answer, StoreError>>;
+
+/// The requests that the groups didn't decide: those are sent by themselves.
+fn undecided<'r, R>(requests: &'r [R], replies: &[Reply]) -> impl Iterator<Item = &'r R> {
     let is_open = |reply: &Reply| matches!(reply, Reply::Duplicate | Reply::Unsettled);
-    let open = requests.iter().zip(&replies);
-    let open = open.filter(|(_, reply)| is_open(reply));
-    let mut open = join_all(open.map(|(request, _)| single(request)))
-        .await
-        .into_iter();
+    let open = requests.iter().zip(replies);
+    open.filter(move |(_, reply)| is_open(reply))
+        .map(|(request, _)| request)
+}
+
+/// The answers to all requests; `singles` are those that the groups didn't decide.
+async fn settle(replies: Vec<Reply>, singles: Vec<Single<'_>>) -> Vec<Result<Answer, StoreError>> {
+    let mut open = join_all(singles).await.into_iter();
     let answers = replies.into_iter().map(|reply| match reply {
         Reply::Applied => Ok(Answer::Applied(())),
         Reply::Refused(found) => Ok(Answer::Refused(found)),
@@ -189,13 +187,14 @@ where
     answers.collect()
 }
 
-/// Sends the changes in as few requests as they fit in. One reply a change, in their order.
-async fn execute(
+/// The changes as statements, in as few groups as they fit in.
+///
+/// Whatever kind of changes they are, it is the same code: hence no generic iterator.
+fn gather(
     store: &DynamoDbStore,
     verb: Verb,
-    changes: impl Iterator<Item = Change<'_>>,
-    deadline: Instant,
-) -> Vec<Reply> {
+    changes: &mut dyn Iterator<Item = Change<'_>>,
+) -> Vec<Vec<Statement>> {
     let mut statements = Statements::of(store, verb);
     let mut groups: Vec<Vec<Statement>> = Vec::new();
     let mut bytes = 0;
@@ -213,13 +212,21 @@ async fn execute(
             }
         }
     }
-    let replies = join_all(
-        groups
-            .into_iter()
-            .map(|group| send(store, Action::of(verb), group, deadline)),
-    )
-    .await;
-    replies.into_iter().flatten().collect()
+    groups
+}
+
+/// Sends the groups. One reply a statement, in their order.
+async fn execute(
+    store: &DynamoDbStore,
+    verb: Verb,
+    groups: Vec<Vec<Statement>>,
+    deadline: Instant,
+) -> Vec<Reply> {
+    let action = Action::of(verb);
+    let sent = groups
+        .into_iter()
+        .map(|group| send(store, action, group, deadline));
+    join_all(sent).await.into_iter().flatten().collect()
 }
 
 async fn send(
@@ -316,7 +323,8 @@ async fn load_group(
 ) -> Vec<Result<Option<Found>, StoreError>> {
     match read_group(store, ids, deadline).await {
         Some(mut found) => ids.iter().map(|id| Ok(found.remove(id.as_str()))).collect(),
-        None => join_all(ids.iter().map(|id| store.load(id, deadline))).await,
+        // Rare, and a single read has its own code anyway.
+        None => join_all(ids.iter().map(|id| store.load(id, deadline).boxed())).await,
     }
 }
 
