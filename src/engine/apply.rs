@@ -102,12 +102,6 @@ impl<S: Store> Engine<S> {
                     let seen = seen.clone();
                     (Basis::Version { seen, mode, claim }, attempt)
                 }
-                // An earlier send of this transaction committed; its reply was lost.
-                Decision::Replay(record) | Decision::ReplayFailure(record)
-                    if record.owner.as_ref() == Some(&owner) =>
-                {
-                    return Ok(Applied::Ended(Ended::Finished(Finished::Recorded)));
-                }
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
                     return Ok(Applied::Replay(record.clone()));
                 }
@@ -117,6 +111,10 @@ impl<S: Store> Engine<S> {
             let token = format!("{}-{round}", owner.as_str());
             let ended = match self.send_final(&mut record, token, &writes, until).await {
                 Ok(Committed::Applied) => Ended::Finished(Finished::Recorded),
+                // An earlier send committed, and its reply was lost: nothing but a commit of this attempt writes its owner.
+                Ok(Committed::Fenced(other)) if is_mine(other.as_ref(), &owner) => {
+                    Ended::Finished(Finished::Recorded)
+                }
                 Ok(Committed::Fenced(other)) => {
                     found = other;
                     completion = record.completion;

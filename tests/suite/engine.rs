@@ -20,6 +20,7 @@ use lambda_idempotency::{
 };
 use tokio::time::Instant;
 
+mod contended;
 mod crashes;
 mod duplicates;
 mod failures;

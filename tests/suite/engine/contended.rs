@@ -1,0 +1,98 @@
+//! The claimless form on a key that changes under its hands.
+
+use std::sync::atomic::AtomicI64;
+
+use lambda_idempotency::record::{
+    Amendment, Completion, NewClaim, Owner, RELEASED, Release, Renewal, Takeover, Version,
+};
+use lambda_idempotency::store::{Answer, transition};
+use lambda_idempotency::transaction::{Admission, Basis, Commit, Committed};
+use lambda_idempotency::{EpochSeconds, RecordId, StoreError};
+
+use super::*;
+
+/// Each commit meets a record that others released meanwhile; the last one its own, since the reply to an earlier send was lost.
+#[derive(Default)]
+struct Contended {
+    table: MemoryStore,
+    commits: AtomicI64,
+}
+
+impl Contended {
+    const ROUNDS: i64 = 3;
+}
+
+impl Store for Contended {
+    fn admission(&self) -> Option<Admission> {
+        Some(|_, _| Ok(()))
+    }
+
+    async fn commit(&self, commit: Commit<'_>, _: Instant) -> Result<Committed, StoreError> {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        let sent = commit.record.expect("a record");
+        let (Basis::Absent(claim) | Basis::Version { claim, .. }) = &sent.basis else {
+            panic!("no claim came before")
+        };
+        let mut met = Record::claimed(claim);
+        if number == Self::ROUNDS {
+            let left = transition::complete(Some(&met), &sent.completion);
+            met = left.expect("held by this owner");
+        } else {
+            met.owner = Some(Owner::from_stored(format!("other {number}")));
+            met.lease = Some(RELEASED);
+            met.expiration = EpochSeconds(met.expiration.0 + number);
+        }
+        Ok(Committed::Fenced(Some(Found::readable(met))))
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.table.load(id, deadline).await
+    }
+
+    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
+        self.table.create(claim, deadline).await
+    }
+
+    async fn take_over(
+        &self,
+        seen: &Version,
+        claim: &NewClaim,
+        mode: Takeover,
+        deadline: Instant,
+    ) -> Result<Answer<Found>, StoreError> {
+        self.table.take_over(seen, claim, mode, deadline).await
+    }
+
+    async fn complete(
+        &self,
+        completion: &Completion,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        self.table.complete(completion, deadline).await
+    }
+
+    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
+        self.table.renew(renewal, deadline).await
+    }
+
+    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
+        self.table.amend(amendment, deadline).await
+    }
+
+    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
+        self.table.release(release, deadline).await
+    }
+}
+
+#[tokio::test]
+async fn its_own_record_in_the_last_round_is_its_success() {
+    let once = Idempotency::builder(Contended::default())
+        .namespace("engine")
+        .build()
+        .unwrap()
+        .claimless();
+    let run = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
+    assert_eq!(run.await.unwrap(), Outcome::Executed(1));
+    let commits = once.store().commits.load(Ordering::Relaxed);
+    assert_eq!(commits, Contended::ROUNDS);
+}
