@@ -115,7 +115,10 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Writes the final record and the business writes in one transaction, if the record is what [`Basis`] says and
-    /// every condition of the writes holds. All of it applies, or nothing.
+    /// every condition of the writes holds. All of it applies, or nothing. A record without business writes is a single write.
+    ///
+    /// A copy of a commit that applied answers [`Committed::Applied`], where the store knows it by its token, or else
+    /// [`Committed::Fenced`] with the record that the commit left.
     ///
     /// The default, for stores that keep records only, refuses; the engine never asks it where
     /// [`admission`](Self::admission) gives nothing.

@@ -248,11 +248,11 @@ impl Claim {
 /// What [`Store::commit`](crate::store::Store::commit) is to write: all of it, or nothing. Every send of it says the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a> {
-    /// Tells repeated sends of this request from other requests; at most 36 characters.
+    /// Tells repeated sends of this request from other requests; at most 36 characters. For stores whose transactions take one.
     pub token: &'a str,
     /// The final record; `None` where nothing protects the run.
     pub record: Option<&'a Final>,
-    /// The business writes, in the order in which they were added.
+    /// The business writes, in the order in which they were added; there may be none.
     pub writes: &'a [Write],
 }
 
@@ -289,8 +289,8 @@ pub enum Basis {
 pub enum Committed {
     /// All of it stands.
     Applied,
-    /// The record was not what it must be. Nothing was written; this was found instead. Said before any business
-    /// condition that failed as well.
+    /// The record was not what it must be. Nothing was written; this was found instead: it may be what an earlier send of the
+    /// same commit left. Said before any business condition that failed as well.
     Fenced(Option<Found>),
     /// A business condition failed. Nothing was written.
     Refused(Refusal),

@@ -24,7 +24,8 @@ impl<S: Store> Idempotency<S> {
     /// [`Claim::write`].
     ///
     /// Nothing is claimed before the handler. After it, one transaction says "this key has no record yet" and holds the
-    /// record and the writes: one request, exactly once, and no lease to wait for after a crash. A duplicate runs the handler
+    /// record and the writes: one request, exactly once, and no lease to wait for after a crash. Without writes it is a single
+    /// write of the record. A duplicate runs the handler
     /// too (which has no effect of its own), loses, and gets the stored outcome; one that is known to be a redelivery
     /// (SQS) reads first.
     ///

@@ -40,6 +40,7 @@ use crate::store::{Answer, Store};
 use crate::transaction::{Admission, Commit, Committed};
 
 mod change;
+mod commit;
 mod expression;
 mod failure;
 mod group;
@@ -325,7 +326,7 @@ impl Store for DynamoDbStore {
     }
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
-        transaction::commit(self, commit, deadline).await
+        commit::commit(self, commit, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

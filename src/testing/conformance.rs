@@ -113,6 +113,7 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
     if store.admission().is_some() {
         check! {
             commits::a_commit_completes_the_owners_claim,
+            commits::a_commit_sent_again_changes_nothing,
             commits::nobody_else_commits,
             commits::a_commit_without_a_claim_needs_a_fresh_key,
             commits::a_commit_over_a_record_needs_its_exact_version,

@@ -67,7 +67,8 @@ struct Late {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<(i64, Booking)>,
-    /// Of the transactions that applied: the same request again is answered, and changes nothing.
+    /// Of the transactions that applied: the same request again is answered, and changes nothing. A record without bookings is
+    /// no transaction, and has no token.
     tokens: Vec<String>,
     late: Vec<Late>,
 }
@@ -143,7 +144,8 @@ impl Watched {
 
     /// All or nothing: nobody comes between, since nothing in memory waits.
     async fn apply(&self, token: &str, record: &Final, bookings: &[Booking]) -> Committed {
-        if self.book().tokens.iter().any(|known| known == token) {
+        let is_known = |book: &Book| book.tokens.iter().any(|known| known == token);
+        if !bookings.is_empty() && is_known(&self.book()) {
             return Committed::Applied;
         }
         let completion = &record.completion;

@@ -18,6 +18,8 @@ use crate::on_each_server;
 use crate::support::Server;
 use crate::support::server::unique;
 
+mod transacting;
+
 #[tokio::test]
 async fn the_memory_store_keeps_the_contract() {
     conformance(&MemoryStore::new()).await.unwrap();

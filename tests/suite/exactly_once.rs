@@ -1,5 +1,6 @@
 //! Effects that commit together with their record, through the real SDK: what applies, what doesn't, and what a fault leaves.
 
+mod alone;
 mod claimless;
 mod cost;
 mod guards;

@@ -191,7 +191,17 @@ pub(super) fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> 
         .remove(Attribute::Lease)
 }
 
-/// A record that becomes final in a transaction.
+/// Whether nothing of an old item stays when this record becomes final: then it is a PutItem. In a table with two keys an update
+/// takes its place, as it does for a claim.
+pub(super) fn is_whole(layout: &TableLayout, record: &Final) -> bool {
+    match &record.basis {
+        Basis::Claimed => false,
+        Basis::Absent(_) => !layout.is_composite(),
+        Basis::Version { mode, .. } => *mode == Takeover::Fresh,
+    }
+}
+
+/// A record that becomes final in a commit.
 pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> {
     let completed = complete(layout, &record.completion);
     let mut change = match &record.basis {

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
     CancellationReason, Put, ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
     Update,
 };
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
 use super::change::{self, Change};
@@ -17,22 +18,34 @@ use super::layout::as_item;
 use super::write::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::{DynamoDbStore, item};
 use crate::error::StoreError;
-use crate::record::Takeover;
-use crate::transaction::{Basis, Commit, Committed, Final, Refusal, WriteError};
+use crate::transaction::{Commit, Committed, Final, Refusal, WriteError};
 
 /// What a record may have beside what a completion writes: the names of its attributes, and what a claim and its attempts left.
 const RECORD_ROOM: usize = 2 * 1_024;
 
 const ACTIONS: &str = "dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem, as the transaction's writes need,";
 
-pub(super) async fn commit(
+/// What commits business writes. Each of them carries it.
+pub(super) type Transact = for<'a> fn(
+    &'a DynamoDbStore,
+    Commit<'a>,
+    Instant,
+) -> BoxFuture<'a, Result<Committed, StoreError>>;
+
+/// Boxed, so that it can stand behind a pointer.
+pub(super) fn commit<'a>(
+    store: &'a DynamoDbStore,
+    commit: Commit<'a>,
+    deadline: Instant,
+) -> BoxFuture<'a, Result<Committed, StoreError>> {
+    Box::pin(send(store, commit, deadline))
+}
+
+async fn send(
     store: &DynamoDbStore,
     commit: Commit<'_>,
     deadline: Instant,
 ) -> Result<Committed, StoreError> {
-    if Instant::now() >= deadline {
-        return Err(StoreError::Timeout);
-    }
     let actions = actions(store, &commit)?;
     let request = store
         .client
@@ -96,16 +109,10 @@ fn actions(
     Ok(actions)
 }
 
-/// A PutItem where nothing of an old item stays. In a table with two keys an update takes its place, as it does for a claim.
 fn of_record(store: &DynamoDbStore, record: &Final) -> Result<TransactWriteItem, BuildError> {
     let change = change::finish(&store.layout, record);
-    let is_whole = match &record.basis {
-        Basis::Claimed => false,
-        Basis::Absent(_) => !store.layout.is_composite(),
-        Basis::Version { mode, .. } => *mode == Takeover::Fresh,
-    };
     let action = TransactWriteItem::builder();
-    Ok(if is_whole {
+    Ok(if change::is_whole(&store.layout, record) {
         action.put(put(store, &change)?).build()
     } else {
         action.update(update(store, change)?).build()

@@ -12,6 +12,7 @@ use aws_sdk_dynamodb::types::{
 
 use super::layout::Item;
 use super::size;
+use super::transaction::{self, Transact};
 use crate::transaction::{Refusal, Write, WriteError};
 
 /// [The most actions](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html) in one
@@ -22,8 +23,23 @@ pub(super) const MOST_BYTES: usize = 4 * 1_024 * 1_024;
 /// The most bytes that one item has.
 pub(super) const MOST_BYTES_OF_AN_ITEM: usize = 400 * 1_024;
 
-/// A write as it is kept until the transaction: in order, or why it isn't.
-struct Body(Result<TransactWriteItem, String>);
+/// A write as it is kept until the transaction.
+struct Body {
+    /// In order, or why it isn't.
+    action: Result<TransactWriteItem, String>,
+    /// What commits it, and those that it stands with. Nothing else leads there, so that only a program that makes writes is
+    /// linked with the SDK's transactions.
+    transact: Transact,
+}
+
+impl Body {
+    fn write(action: Result<TransactWriteItem, String>) -> Write {
+        Write::new(Self {
+            action,
+            transact: transaction::commit,
+        })
+    }
+}
 
 macro_rules! write_from {
     ($($field:ident: $item:ty, $builder:ty);* $(;)?) => {$(
@@ -38,7 +54,7 @@ macro_rules! write_from {
             fn from(write: $builder) -> Self {
                 match write.build() {
                     Ok(write) => write.into(),
-                    Err(error) => Self::new(Body(Err(error.to_string()))),
+                    Err(error) => Body::write(Err(error.to_string())),
                 }
             }
         }
@@ -69,7 +85,7 @@ impl From<TransactWriteItem> for Write {
         if let Some(wish) = wish {
             wish.get_or_insert(OnFailure::AllOld);
         }
-        Self::new(Body(Ok(write)))
+        Body::write(Ok(write))
     }
 }
 
@@ -135,9 +151,19 @@ pub(super) fn name_of(table: &str) -> &str {
 }
 
 pub(super) fn action(write: &Write) -> Result<&TransactWriteItem, WriteError> {
-    let Body(body) = write.body().ok_or(WriteError::NotSupported)?;
-    body.as_ref()
+    body(write)?
+        .action
+        .as_ref()
         .map_err(|reason| WriteError::Incomplete(reason.clone()))
+}
+
+/// What commits this write.
+pub(super) fn transaction_of(write: &Write) -> Result<Transact, WriteError> {
+    Ok(body(write)?.transact)
+}
+
+fn body(write: &Write) -> Result<&Body, WriteError> {
+    write.body().ok_or(WriteError::NotSupported)
 }
 
 /// Whether a write may join those that are there.

@@ -73,6 +73,27 @@ pub(super) async fn a_commit_completes_the_owners_claim<S: Store>(bench: &Bench<
     bench.fenced("a second commit", &other).await
 }
 
+/// Its reply may have been lost. The store knows the copy by its token, or shows the record that the first one left.
+pub(super) async fn a_commit_sent_again_changes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
+    let claimed = bench.claimed("commit-again").await?;
+    let fresh = bench.claim("commit-again-fresh")?;
+    for (claim, basis) in [
+        (&claimed, Basis::Claimed),
+        (&fresh, Basis::Absent(fresh.clone())),
+    ] {
+        let record = bench.final_of(claim, "1", basis);
+        bench.commits("the first send", &record).await?;
+        let left = bench.load(&claim.id).await?;
+        match ok(bench.commit(&record, soon()).await)? {
+            Committed::Applied => {}
+            Committed::Fenced(found) => same("what the copy met", found, left.clone())?,
+            other @ Committed::Refused(_) => return Err(format!("the copy: found {other:?}")),
+        }
+        same("the record", bench.load(&claim.id).await?, left)?;
+    }
+    Ok(())
+}
+
 pub(super) async fn nobody_else_commits<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claim = bench.claimed("commit-theirs").await?;
     let stranger = NewClaim {

@@ -12,6 +12,8 @@ enum Form {
     Claim,
     Transaction,
     Claimless,
+    /// Without any effect: the outcome alone.
+    Outcome,
 }
 
 async fn run(bench: &Bench, form: Form, key: Key) {
@@ -24,13 +26,13 @@ async fn run(bench: &Bench, form: Form, key: Key) {
                 .table_name(&bench.business)
                 .item("id", string("order"));
             put.send().await.unwrap();
-        } else {
+        } else if !matches!(form, Form::Outcome) {
             claim.write(bench.put("order"))?;
         }
         Ok::<_, Failed>(())
     };
     let once = match form {
-        Form::Claimless => once.claimless(),
+        Form::Claimless | Form::Outcome => once.claimless(),
         _ => once,
     };
     once.run(key, payload(), handler).await.unwrap();
@@ -42,6 +44,7 @@ on_each_server! {
             (Form::Claim, 3, 3.0, 1),
             (Form::Transaction, 2, 5.0, 1),
             (Form::Claimless, 1, 4.0, 1),
+            (Form::Outcome, 1, 1.0, 1),
         ] {
             let bench = Bench::on(&server).await;
             bench.proxy.take_units();
