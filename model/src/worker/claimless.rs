@@ -38,14 +38,15 @@ impl Checker {
     /// The transaction, if no other outcome stands.
     fn send(&self, world: &mut World, w: usize, owner: Name, found: Option<Rec>, rounds: u8) {
         let (over, attempt) = match (self.verdict(w, owner, found), found) {
+            // Whatever the round: an earlier send applied.
+            (Verdict::Replay, Some(rec)) if rec.owner == owner => {
+                self.check_mine(world, w, owner, &rec);
+                return answer(world, w, Answer::Executed);
+            }
             _ if rounds == MAX_ROUNDS => return answer(world, w, Answer::InFlight),
             (Verdict::Create, _) => (None, 1),
             (Verdict::TakeOver { fresh, attempt }, Some(rec)) => {
                 (Some((Seen::of(&rec), fresh)), attempt)
-            }
-            (Verdict::Replay, Some(rec)) if rec.owner == owner => {
-                self.check_mine(world, w, owner, &rec);
-                return answer(world, w, Answer::Executed);
             }
             (Verdict::Replay, Some(rec)) => return self.replay(world, w, &rec),
             (Verdict::Mismatch, _) => return answer(world, w, Answer::Mismatch),
