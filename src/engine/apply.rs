@@ -1,4 +1,4 @@
-//! The claimless form: no claim before the handler, and one transaction after it.
+//! The claimless form: no claim before the handler, and one commit after it: a transaction, or a record without business writes.
 
 use crate::clock::EpochMillis;
 use crate::engine::acquire::{MAX_ROUNDS, obstacle};

@@ -323,7 +323,7 @@ async fn load_group(
 ) -> Vec<Result<Option<Found>, StoreError>> {
     match read_group(store, ids, deadline).await {
         Some(mut found) => ids.iter().map(|id| Ok(found.remove(id.as_str()))).collect(),
-        // Rare, and a single read has its own code anyway.
+        // Boxed, as each single request is.
         None => join_all(ids.iter().map(|id| store.load(id, deadline).boxed())).await,
     }
 }
