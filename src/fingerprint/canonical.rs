@@ -4,10 +4,14 @@
 //! decimal value survives the round trip through a double is written as the RFC says, and any other as its own digits. Both
 //! forms state their value exactly, so two numbers share a form only if they are equal.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use jiter::{Jiter, Peek};
+use hifijson::num::LexWrite as _;
+use hifijson::str::LexAlloc as _;
+use hifijson::token::Lex as _;
+use hifijson::{Expect, Read as _, SliceLexer, Write as _};
 
 use self::number::write_number;
 use super::pointer::{JsonPointer, below, is_target};
@@ -19,195 +23,256 @@ mod tests;
 /// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
-/// The canonical form; `None` for what is not I-JSON, is nested deeper than 128 levels, or holds a whole part of over 4,300
-/// digits.
+/// The canonical form; `None` for what is not I-JSON, or is nested deeper than 128 levels.
 pub(super) fn canonicalize(text: &[u8]) -> Option<Vec<u8>> {
     canonicalize_without(text, &[])
 }
 
 /// The canonical form of what is left when these fields are taken away.
 pub(super) fn canonicalize_without(text: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
-    let mut reader = Jiter::new(text);
-    let mut canonical = Vec::with_capacity(text.len());
+    // All of it at once, so that no string need be looked at by itself.
+    std::str::from_utf8(text).ok()?;
     let left_out: Vec<&[String]> = left_out.iter().map(JsonPointer::tokens).collect();
-    let first = reader.peek().ok()?;
-    read_value(&mut reader, first, &mut canonical, 0, &left_out)?;
-    reader.finish().ok()?;
-    Some(canonical)
+    let mut sheet = Sheet {
+        // An object whose members are put into order is there twice, for a moment.
+        out: Vec::with_capacity(2 * text.len()),
+        members: Vec::with_capacity(USUAL_MEMBERS),
+    };
+    SliceLexer::new(text)
+        .exactly_one(SliceLexer::ws_peek, |first, lexer| {
+            sheet.value(first, lexer, 0, &left_out)
+        })
+        .ok()?;
+    Some(sheet.out)
 }
 
-fn read_value(
-    reader: &mut Jiter<'_>,
-    first: Peek,
-    out: &mut Vec<u8>,
-    depth: usize,
-    left_out: &[&[String]],
-) -> Option<()> {
-    if depth > MAX_DEPTH {
-        return None;
+/// Most documents have no more in the objects that are open at one time.
+const USUAL_MEMBERS: usize = 12;
+
+/// The text has no canonical form.
+struct NoForm;
+
+impl From<Expect> for NoForm {
+    fn from(_: Expect) -> Self {
+        Self
     }
-    match first {
-        Peek::Null => {
-            reader.known_null().ok()?;
-            out.extend_from_slice(b"null");
-        }
-        Peek::True | Peek::False => {
-            let value = reader.known_bool(first).ok()?;
-            out.extend_from_slice(if value { b"true" } else { b"false" });
-        }
-        Peek::String => write_string(reader.known_str().ok()?, out)?,
-        Peek::Array => read_array(reader, out, depth, left_out)?,
-        Peek::Object => read_object(reader, out, depth, left_out)?,
-        _ => {
-            let digits = reader.known_number_bytes(first).ok()?;
-            write_number(std::str::from_utf8(digits).ok()?, out)?;
-        }
-    }
-    Some(())
 }
 
-fn read_array(
-    reader: &mut Jiter<'_>,
-    out: &mut Vec<u8>,
-    depth: usize,
-    left_out: &[&[String]],
-) -> Option<()> {
-    out.push(b'[');
-    let first = out.len();
-    let mut element = reader.known_array().ok()?;
-    for index in 0_usize.. {
-        let Some(peek) = element else { break };
-        let below = below(left_out, || index.to_string());
-        let start = out.len();
-        read_value(reader, peek, out, depth + 1, &below)?;
-        out.push(b',');
-        if is_target(&below) {
-            out.truncate(start);
-        }
-        element = reader.array_step().ok()?;
-    }
-    close(out, first, b']');
-    Some(())
+/// What is being written.
+struct Sheet<'a> {
+    out: Vec<u8>,
+    /// Of all objects that are open, the outermost first.
+    members: Vec<Member<'a>>,
 }
 
-/// Members are written as they come, each with a comma after it, and put into their order at the end: objects whose members
-/// are in order already are never copied.
-fn read_object(
-    reader: &mut Jiter<'_>,
-    out: &mut Vec<u8>,
-    depth: usize,
-    left_out: &[&[String]],
-) -> Option<()> {
-    out.push(b'{');
-    let first = out.len();
-    let mut members: Vec<Member> = Vec::new();
-    let mut next = reader.known_object().ok()?;
-    while let Some(name) = next {
-        let start = out.len();
-        write_string(name, out)?;
-        let below = below(left_out, || name.to_owned());
-        let leaves_out = !left_out.is_empty();
-        let name = Name::of(name, start + 1..out.len() - 1, leaves_out);
-        out.push(b':');
-        let value = reader.peek().ok()?;
-        read_value(reader, value, out, depth + 1, &below)?;
-        out.push(b',');
+impl<'a> Sheet<'a> {
+    fn value(
+        &mut self,
+        first: u8,
+        lexer: &mut SliceLexer<'a>,
+        depth: usize,
+        left_out: &[&[String]],
+    ) -> Result<(), NoForm> {
+        if depth > MAX_DEPTH {
+            return Err(NoForm);
+        }
+        match first {
+            b'{' => self.object(lexer.discarded(), depth, left_out),
+            b'[' => self.array(lexer.discarded(), depth, left_out),
+            b'"' => {
+                let text = read_string(lexer.discarded())?;
+                write_string(&text, &mut self.out)
+            }
+            b'-' | b'0'..=b'9' => {
+                let (digits, _) = lexer.num_bytes().validated().map_err(|_| NoForm)?;
+                write_number(digits, &mut self.out).ok_or(NoForm)
+            }
+            _ => {
+                let word: &[u8] = match lexer.null_or_bool().ok_or(NoForm)? {
+                    None => b"null",
+                    Some(true) => b"true",
+                    Some(false) => b"false",
+                };
+                self.out.extend_from_slice(word);
+                Ok(())
+            }
+        }
+    }
+
+    fn array(
+        &mut self,
+        lexer: &mut SliceLexer<'a>,
+        depth: usize,
+        left_out: &[&[String]],
+    ) -> Result<(), NoForm> {
+        self.out.push(b'[');
+        let start = self.out.len();
+        let mut index = 0_usize;
+        lexer.seq(b']', SliceLexer::ws_peek, |next, lexer| {
+            let below = below(left_out, || index.to_string());
+            let before = self.out.len();
+            self.value(next, lexer, depth + 1, &below)?;
+            self.out.push(b',');
+            if is_target(&below) {
+                self.out.truncate(before);
+            }
+            index += 1;
+            Ok::<_, NoForm>(())
+        })?;
+        self.close(start, b']');
+        Ok(())
+    }
+
+    /// Members are written as they come, each with a comma after it, and put into their order at the end: objects whose members
+    /// are in order already are never copied.
+    fn object(
+        &mut self,
+        lexer: &mut SliceLexer<'a>,
+        depth: usize,
+        left_out: &[&[String]],
+    ) -> Result<(), NoForm> {
+        self.out.push(b'{');
+        let (start, first) = (self.out.len(), self.members.len());
+        lexer.seq(b'}', SliceLexer::ws_peek, |next, lexer| {
+            self.member(next, lexer, depth, left_out)
+        })?;
+        self.sort(start, first)?;
+        self.members.truncate(first);
+        self.close(start, b'}');
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        next: u8,
+        lexer: &mut SliceLexer<'a>,
+        depth: usize,
+        left_out: &[&[String]],
+    ) -> Result<(), NoForm> {
+        lexer.expect(|_| Some(next), b'"').ok_or(NoForm)?;
+        let name = read_string(lexer)?;
+        let below = below(left_out, || String::from_utf8_lossy(&name).into_owned());
+        let start = self.out.len();
+        write_string(&name, &mut self.out)?;
+        self.out.push(b':');
+        lexer.expect(SliceLexer::ws_peek, b':').ok_or(NoForm)?;
+        let next = lexer.ws_peek().ok_or(NoForm)?;
+        self.value(next, lexer, depth + 1, &below)?;
+        self.out.push(b',');
         if is_target(&below) {
             // It counts when repeated names are looked for, and is written nowhere.
-            out.truncate(start);
+            self.out.truncate(start);
         }
-        let written = start..out.len();
-        members.push(Member { name, written });
-        next = reader.next_key().ok()?;
+        let written = start..self.out.len();
+        self.members.push(Member::new(name, written));
+        Ok(())
     }
-    if !members.is_sorted_by(|a, b| a.name.order(&b.name, out).is_lt()) {
-        members.sort_by(|a, b| a.name.order(&b.name, out));
-        let mut pairs = members.iter().zip(members.iter().skip(1));
-        if pairs.any(|(a, b)| a.name.order(&b.name, out).is_eq()) {
-            return None;
-        }
-        let mut ordered = Vec::with_capacity(out.len() - first);
-        for member in &members {
-            ordered.extend_from_slice(out.get(member.written.clone())?);
-        }
-        out.truncate(first);
-        out.append(&mut ordered);
-    }
-    close(out, first, b'}');
-    Some(())
-}
 
-/// In place of the comma after the last of what was written since `first`.
-fn close(out: &mut Vec<u8>, first: usize, bracket: u8) {
-    if out.len() > first {
-        out.pop();
+    /// Puts the members of the innermost object, from `first` on, into their order; what they are stands from `start` on. No name
+    /// may come twice.
+    fn sort(&mut self, start: usize, first: usize) -> Result<(), NoForm> {
+        let members = self.members.get_mut(first..).ok_or(NoForm)?;
+        if members.is_sorted_by(|a, b| a.order(b).is_lt()) {
+            return Ok(());
+        }
+        members.sort_unstable_by(Member::order);
+        if !members.is_sorted_by(|a, b| a.order(b).is_lt()) {
+            return Err(NoForm);
+        }
+        let end = self.out.len();
+        self.out.reserve(end - start);
+        for member in members {
+            self.out.extend_from_within(member.written.clone());
+        }
+        self.out.drain(start..end);
+        Ok(())
     }
-    out.push(bracket);
+
+    /// In place of the comma after the last of what was written since `start`.
+    fn close(&mut self, start: usize, bracket: u8) {
+        if self.out.len() > start {
+            self.out.pop();
+        }
+        self.out.push(bracket);
+    }
 }
 
 /// A member of an object that is being read.
-struct Member {
-    name: Name,
+struct Member<'a> {
+    name: Text<'a>,
+    /// How the name begins, which is mostly enough to compare it by.
+    beginning: u64,
     /// Where name and value stand, with the comma after them.
     written: Range<usize>,
 }
 
-/// The name of a member.
-enum Name {
-    /// Of ASCII characters that need no escape, as most names are: where it stands in what was written, and how it begins,
-    /// which is mostly enough to compare it by.
-    Plain(u64, Range<usize>),
-    Kept(String),
-}
-
-impl Name {
-    /// `written` is where it stands, which may be taken away again where something `leaves_out` members.
-    fn of(name: &str, written: Range<usize>, leaves_out: bool) -> Self {
-        // An escape would have made it longer.
-        if name.is_ascii() && name.len() == written.len() && !leaves_out {
-            Self::Plain(beginning(name), written)
-        } else {
-            Self::Kept(name.to_owned())
+impl<'a> Member<'a> {
+    fn new(name: Text<'a>, written: Range<usize>) -> Self {
+        Self {
+            beginning: beginning(&name),
+            name,
+            written,
         }
     }
 
-    fn text<'a>(&'a self, out: &'a [u8]) -> &'a [u8] {
-        match self {
-            Self::Plain(_, written) => out.get(written.clone()).unwrap_or_default(),
-            Self::Kept(name) => name.as_bytes(),
-        }
+    fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.name)
     }
 
     /// RFC 8785, 3.2.3: by UTF-16 code units, which differs from byte order beyond the basic plane.
-    fn order(&self, other: &Self, out: &[u8]) -> Ordering {
-        if let (Self::Plain(one, _), Self::Plain(two, _)) = (self, other) {
-            let texts = || self.text(out).cmp(other.text(out));
-            return one.cmp(two).then_with(texts);
+    fn order(&self, other: &Self) -> Ordering {
+        const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
+        let (one, two) = (self.beginning, other.beginning);
+        if one != two && (one | two) & NOT_ASCII == 0 {
+            return one.cmp(&two);
         }
-        let one = String::from_utf8_lossy(self.text(out));
-        let two = String::from_utf8_lossy(other.text(out));
+        let (one, two) = (self.text(), other.text());
         one.encode_utf16().cmp(two.encode_utf16())
     }
 }
 
-/// The first eight bytes, so that numbers compare as texts do. A shorter one is filled up with zeros, which no plain name holds.
-fn beginning(name: &str) -> u64 {
+/// The first eight bytes, so that numbers compare as texts do. A shorter one is filled up with zeros; whether these are its own is
+/// for the whole names to say.
+fn beginning(name: &[u8]) -> u64 {
+    if let Some(first) = name.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
     let mut bytes = [0; 8];
-    for (byte, first) in bytes.iter_mut().zip(name.bytes()) {
-        *byte = first;
+    for (byte, first) in bytes.iter_mut().zip(name) {
+        *byte = *first;
     }
     u64::from_be_bytes(bytes)
 }
 
-/// `serde_json` escapes exactly what RFC 8785, 3.2.2.2 asks for. Most strings hold nothing of that.
-fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
-    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    // All bytes, without a way out half-way: so the compiler looks at many at a time.
-    if !text.bytes().fold(true, |all, byte| all & plain(byte)) {
-        return serde_json::to_writer(out, text).ok();
+/// A string's UTF-8: borrowed, where it came without an escape.
+type Text<'a> = Cow<'a, [u8]>;
+
+/// Reads a string whose first quote is behind us. Most have no escape, and are found by their end alone.
+fn read_string<'a>(lexer: &mut SliceLexer<'a>) -> Result<Text<'a>, NoForm> {
+    let begin = lexer.as_slice();
+    let mut plain: &[u8] = &[];
+    lexer.write_until(&mut plain, |byte| matches!(byte, b'"' | b'\\' | 0..b' '));
+    if lexer.take_next() == Some(b'"') {
+        return Ok(Cow::Borrowed(plain));
     }
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
-    Some(())
+    *lexer = SliceLexer::new(begin);
+    let text = lexer.str_string().map_err(|_| NoForm)?;
+    Ok(Cow::Owned(text.into_owned().into_bytes()))
+}
+
+/// RFC 8785, 3.2.2.2. A string that came without an escape needs none: what must have one can't come without.
+fn write_string(text: &Text<'_>, out: &mut Vec<u8>) -> Result<(), NoForm> {
+    match text {
+        Cow::Borrowed(plain) => {
+            out.push(b'"');
+            out.extend_from_slice(plain);
+            out.push(b'"');
+            Ok(())
+        }
+        Cow::Owned(text) => {
+            let text = std::str::from_utf8(text).map_err(|_| NoForm)?;
+            // `serde_json` escapes exactly what the RFC asks for.
+            serde_json::to_writer(out, text).map_err(|_| NoForm)
+        }
+    }
 }

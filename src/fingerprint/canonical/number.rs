@@ -3,12 +3,13 @@
 /// So many digits always survive the round trip through a double.
 const SAFE_DIGITS: usize = 15;
 
-pub(super) fn write_number(digits: &str, out: &mut Vec<u8>) -> Option<()> {
+pub(super) fn write_number(digits: &[u8], out: &mut Vec<u8>) -> Option<()> {
     // A whole number that a double holds is its own shortest form: JSON allows no leading zeros, and a `-` makes this test fail.
-    if digits.len() <= SAFE_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        out.extend_from_slice(digits.as_bytes());
+    if digits.len() <= SAFE_DIGITS && digits.iter().all(u8::is_ascii_digit) {
+        out.extend_from_slice(digits);
         return Some(());
     }
+    let digits = std::str::from_utf8(digits).ok()?;
     let double: f64 = digits.parse().ok()?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();

@@ -75,6 +75,21 @@ fn an_exponent_beyond_reason_is_not_canonical() {
 }
 
 #[test]
+fn a_number_may_have_any_number_of_digits() {
+    let long = |last: char| format!("{}{last}", "1234567890".repeat(1_000));
+    let one = canonical(&long('1')).unwrap();
+    assert_eq!(one, format!("{}e0", long('1')));
+    assert_ne!(canonical(&long('2')).unwrap(), one);
+}
+
+#[test]
+fn names_that_begin_alike_are_told_apart_by_the_rest() {
+    let text = r#"{"customer_name":1,"customer":2,"customer_id":3,"customer\u0000":4,"customeré":5,"a\u0000":6,"a":7}"#;
+    let form = r#"{"a":7,"a\u0000":6,"customer":2,"customer\u0000":4,"customer_id":3,"customer_name":1,"customeré":5}"#;
+    assert_eq!(canonical(text).unwrap(), form);
+}
+
+#[test]
 fn members_are_ordered_by_utf16() {
     // U+1F600 is D83D DE00 in UTF-16: before U+FB33, though its UTF-8 comes after.
     assert_eq!(
