@@ -205,7 +205,8 @@ impl Key {
             ],
         );
         let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
-        RecordId::new(format!("{}#{readable}#{hash}", namespace.name), hash)
+        let id = [namespace.as_str(), readable, &hash].join("#");
+        RecordId::new(id, hash)
     }
 }
 

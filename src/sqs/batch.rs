@@ -63,7 +63,7 @@ where
 {
     /// The first message of each request is to run, the others follow it: the same key twice in a batch runs once.
     pub(super) fn plan(&self, messages: Vec<SqsMessage>) -> Plan<T> {
-        let mut leaders = HashMap::new();
+        let mut leaders = HashMap::with_capacity(messages.len());
         let mut plan = Plan {
             fates: Vec::with_capacity(messages.len()),
             ready: Vec::with_capacity(messages.len()),
@@ -76,6 +76,7 @@ where
         for (position, message) in messages.into_iter().enumerate() {
             let mut alone = Tail::default();
             let group = plan.groups.get(position).cloned().flatten();
+            let is_ordered = group.is_some();
             let tail = match group {
                 Some(group) => tails.entry(group).or_default(),
                 None => &mut alone,
@@ -89,7 +90,9 @@ where
                 });
             plan.fates.push(match prepared {
                 Ok((None, mut ready)) => {
-                    ready.after = std::mem::replace(&mut tail.after, vec![position]);
+                    if is_ordered {
+                        ready.after = std::mem::replace(&mut tail.after, vec![position]);
+                    }
                     plan.ready.push(ready);
                     Fate::Reported(Reason::NotRun)
                 }

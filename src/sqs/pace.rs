@@ -69,6 +69,9 @@ impl Pace {
     /// Waits until this message may be claimed: when every message of the groups before its own has started.
     pub(super) async fn admit(&self, index: usize) {
         let before = index - index % self.group;
+        if before == 0 {
+            return;
+        }
         let mut started = self.started.subscribe();
         // The sender lives as long as `self`, so this ends by the condition alone.
         let _ = started.wait_for(|started| *started >= before).await;
@@ -89,9 +92,13 @@ impl Pace {
     /// The right to run a handler: after those that must come first, as one of so many, and only while there is time.
     pub(super) async fn start(&self, after: &[usize]) -> Result<SemaphorePermit<'_>, Reason> {
         self.turn(after).await?;
-        let permit = match self.stop_at {
-            Some(stop_at) => tokio::time::timeout_at(stop_at, self.handlers.acquire()).await,
-            None => Ok(self.handlers.acquire().await),
+        // A free one is taken without a timer.
+        let permit = match (self.handlers.try_acquire(), self.stop_at) {
+            (Ok(permit), _) => Ok(Ok(permit)),
+            (Err(_), Some(stop_at)) => {
+                Box::pin(tokio::time::timeout_at(stop_at, self.handlers.acquire())).await
+            }
+            (Err(_), None) => Ok(self.handlers.acquire().await),
         };
         match permit {
             Ok(Ok(permit)) if !self.is_over() => Ok(permit),
@@ -132,7 +139,9 @@ impl Pace {
 
     /// Lets those go on that wait for this message.
     pub(super) fn ended(&self, position: usize, done: bool) {
-        self.fates.send_modify(|fates| {
+        // Who begins to wait later looks first.
+        let is_awaited = self.fates.receiver_count() > 0;
+        self.fates.send_if_modified(|fates| {
             if let Some(fate) = fates.get_mut(position) {
                 *fate = if done {
                     Progress::Done
@@ -140,6 +149,7 @@ impl Pace {
                     Progress::Reported
                 };
             }
+            is_awaited
         });
     }
 
