@@ -30,7 +30,7 @@ pub(crate) use seen::Seen;
 
 /// The least time that a store call gets, even when the deadline is near or has passed: what is worth writing then is
 /// worth trying to write.
-const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
+pub(crate) const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
 /// Longer than any invocation lasts, and far from the end of what a clock can say.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -84,6 +84,21 @@ impl Request {
     }
 }
 
+/// One moment by the clock that records speak of, and by the one that deadlines are kept with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    time: EpochMillis,
+    instant: Instant,
+}
+
+impl Moment {
+    /// Until when the store may take over a call that begins now, where the attempt must be done by `until`.
+    fn store_deadline(self, until: EpochMillis, limit: Duration) -> Instant {
+        let left = until.saturating_since(self.time).saturating_sub(REPLY_TIME);
+        self.instant + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME)
+    }
+}
+
 impl<S> Engine<S> {
     /// What counts for a key's operation.
     pub(crate) fn meter(&self, key: Option<&Key>) -> Arc<Meter> {
@@ -108,11 +123,11 @@ impl<S> Engine<S> {
         left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)))
     }
 
-    /// Until when the store may take over one call, where the attempt must be done by `until`.
-    fn store_deadline(&self, until: EpochMillis, limit: Duration) -> Instant {
-        let left = until
-            .saturating_since(self.clock.now())
-            .saturating_sub(REPLY_TIME);
-        Instant::now() + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME)
+    /// Now, by both clocks.
+    fn moment(&self) -> Moment {
+        Moment {
+            time: self.clock.now(),
+            instant: Instant::now(),
+        }
     }
 }

@@ -284,7 +284,7 @@ impl<S: Store> Idempotency<S> {
             return Box::pin(observing).await;
         }
         let Some(key) = key else {
-            return self.run_without_key(handler, verdict).await;
+            return Box::pin(self.run_without_key(handler, verdict)).await;
         };
         if self.engine.disabled {
             // Switched off means as if nothing were there: a key that can't be used stops nobody.
@@ -295,7 +295,8 @@ impl<S: Store> Idempotency<S> {
                 Ok(id) => id,
                 Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
             };
-            return self.run_unprotected(Some(&key), id, handler, verdict).await;
+            let run = self.run_unprotected(Some(&key), id, handler, verdict);
+            return Box::pin(run).await;
         }
         let request = self.request(&key, fingerprint.into())?;
         if self.claimless {
@@ -304,13 +305,13 @@ impl<S: Store> Idempotency<S> {
         match self.engine.acquire(&request).await {
             Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
             Ok(Acquired::Replay(record)) => {
-                let replayed = self.replay(&request, &record).await;
+                let replayed = Box::pin(self.replay(&request, &record)).await;
                 replayed.inspect_err(|error| observe::refused(&request, error))
             }
             Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
                 observe::unprotected(&request.operation, &error);
-                self.run_unprotected(Some(&key), request.id, handler, verdict)
-                    .await
+                let run = self.run_unprotected(Some(&key), request.id, handler, verdict);
+                Box::pin(run).await
             }
             Err(error) => {
                 observe::refused(&request, &error);

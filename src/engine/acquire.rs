@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::claim::Hold;
 use crate::clock::EpochMillis;
 use crate::engine::patience::{Wait, persist};
-use crate::engine::{Engine, LEAST_STORE_TIME, Request};
+use crate::engine::{Engine, LEAST_STORE_TIME, Moment, Request};
 use crate::error::{Error, StoreError};
 use crate::observe;
 use crate::protocol::{Asking, Decision, decide};
@@ -35,13 +33,17 @@ enum Set<'a> {
 impl<S: Store> Engine<S> {
     /// The claim, or what stands in its way.
     pub(crate) async fn acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
-        let began = Instant::now();
-        let acquired = self.try_acquire(request).await;
-        request.meter.claimed_in(began.elapsed());
+        let began = self.moment();
+        let acquired = self.try_acquire(request, began).await;
+        request.meter.claimed_in(began.instant.elapsed());
         acquired
     }
 
-    async fn try_acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
+    async fn try_acquire<E>(
+        &self,
+        request: &Request,
+        mut now: Moment,
+    ) -> Result<Acquired, Error<E>> {
         let owner = self.owners.next()?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
@@ -50,16 +52,16 @@ impl<S: Store> Engine<S> {
         let mut found = None;
         if request.read_first {
             // The read only saves a write that would fail. Without it, the claim itself finds out.
-            found = self.look(request).await.unwrap_or_default();
+            found = Box::pin(self.look(request)).await.unwrap_or_default();
+            now = self.moment();
         }
         let mut rounds = 0;
         loop {
-            let now = self.clock.now();
-            request.meet(found.as_ref(), now);
+            request.meet(found.as_ref(), now.time);
             let asking = Asking {
                 owner: &owner,
                 fingerprint: request.fingerprint.as_ref(),
-                now,
+                now: now.time,
             };
             let (set, attempt, keeps_fingerprint) =
                 match decide(found.as_ref(), asking, &self.settings.rules) {
@@ -81,15 +83,16 @@ impl<S: Store> Engine<S> {
                     other => {
                         if matches!(other, Decision::InFlight { .. })
                         && let Some(wait) = &mut wait
-                        && wait.pause().await
+                        && Box::pin(wait.pause()).await
                         // A store that fails meanwhile changes nothing: somebody holds the claim.
-                        && let Ok(seen) = self.look(request).await
+                        && let Ok(seen) = Box::pin(self.look(request)).await
                         {
                             found = seen;
+                            now = self.moment();
                             rounds = 0;
                             continue;
                         }
-                        return Err(obstacle(&other, now));
+                        return Err(obstacle(&other, now.time));
                     }
                 };
             if rounds == MAX_ROUNDS {
@@ -98,12 +101,12 @@ impl<S: Store> Engine<S> {
                 });
             }
             rounds += 1;
-            let claim = self.claim(request, &owner, attempt, now);
-            let answer = match self.set(&claim, set).await {
+            let claim = self.claim(request, &owner, attempt, now.time);
+            let answer = match self.set(&claim, set, now).await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    self.give_up(request, &Hold::of_claim(&claim, true), &error)
-                        .await;
+                    let hold = Hold::of_claim(&claim, true);
+                    Box::pin(self.give_up(request, &hold, &error)).await;
                     return Err(error.into());
                 }
             };
@@ -117,7 +120,7 @@ impl<S: Store> Engine<S> {
                             hold.journal = journal.unwrap_or_default();
                         }
                         Err(reason) => {
-                            self.release(request, &hold, None).await;
+                            Box::pin(self.release(request, &hold, None)).await;
                             return Err(Error::Unreadable(reason));
                         }
                     }
@@ -125,6 +128,7 @@ impl<S: Store> Engine<S> {
                 }
                 Answer::Refused(other) => found = other,
             }
+            now = self.moment();
         }
     }
 
@@ -154,9 +158,10 @@ impl<S: Store> Engine<S> {
         &self,
         claim: &NewClaim,
         set: Set<'_>,
+        now: Moment,
     ) -> Result<Answer<Option<Found>>, StoreError> {
         let until = claim.lease - self.settings.rules.skew_margin;
-        let deadline = self.store_deadline(until, self.settings.store_timeout);
+        let deadline = now.store_deadline(until, self.settings.store_timeout);
         let again =
             |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
         match set {
@@ -169,7 +174,7 @@ impl<S: Store> Engine<S> {
             }
             Set::TakeOver(seen, mode) => {
                 let send = || self.store.take_over(seen, claim, mode, deadline);
-                match persist(deadline, again, send).await? {
+                match Box::pin(persist(deadline, again, send)).await? {
                     Answer::Applied(found) => Ok(Answer::Applied(Some(found))),
                     Answer::Refused(found) => Ok(Answer::Refused(found)),
                 }
@@ -178,8 +183,9 @@ impl<S: Store> Engine<S> {
     }
 
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
-        let until = self.run_until(request, self.clock.now());
-        let deadline = self.store_deadline(until, self.settings.store_timeout);
+        let now = self.moment();
+        let until = self.run_until(request, now.time);
+        let deadline = now.store_deadline(until, self.settings.store_timeout);
         self.store.load(&request.id, deadline).await
     }
 
@@ -196,7 +202,7 @@ impl<S: Store> Engine<S> {
     /// clock may have reached the lease already.
     async fn start<E>(&self, request: &Request, hold: Hold) -> Result<Acquired, Error<E>> {
         if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
-            self.release(request, &hold, None).await;
+            Box::pin(self.release(request, &hold, None)).await;
             return Err(Error::TooLate);
         }
         observe::claimed(request, &hold);

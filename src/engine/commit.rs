@@ -138,7 +138,9 @@ impl<S: Store> Engine<S> {
         writes: &[Write],
         until: EpochMillis,
     ) -> Result<Committed, StoreError> {
-        let deadline = self.store_deadline(until - LEAST_STORE_TIME, Duration::MAX);
+        let deadline = self
+            .moment()
+            .store_deadline(until - LEAST_STORE_TIME, Duration::MAX);
         let commit = Commit {
             token,
             record,

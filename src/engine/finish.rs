@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::claim::Hold;
 use crate::engine::patience::persist;
-use crate::engine::{Engine, Request};
+use crate::engine::{Engine, Moment, Request};
 use crate::error::StoreError;
 use crate::observe;
 use crate::protocol::{Settled, settle};
@@ -59,7 +58,7 @@ impl<S: Store> Engine<S> {
             }
             Ok(Ok(text)) => {
                 let until = completion.expiration;
-                completion.outcome = self.pack(request, hold, &text, until).await;
+                completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
             }
             Ok(Err(_)) | Err(_) => {}
         }
@@ -88,18 +87,18 @@ impl<S: Store> Engine<S> {
 
     /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
     async fn finish(&self, request: &Request, hold: &Hold, mut completion: Completion) -> Finished {
-        let began = Instant::now();
-        let mut answer = self.send(hold, &completion).await;
+        let began = self.moment();
+        let mut answer = self.send(hold, &completion, began).await;
         if let Err(StoreError::TooLarge) = answer {
             completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
-            answer = self.send(hold, &completion).await;
+            answer = self.send(hold, &completion, self.moment()).await;
         }
         let finished = match answer {
             Ok(Answer::Applied(())) => Finished::Recorded,
             Ok(Answer::Refused(found)) => settled(request, &completion, found.as_ref()),
             Err(error) => Finished::Unrecorded(error),
         };
-        request.meter.completed_in(began.elapsed());
+        request.meter.completed_in(began.instant.elapsed());
         observe::finished(request, hold, &completion, &finished);
         finished
     }
@@ -127,14 +126,19 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn send(&self, hold: &Hold, completion: &Completion) -> Result<Answer, StoreError> {
+    async fn send(
+        &self,
+        hold: &Hold,
+        completion: &Completion,
+        now: Moment,
+    ) -> Result<Answer, StoreError> {
         let until = hold.lease - self.settings.rules.skew_margin;
         // Nothing depends on what is only observed, and a finished answer waits meanwhile.
         let limit = match self.observed {
             Some(_) => self.settings.store_timeout,
             None => Duration::MAX,
         };
-        let deadline = self.store_deadline(until, limit);
+        let deadline = now.store_deadline(until, limit);
         persist(deadline, StoreError::is_transient, || {
             self.store.complete(completion, deadline)
         })
@@ -166,7 +170,9 @@ impl<S: Store> Engine<S> {
             forget_fingerprint: !hold.keeps_fingerprint,
         };
         let until = hold.lease - self.settings.rules.skew_margin;
-        let deadline = self.store_deadline(until, self.settings.store_timeout);
+        let deadline = self
+            .moment()
+            .store_deadline(until, self.settings.store_timeout);
         let again =
             |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
         let answer = persist(deadline, again, || self.store.release(&release, deadline)).await;

@@ -22,7 +22,7 @@ impl<S: Store> Scribe for Engine<S> {
             Urgency::Begin | Urgency::Confirm => self.settings.store_timeout,
             Urgency::Tell => LEAST_STORE_TIME,
         };
-        let deadline = self.store_deadline(until, limit);
+        let deadline = self.moment().store_deadline(until, limit);
         let again = move |error: &StoreError| match urgency {
             Urgency::Confirm => error.is_transient(),
             // What the SDK has not retried already. A store that can't be reached is not asked again: the caller hears of it.

@@ -42,8 +42,8 @@ impl<S: Store> Engine<S> {
         };
         // The completion that is to follow gets as much time as this.
         let end = hold.lease - self.settings.rules.skew_margin;
-        let left = end.saturating_since(self.clock.now()) / 2;
-        let deadline = self.store_deadline(end, left);
+        let now = self.moment();
+        let deadline = now.store_deadline(end, end.saturating_since(now.time) / 2);
         let keep = || self.store.keep(&outcome, deadline);
         match persist(deadline, StoreError::is_transient, keep).await {
             Ok(place) => StoredOutcome::Packed(packed(place)),
@@ -67,8 +67,9 @@ impl<S: Store> Engine<S> {
         let content = match &packed.place {
             Place::Record(content) => Cow::Borrowed(content.as_slice()),
             place => {
-                let until = self.run_until(request, self.clock.now());
-                let deadline = self.store_deadline(until, self.settings.store_timeout);
+                let now = self.moment();
+                let until = self.run_until(request, now.time);
+                let deadline = now.store_deadline(until, self.settings.store_timeout);
                 let again = |error: &StoreError| matches!(error, StoreError::Throttled);
                 let fetch = || self.store.fetch(&request.id, place, deadline);
                 match persist(deadline, again, fetch).await? {

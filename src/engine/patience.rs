@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder, Retryable};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 use crate::engine::LONGEST;
@@ -20,27 +20,36 @@ fn pauses() -> ExponentialBuilder {
 
 /// Sends the same request until it is answered, fails for a reason that `again` rules out, or the deadline would pass. A store
 /// that answered by throttling until the deadline cut it off has answered: that is no silence.
-pub(super) async fn persist<T, F, Fut>(
+pub(super) async fn persist<T, Fut>(
     deadline: Instant,
     mut again: impl FnMut(&StoreError) -> bool,
-    send: F,
+    mut send: impl FnMut() -> Fut,
 ) -> Result<T, StoreError>
 where
-    F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, StoreError>>,
 {
     let mut throttled = false;
-    let result = send
-        .retry(pauses())
-        .when(|error| {
-            throttled |= matches!(error, StoreError::Throttled);
-            again(error)
-        })
-        .adjust(|_, pause| pause.filter(|pause| Instant::now() + *pause < deadline))
-        .await;
-    match result {
-        Err(StoreError::Timeout) if throttled => Err(StoreError::Throttled),
-        result => result,
+    // Most requests are answered at once: what only another try needs is made for it.
+    let mut left = None;
+    loop {
+        let error = match send().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        throttled |= matches!(error, StoreError::Throttled);
+        let pause = again(&error).then(|| {
+            let pauses = left.get_or_insert_with(|| Box::new(pauses().build()));
+            pauses.next()
+        });
+        match pause.flatten() {
+            Some(pause) if Instant::now() + pause < deadline => {
+                Box::pin(tokio::time::sleep(pause)).await;
+            }
+            _ if throttled && matches!(error, StoreError::Timeout) => {
+                return Err(StoreError::Throttled);
+            }
+            _ => return Err(error),
+        }
     }
 }
 

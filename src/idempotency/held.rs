@@ -22,6 +22,7 @@ use crate::settings::Unrecorded;
 use crate::store::Store;
 
 impl<S: Store> Idempotency<S> {
+    // What most runs don't come to is boxed: each of them would carry the room for it.
     pub(super) async fn run_held<T, E, F, Fut>(
         &self,
         request: &Request,
@@ -57,7 +58,7 @@ impl<S: Store> Idempotency<S> {
             Err(panic) => {
                 request.meter.count(Count::Failures);
                 if self.engine.settings.rules.crashed == Crashed::RunAgain {
-                    self.engine.release(request, &hold, Some("panic")).await;
+                    Box::pin(self.engine.release(request, &hold, Some("panic"))).await;
                 }
                 resume_unwind(panic);
             }
@@ -70,13 +71,12 @@ impl<S: Store> Idempotency<S> {
         }
         match result {
             Ok(value) if verdict == Verdict::Release => {
-                self.engine.release(request, &hold, None).await;
+                Box::pin(self.engine.release(request, &hold, None)).await;
                 Ok(Outcome::Executed(value))
             }
             Ok(value) => {
                 let writes = claim.collected().close();
                 if !writes.is_empty() {
-                    // Boxed: most runs have no writes, and shouldn't carry the room for them.
                     return Box::pin(self.commit(request, &hold, value, writes)).await;
                 }
                 let finished = self.engine.complete(request, &hold, &value).await;
@@ -85,14 +85,14 @@ impl<S: Store> Idempotency<S> {
             Err(error) => {
                 // A step's word counts for more than what the handler made of it.
                 if let Some(stop) = claim.stop() {
-                    return Err(self.stopped(request, &hold, stop).await);
+                    return Err(Box::pin(self.stopped(request, &hold, stop)).await);
                 }
                 if verdict == Verdict::Fail {
-                    self.engine.fail(request, &hold, &Failure::of(&error)).await;
+                    let failure = Failure::of(&error);
+                    Box::pin(self.engine.fail(request, &hold, &failure)).await;
                 } else {
-                    self.engine
-                        .release(request, &hold, Some(error_kind::<E>()))
-                        .await;
+                    let reason = Some(error_kind::<E>());
+                    Box::pin(self.engine.release(request, &hold, reason)).await;
                 }
                 Err(Error::Handler(error))
             }

@@ -27,7 +27,7 @@ impl<S: Store> Idempotency<S> {
             Finished::Recorded => Ok(Outcome::Executed(value)),
             // This handler has run: a successor's outcome that can't be given back doesn't change that.
             Finished::Superseded(record) => {
-                let replayed = self.replay(request, &record).await;
+                let replayed = Box::pin(self.replay(request, &record)).await;
                 replayed.map_err(|error| match error {
                     Error::OutcomeOmitted { .. } => error,
                     _ => Error::LeaseLost,
