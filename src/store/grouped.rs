@@ -5,9 +5,12 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::join4;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, Either, select};
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -40,6 +43,8 @@ pub(crate) struct Grouped<S> {
     completions: Queue<Completion, Answer>,
     releases: Queue<Release, Answer>,
     reads: Queue<RecordId, Option<Found>>,
+    /// Something has joined a queue.
+    arrived: Notify,
 }
 
 impl<S: Store> Grouped<S> {
@@ -51,65 +56,104 @@ impl<S: Store> Grouped<S> {
             completions: Queue::new(|completion| &completion.id),
             releases: Queue::new(|release| &release.id),
             reads: Queue::new(|id| id),
+            arrived: Notify::new(),
         }
+    }
+
+    /// Waits in a queue for the group that the request leaves in, and for its own answer.
+    async fn join<R, A>(
+        &self,
+        queue: &Queue<R, A>,
+        request: R,
+        deadline: Instant,
+    ) -> Result<A, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        queue.push(request, reply, deadline);
+        self.arrived.notify_one();
+        answer.await.unwrap_or(Err(StoreError::Timeout))
     }
 
     /// Sends what has gathered, again and again. Poll it after the callers, so that all who are ready have joined the group.
     pub(crate) async fn drive(&self) -> Infallible {
-        let (never, ..) = join4(
-            self.drive_claims(),
-            self.drive_completions(),
-            self.drive_releases(),
-            self.drive_reads(),
-        )
-        .await;
-        never
-    }
-
-    async fn drive_claims(&self) -> Infallible {
+        let mut under_way = FuturesUnordered::new();
+        let mut idle = Kind::ALL.to_vec();
         loop {
-            let group = self.claims.next().await;
-            let answers = self.inner.create_all(&group.requests, group.deadline).await;
-            group.answer(answers);
+            idle.retain(|kind| match self.leave(*kind) {
+                Some(request) => {
+                    under_way.push(request);
+                    false
+                }
+                None => true,
+            });
+            let arrived = pin!(self.arrived.notified());
+            // With nothing under way, the stream is at its end.
+            match select(under_way.next(), arrived).await {
+                Either::Left((Some(answered), _)) => idle.push(answered),
+                Either::Left((None, arrived)) => arrived.await,
+                Either::Right(((), _)) => {}
+            }
         }
     }
 
-    async fn drive_completions(&self) -> Infallible {
-        loop {
-            let group = self.completions.next().await;
-            let answers = self
-                .inner
-                .complete_all(&group.requests, group.deadline)
-                .await;
-            group.answer(answers);
-        }
+    /// The next group of this kind on its way to the store, where one waits. While it is under way, others gather. Boxed: so
+    /// there is one type for all, and only what is under way is looked at.
+    fn leave(&self, kind: Kind) -> Option<BoxFuture<'_, Kind>> {
+        let store = &self.inner;
+        Some(match kind {
+            Kind::Claims => {
+                let group = self.claims.next()?;
+                Box::pin(async move {
+                    let answers = store.create_all(&group.requests, group.deadline).await;
+                    group.answer(answers);
+                    kind
+                })
+            }
+            Kind::Completions => {
+                let group = self.completions.next()?;
+                Box::pin(async move {
+                    let answers = store.complete_all(&group.requests, group.deadline).await;
+                    group.answer(answers);
+                    kind
+                })
+            }
+            Kind::Releases => {
+                let group = self.releases.next()?;
+                Box::pin(async move {
+                    let answers = store.release_all(&group.requests, group.deadline).await;
+                    group.answer(answers);
+                    kind
+                })
+            }
+            Kind::Reads => {
+                let group = self.reads.next()?;
+                Box::pin(async move {
+                    let answers = store.load_all(&group.requests, group.deadline).await;
+                    group.answer(answers);
+                    kind
+                })
+            }
+        })
     }
+}
 
-    async fn drive_releases(&self) -> Infallible {
-        loop {
-            let group = self.releases.next().await;
-            let answers = self
-                .inner
-                .release_all(&group.requests, group.deadline)
-                .await;
-            group.answer(answers);
-        }
-    }
+/// What requests of one group do.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Claims,
+    Completions,
+    Releases,
+    Reads,
+}
 
-    async fn drive_reads(&self) -> Infallible {
-        loop {
-            let group = self.reads.next().await;
-            let answers = self.inner.load_all(&group.requests, group.deadline).await;
-            group.answer(answers);
-        }
-    }
+impl Kind {
+    const ALL: [Self; 4] = [Self::Claims, Self::Completions, Self::Releases, Self::Reads];
 }
 
 // What passes through is boxed: a run that only ever groups needs no room for it.
 impl<S: Store> Store for Grouped<S> {
     async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
         match self.sending {
-            Sending::InGroups => self.claims.join(claim.clone(), deadline).await,
+            Sending::InGroups => self.join(&self.claims, claim.clone(), deadline).await,
             Sending::Alone => Box::pin(self.inner.create(claim, deadline)).await,
         }
     }
@@ -130,7 +174,10 @@ impl<S: Store> Store for Grouped<S> {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         match self.sending {
-            Sending::InGroups => self.completions.join(completion.clone(), deadline).await,
+            Sending::InGroups => {
+                self.join(&self.completions, completion.clone(), deadline)
+                    .await
+            }
             Sending::Alone => Box::pin(self.inner.complete(completion, deadline)).await,
         }
     }
@@ -145,7 +192,7 @@ impl<S: Store> Store for Grouped<S> {
 
     async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
         match self.sending {
-            Sending::InGroups => self.releases.join(release.clone(), deadline).await,
+            Sending::InGroups => self.join(&self.releases, release.clone(), deadline).await,
             Sending::Alone => Box::pin(self.inner.release(release, deadline)).await,
         }
     }
@@ -161,7 +208,7 @@ impl<S: Store> Store for Grouped<S> {
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         match self.sending {
-            Sending::InGroups => self.reads.join(id.clone(), deadline).await,
+            Sending::InGroups => self.join(&self.reads, id.clone(), deadline).await,
             Sending::Alone => Box::pin(self.inner.load(id, deadline)).await,
         }
     }
@@ -180,19 +227,11 @@ impl<S: Store> Store for Grouped<S> {
     }
 }
 
-/// Requests of one kind that wait for the next group.
+/// Requests of one kind that wait, in the groups that they will leave in.
 #[derive(Debug)]
 struct Queue<R, A> {
-    waiting: Mutex<VecDeque<Waiting<R, A>>>,
-    arrived: Notify,
+    waiting: Mutex<VecDeque<Group<R, A>>>,
     id: fn(&R) -> &RecordId,
-}
-
-#[derive(Debug)]
-struct Waiting<R, A> {
-    request: R,
-    deadline: Instant,
-    reply: oneshot::Sender<Result<A, StoreError>>,
 }
 
 /// Requests that leave together.
@@ -205,6 +244,15 @@ struct Group<R, A> {
 }
 
 impl<R, A> Group<R, A> {
+    /// For the first of them. Where one comes, more do.
+    fn until(deadline: Instant) -> Self {
+        Self {
+            requests: Vec::with_capacity(GROUP),
+            replies: Vec::with_capacity(GROUP),
+            deadline,
+        }
+    }
+
     /// A store that gives too few answers leaves the last callers with a dropped channel, which reads as a timeout.
     fn answer(self, answers: Vec<Result<A, StoreError>>) {
         for (reply, answer) in self.replies.into_iter().zip(answers) {
@@ -218,69 +266,34 @@ impl<R, A> Queue<R, A> {
     fn new(id: fn(&R) -> &RecordId) -> Self {
         Self {
             waiting: Mutex::default(),
-            arrived: Notify::new(),
             id,
         }
     }
 
-    async fn join(&self, request: R, deadline: Instant) -> Result<A, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.push(Waiting {
-            request,
-            deadline,
-            reply,
-        });
-        self.arrived.notify_one();
-        answer.await.unwrap_or(Err(StoreError::Timeout))
-    }
-
-    fn push(&self, one: Waiting<R, A>) {
+    /// Into the last group, where that has room. No two of one record share a group: the second waits for the next.
+    fn push(&self, request: R, reply: oneshot::Sender<Result<A, StoreError>>, deadline: Instant) {
         let mut waiting = self.waiting();
-        if waiting.capacity() == 0 {
-            // Where one comes, more do.
-            waiting.reserve(GROUP);
+        let id = (self.id)(&request);
+        let has_room = |group: &mut Group<R, A>| {
+            let mut requests = group.requests.iter();
+            group.requests.len() < GROUP && requests.all(|other| (self.id)(other) != id)
+        };
+        if !waiting.back_mut().is_some_and(has_room) {
+            waiting.push_back(Group::until(deadline));
         }
-        waiting.push_back(one);
-    }
-
-    async fn next(&self) -> Group<R, A> {
-        loop {
-            let group = self.take();
-            if let Some(deadline) = group.iter().map(|waiting| waiting.deadline).min() {
-                let mut leaving = Group {
-                    requests: Vec::with_capacity(group.len()),
-                    replies: Vec::with_capacity(group.len()),
-                    deadline,
-                };
-                for waiting in group {
-                    leaving.requests.push(waiting.request);
-                    leaving.replies.push(waiting.reply);
-                }
-                return leaving;
-            }
-            self.arrived.notified().await;
+        if let Some(group) = waiting.back_mut() {
+            group.requests.push(request);
+            group.replies.push(reply);
+            group.deadline = group.deadline.min(deadline);
         }
     }
 
-    /// The longest waiting requests. No two of one record share a group: the second waits for the next.
-    fn take(&self) -> Vec<Waiting<R, A>> {
-        let mut waiting = self.waiting();
-        let mut group: Vec<Waiting<R, A>> = Vec::with_capacity(waiting.len().min(GROUP));
-        while group.len() < GROUP {
-            let Some(next) = waiting.pop_front() else {
-                break;
-            };
-            let id = (self.id)(&next.request);
-            if group.iter().any(|taken| (self.id)(&taken.request) == id) {
-                waiting.push_front(next);
-                break;
-            }
-            group.push(next);
-        }
-        group
+    /// The group that has waited longest.
+    fn next(&self) -> Option<Group<R, A>> {
+        self.waiting().pop_front()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<R, A>>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Group<R, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
