@@ -132,6 +132,7 @@ mod message;
 mod pace;
 mod rejection;
 mod report;
+mod rounds;
 mod run;
 mod selector;
 mod service;

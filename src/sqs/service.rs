@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use tower::Service;
 use tracing::Instrument;
 
+use crate::engine::LEAST_STORE_TIME;
 use crate::idempotency::Idempotency;
 use crate::key::Key;
 use crate::sqs::aftermath::Aftermath;
@@ -24,6 +25,7 @@ use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
 use crate::sqs::pace::Pace;
 use crate::sqs::report::log_batch;
+use crate::sqs::rounds::{anchor, in_rounds};
 use crate::sqs::run::{Permanent, Run};
 use crate::sqs::trace;
 use crate::store::{GROUP, Grouped, Sending, Store};
@@ -177,11 +179,15 @@ where
         let grouped = once.grouped(sending, ready.len());
         let driven = grouped.clone();
         let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
+        let _anchor = stop_at.map(|_| anchor(LEAST_STORE_TIME));
         // The runs are polled first: whoever is ready to write has joined the group before it leaves.
-        match select(pin!(runs), pin!(driven.store().drive())).await {
-            Either::Left(((), _)) => {}
-            Either::Right((never, _)) => match never {},
-        }
+        let all = async {
+            match select(pin!(runs), pin!(driven.store().drive())).await {
+                Either::Left(((), _)) => {}
+                Either::Right((never, _)) => match never {},
+            }
+        };
+        in_rounds(all).await;
         stop_groups(&mut fates, &groups);
 
         let rejected = config
