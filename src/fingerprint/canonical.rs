@@ -34,8 +34,7 @@ pub(super) fn canonicalize_without(text: &[u8], left_out: &[JsonPointer]) -> Opt
     std::str::from_utf8(text).ok()?;
     let left_out: Vec<&[String]> = left_out.iter().map(JsonPointer::tokens).collect();
     let mut sheet = Sheet {
-        // An object whose members are put into order is there twice, for a moment.
-        out: Vec::with_capacity(2 * text.len()),
+        out: Vec::with_capacity(text.len()),
         members: Vec::with_capacity(USUAL_MEMBERS),
     };
     SliceLexer::new(text)
