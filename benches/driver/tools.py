@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
 PARTS = TARGET / "results"
 # Of the functions whose cold start is measured.
 LAYOUTS = TARGET / "layouts"
-LAYOUT_COUNT = 25
+LAYOUT_COUNT = 80
 PYTHON_HOME = TOOLS / "powertools-python"
 NODE_HOME = TOOLS / "powertools-typescript"
 
