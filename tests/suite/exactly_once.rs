@@ -10,11 +10,12 @@ mod transaction;
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
-use aws_sdk_dynamodb::types::{AttributeValue, Put, Update};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
+use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::transaction::WriteError;
 use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key};
 
+use crate::support::server::unique;
 use crate::support::{Proxy, Server};
 
 /// The handler's own error.
@@ -53,6 +54,22 @@ impl Bench {
 
     fn once(&self) -> Idempotency<DynamoDbStore> {
         self.builder().build().unwrap()
+    }
+
+    /// On a table of its own, with a composite key and other names.
+    async fn composite(&self) -> Idempotency<DynamoDbStore> {
+        let table = unique("composite");
+        let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];
+        self.direct.create_table(&table, &keys).await;
+        let layout = TableLayout::default()
+            .composite_key("pk", "idempotency", "sk")
+            .status("state")
+            .data("outcome");
+        let store = DynamoDbStore::new(self.proxy.server().client(), &table).layout(layout);
+        Idempotency::builder(store)
+            .namespace("exactly-once")
+            .build()
+            .unwrap()
     }
 
     /// A deposit: not idempotent, so that a second one shows.

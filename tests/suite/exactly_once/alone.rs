@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::KeyType;
 use futures_util::future::join_all;
-use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Idempotency, Outcome, StoreError, Verdict};
 
 use super::{Bench, Failed, key, number, payload, string};
 use crate::on_each_server;
-use crate::support::server::unique;
 use crate::support::{Fault, Proxy};
 
 async fn answer<T>(once: &Idempotency<DynamoDbStore>, value: T) -> Result<Outcome<T>, Error<Failed>>
@@ -160,12 +158,8 @@ on_each_server! {
 
 on_each_server! {
     async fn it_works_in_a_table_with_a_composite_key(server: Server) {
-        let mut bench = Bench::on(&server).await;
-        bench.records = unique("composite");
-        server.create_table(&bench.records, &[("pk", KeyType::Hash), ("sk", KeyType::Range)]).await;
-        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk").status("state").data("outcome");
-        let store = bench.once().store().clone().layout(layout);
-        let once = Idempotency::builder(store).namespace("exactly-once").build().unwrap();
+        let bench = Bench::on(&server).await;
+        let once = bench.composite().await;
         bench.proxy.inject("UpdateItem", Fault::LoseReply);
         assert_eq!(answer(&once, 1).await.unwrap(), Outcome::Executed(1));
         assert!(answer(&once, 2).await.unwrap().is_replayed());
