@@ -130,6 +130,7 @@ mod key;
 mod layer;
 mod message;
 mod pace;
+mod plan;
 mod rejection;
 mod report;
 mod rounds;
@@ -142,9 +143,9 @@ mod visibility;
 
 #[doc(no_inline)]
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-pub use batch::Order;
 pub use layer::BatchLayer;
 pub use message::Message;
+pub use plan::Order;
 pub use rejection::Rejection;
 pub use selector::{Selector, SelectorError};
 pub use service::{BatchError, BatchService};

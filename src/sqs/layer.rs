@@ -11,9 +11,9 @@ use tower::util::{ServiceFn, service_fn};
 
 use crate::idempotency::Idempotency;
 use crate::sqs::aftermath::Aftermath;
-use crate::sqs::batch::Order;
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
+use crate::sqs::plan::Order;
 use crate::sqs::rejection::{Hook, Rejection};
 use crate::sqs::selector::Selector;
 use crate::sqs::service::{BatchService, Config};

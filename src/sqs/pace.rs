@@ -132,7 +132,8 @@ impl Pace {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the time has come when no message starts.
+    pub(super) fn is_over(&self) -> bool {
         self.stop_at
             .is_some_and(|stop_at| Instant::now() >= stop_at)
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, ready, select};
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
@@ -20,11 +20,12 @@ use crate::engine::LEAST_STORE_TIME;
 use crate::idempotency::Idempotency;
 use crate::key::Key;
 use crate::sqs::aftermath::Aftermath;
-use crate::sqs::batch::{Fate, Order, Plan, Planner, Ready, ids, reply, reported, stop_groups};
+use crate::sqs::batch::{Fate, ids, reply, reported, stop_groups, unknown};
 use crate::sqs::key::KeySource;
 use crate::sqs::message::Message;
 use crate::sqs::pace::Pace;
-use crate::sqs::report::log_batch;
+use crate::sqs::plan::{Order, Planned, Planner};
+use crate::sqs::report::{Reason, log_batch};
 use crate::sqs::rounds::{anchor, in_rounds};
 use crate::sqs::run::{Permanent, Run};
 use crate::sqs::trace;
@@ -163,11 +164,8 @@ where
         };
         // A queue wants to know that the work is done, not what came of it.
         let once = once.unread();
-        let Plan {
-            mut fates,
-            ready,
-            groups,
-        } = plan(&config, &once, records);
+        let groups = config.order.groups(&records);
+        let mut fates = unknown(records.len());
 
         let stop_at = Pace::stop_at(once.remaining(), config.reserve);
         let (group, sending) = if config.single_writes {
@@ -175,10 +173,18 @@ where
         } else {
             (GROUP, Sending::InGroups)
         };
-        let pace = Pace::new(config.concurrency, group, fates.len(), stop_at);
-        let grouped = once.grouped(sending, ready.len());
+        let pace = Arc::new(Pace::new(config.concurrency, group, fates.len(), stop_at));
+        let grouped = once.grouped(sending, records.len());
         let driven = grouped.clone();
-        let runs = run_all(grouped, &config, pace, handler, ready, &mut fates);
+        let planned = plan(&config, &once, &pace, records, &groups);
+        let runs = run_all(
+            grouped,
+            &config,
+            Arc::clone(&pace),
+            handler,
+            planned,
+            &mut fates,
+        );
         let _anchor = stop_at.map(|_| anchor(LEAST_STORE_TIME));
         // The runs are polled first: whoever is ready to write has joined the group before it leaves.
         let all = async {
@@ -203,11 +209,14 @@ where
     }
 }
 
-fn plan<S, T, E>(
-    config: &Config<S, T, E>,
-    once: &Idempotency<S>,
+/// What is to become of each message: looked at one by one, as somebody asks.
+fn plan<'a, S, T, E>(
+    config: &'a Config<S, T, E>,
+    once: &'a Idempotency<S>,
+    pace: &'a Pace,
     records: Vec<SqsMessage>,
-) -> Plan<T>
+    groups: &'a [Option<String>],
+) -> impl Iterator<Item = (usize, Planned<T>)>
 where
     S: Store,
     T: DeserializeOwned,
@@ -215,20 +224,29 @@ where
     let planner = Planner {
         operation: config.operation.as_ref(),
         source: &config.key,
-        order: config.order,
         // Switched off, or only observing, means as if nothing were there: no two messages are taken for one.
         identify: |key: &Key| (!once.is_passive()).then(|| once.record_id(key)),
     };
-    planner.plan(records)
+    let mut planning = planner.begin(records.len());
+    let records = records.into_iter().zip(groups).enumerate();
+    records.map(move |(position, (message, group))| {
+        let planned = if pace.is_over() {
+            // Nothing starts any more, so nobody has to know what it is.
+            Planned::Decided(Fate::Reported(Reason::OutOfTime))
+        } else {
+            planning.next(position, message, group.as_deref())
+        };
+        (position, planned)
+    })
 }
 
 /// Runs the messages, and notes what becomes of each.
 async fn run_all<S, T, E, Svc>(
     once: Idempotency<Grouped<S>>,
     config: &Config<S, T, E>,
-    pace: Pace,
+    pace: Arc<Pace>,
     handler: Svc,
-    ready: Vec<Ready<T>>,
+    planned: impl Iterator<Item = (usize, Planned<T>)>,
     fates: &mut [Fate],
 ) where
     S: Store,
@@ -238,19 +256,23 @@ async fn run_all<S, T, E, Svc>(
 {
     // One group runs while the next waits for its claims.
     let window = config.concurrency.max(pace.group()) + pace.group();
-    let (pace, permanent) = (Arc::new(pace), config.permanent.clone());
-    // Made one by one, as the stream asks for them: no more futures than fit into the window.
-    // Boxed, since a future of several kilobytes would be moved again and again on its way among those that run.
-    let runs = ready.into_iter().enumerate().map(move |(index, message)| {
-        let run = Run {
-            once: once.clone(),
-            handler: handler.clone(),
-            permanent: permanent.clone(),
-            pace: Arc::clone(&pace),
-            index,
-            message,
-        };
-        Box::pin(run.run())
+    let permanent = config.permanent.clone();
+    let mut index = 0_usize..;
+    // Made one by one, as the stream asks for them: no more messages are decoded, and no more futures made, than fit into the
+    // window. Boxed, since a future of several kilobytes would be moved again and again on its way among those that run.
+    let runs = planned.map(move |(position, planned)| match planned {
+        Planned::Decided(fate) => Either::Left(ready((position, fate))),
+        Planned::ToRun(message) => {
+            let run = Run {
+                once: once.clone(),
+                handler: handler.clone(),
+                permanent: permanent.clone(),
+                pace: Arc::clone(&pace),
+                index: index.next().unwrap_or_default(),
+                message,
+            };
+            Either::Right(Box::pin(run.run()))
+        }
     });
     let mut running = stream::iter(runs).buffer_unordered(window);
     while let Some((position, fate)) = running.next().await {

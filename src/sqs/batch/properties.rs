@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::tests::{message, plan};
 use super::*;
+use crate::sqs::plan::tests::{Plan, message, plan};
 
 /// Few ids, keys and amounts, so that they meet; bodies that are missing, garbled, or without a key.
 fn any_message() -> impl Strategy<Value = SqsMessage> {

@@ -242,6 +242,28 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_large_batch_is_decoded_as_it_runs(server: Server) {
+        let once = engine(&server).await;
+        let [decoded, started, most] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (taken, seen, furthest) = (Arc::clone(&decoded), Arc::clone(&decoded), Arc::clone(&most));
+        let mut worker = charge(&once)
+            .concurrency(5)
+            .key(move |payment: &Payment| {
+                taken.fetch_add(1, Ordering::SeqCst);
+                payment.payment_id.clone()
+            })
+            .handler(move |_| {
+                let ahead = seen.load(Ordering::SeqCst) - started.fetch_add(1, Ordering::SeqCst);
+                furthest.fetch_max(ahead, Ordering::SeqCst);
+                async { Ok(()) }
+            });
+        assert_eq!(deliver(&mut worker, messages(500, 1)).await, NOTHING);
+        assert_eq!(decoded.load(Ordering::SeqCst), 500);
+        assert_eq!(most.load(Ordering::SeqCst), 50, "one group that starts and the next one");
+    }
+}
+
+on_each_server! {
     async fn a_large_batch_takes_as_many_requests_as_computed(server: Server) {
         let (proxy, effects, mut worker) = bench(&server).await;
         assert_eq!(deliver(&mut worker, messages(500, 1)).await, NOTHING);

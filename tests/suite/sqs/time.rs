@@ -61,15 +61,25 @@ on_each_server! {
 }
 
 on_each_server! {
-    async fn with_no_time_left_nothing_is_claimed_and_everything_is_reported(server: Server) {
+    async fn with_no_time_left_nothing_is_decoded_or_claimed_and_everything_is_reported(server: Server) {
         let proxy = Proxy::before(&server).await;
         let once = engine(proxy.server()).await;
-        let effects = Effects::default();
-        let mut worker = charging(&once, &effects);
+        let (effects, decoded) = (Effects::default(), Arc::new(AtomicBool::new(false)));
+        let (done, taken) = (effects.clone(), Arc::clone(&decoded));
+        let mut worker = charge(&once)
+            .key(move |payment: &Payment| {
+                taken.store(true, Ordering::SeqCst);
+                payment.payment_id.clone()
+            })
+            .handler(move |message| {
+                done.of(&message);
+                async { Ok(()) }
+            });
         proxy.take_total();
         let reply = worker.call(within(Duration::ZERO, payments(5))).await.unwrap();
         assert_eq!(reply.batch_item_failures.len(), 5);
         assert_eq!(effects.take(), NOTHING);
+        assert!(!decoded.load(Ordering::SeqCst));
         assert_eq!(proxy.take_total(), 0);
     }
 }

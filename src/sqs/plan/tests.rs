@@ -1,0 +1,153 @@
+use serde_json::Value;
+
+use super::*;
+use crate::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
+use crate::sqs::batch::unknown;
+
+pub(in crate::sqs) fn message(id: &str, body: &str) -> SqsMessage {
+    let mut message = SqsMessage::default();
+    message.message_id = Some(id.to_owned());
+    message.body = Some(body.to_owned());
+    message
+}
+
+fn record_of(key: &Key) -> Result<RecordId, KeyError> {
+    key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
+}
+
+/// A batch of which each message was looked at, and nothing has run.
+#[derive(Debug)]
+pub(in crate::sqs) struct Plan {
+    pub(in crate::sqs) fates: Vec<Fate>,
+    pub(in crate::sqs) ready: Vec<Ready<Value>>,
+}
+
+fn plan_with<F>(planner: Planner<'_, Value, F>, messages: Vec<SqsMessage>) -> Plan
+where
+    F: Fn(&Key) -> Option<Result<RecordId, KeyError>>,
+{
+    let mut plan = Plan {
+        fates: unknown(messages.len()),
+        ready: Vec::new(),
+    };
+    let mut planning = planner.begin(messages.len());
+    for (position, message) in messages.into_iter().enumerate() {
+        match planning.next(position, message, None) {
+            Planned::ToRun(ready) => plan.ready.push(ready),
+            Planned::Decided(fate) => plan.fates[position] = fate,
+        }
+    }
+    plan
+}
+
+/// Keys are the body's `key` member.
+pub(in crate::sqs) fn plan(messages: Vec<SqsMessage>) -> Plan {
+    let source =
+        KeySource::message_id().body(|body: &Value| body["key"].as_str().map(str::to_owned));
+    let planner = Planner {
+        operation: Some(&"charge".into()),
+        source: &source,
+        identify: |key: &Key| Some(record_of(key)),
+    };
+    plan_with(planner, messages)
+}
+
+fn said(fate: &Fate) -> String {
+    match fate {
+        Fate::Done => "done".to_owned(),
+        Fate::Follows(leader) => format!("follows {leader}"),
+        Fate::Reported(reason) => reason.to_string(),
+    }
+}
+
+#[test]
+fn the_first_message_of_a_request_leads_and_the_others_follow() {
+    let plan = plan(vec![
+        message("m-1", r#"{"key": "a", "n": 1}"#),
+        message("m-2", r#"{"key": "b", "n": 1}"#),
+        message("m-3", r#"{"n": 1, "key": "a"}"#),
+        message("m-4", r#"{"key": "a", "n": 2}"#),
+    ]);
+    let running: Vec<_> = plan.ready.iter().map(|ready| ready.position).collect();
+    assert_eq!(running, [0, 1]);
+    assert!(matches!(plan.fates[2], Fate::Follows(0)));
+    assert!(matches!(
+        plan.fates[3],
+        Fate::Reported(Reason::Mismatch { leader: 0 })
+    ));
+}
+
+#[test]
+fn messages_without_a_key_are_never_taken_for_one() {
+    let plan = plan(vec![message("m-1", "{}"), message("m-2", "{}")]);
+    assert_eq!(plan.ready.len(), 2);
+    assert!(plan.ready.iter().all(|ready| ready.key.is_none()));
+}
+
+#[test]
+fn messages_that_are_not_to_be_compared_all_run() {
+    let planner = Planner::<Value, _> {
+        operation: None,
+        source: &KeySource::message_id(),
+        identify: |_: &Key| None,
+    };
+    let plan = plan_with(planner, vec![message("m-1", "1"), message("m-1", "1")]);
+    assert_eq!(plan.ready.len(), 2);
+}
+
+#[test]
+fn a_key_that_panics_is_its_messages_own_trouble() {
+    let source = KeySource::message_id().body(|body: &Value| body.as_str().unwrap().to_owned());
+    let planner = Planner {
+        operation: None,
+        source: &source,
+        identify: |key: &Key| Some(record_of(key)),
+    };
+    let plan = plan_with(planner, vec![message("m-1", "1"), message("m-2", r#""a""#)]);
+    assert!(matches!(plan.fates[0], Fate::Reported(Reason::Panicked)));
+    assert_eq!(plan.ready.len(), 1);
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let mut bare = message("m-1", "");
+    bare.body = None;
+    let long = format!(r#"{{"key": "{}"}}"#, "x".repeat(256));
+    let deep = "[".repeat(10_000);
+    let plan = plan(vec![
+        bare,
+        message("m-2", ""),
+        message("m-3", "bm90IGpzb24="),
+        message("m-4", &deep),
+        message("m-5", &long),
+    ]);
+    assert!(plan.ready.is_empty());
+    let said: Vec<_> = plan.fates.iter().map(said).collect();
+    assert_eq!(
+        said,
+        [
+            "the message has no body",
+            "the body doesn't decode: Eof error at line 1, column 0",
+            "the body doesn't decode: Syntax error at line 1, column 1",
+            "the body doesn't decode: Syntax error at line 1, column 128",
+            "the idempotency key has 256 characters, 255 are allowed: send a UUID or a hash",
+        ]
+    );
+}
+
+#[test]
+fn the_operation_is_the_queues_name_unless_it_is_set() {
+    for (arn, expected) in [
+        (
+            Some("arn:aws:sqs:eu-central-1:123456789012:payments"),
+            "payments",
+        ),
+        (Some("payments"), "payments"),
+        (Some(""), "sqs"),
+        (None, "sqs"),
+    ] {
+        let mut message = message("m-1", "1");
+        message.event_source_arn = arn.map(str::to_owned);
+        assert_eq!(queue_name(&message), expected);
+    }
+}
