@@ -23,6 +23,7 @@ PEERS = ("powertools-python", "powertools-typescript")
 QUICKER = 5
 SIZE = 10
 WARM_UP = 3
+LARGE_ROUNDS = 5
 
 
 def measure(server, endpoint, rounds, batches):
@@ -95,11 +96,11 @@ def requests_per_batch(endpoint, table):
 
 
 def large_batches(server, endpoint, table):
-    """Each in a process of its own, three times, in turns."""
+    """Each in a process of its own, several times, in turns."""
     shapes = {100: 20, 10_000: 1}
     taken = {(name, size): [] for name in (FLOOR, LAYER) for size in shapes}
-    for again in range(3):
-        tools.say(f"{server}: large batches, {again + 1} of 3")
+    for again in range(LARGE_ROUNDS):
+        tools.say(f"{server}: large batches, {again + 1} of {LARGE_ROUNDS}")
         for name, size in taken:
             with Contender(name, endpoint, table) as contender:
                 contender.work(f"warm-{name}-{size}-{again}", 2, SIZE, runs=2 * SIZE)
@@ -110,6 +111,7 @@ def large_batches(server, endpoint, table):
             "name": name,
             "size": size,
             "cpu_us": statistics.median(r["cpu_us"] for r in reports) / (shapes[size] * size),
+            "cpu_rounds": [r["cpu_us"] / (shapes[size] * size) for r in reports],
             "wall_us": statistics.median(statistics.median(r["wall_us"]) for r in reports),
             "requests": reports[0]["requests"] / shapes[size],
             "resident_kib": statistics.median(r["resident_kib"] for r in reports),
@@ -132,9 +134,13 @@ def gates(data):
     def at_most(name, found, limit):
         return {"name": name, **found, "limit": f"≤ {limit}", "holds": found["median"] <= limit}
 
-    def at_least(name, found, limit):
-        inverse = {"median": 1 / found["median"], "low": 1 / found["high"], "high": 1 / found["low"]}
-        return {"name": name, **inverse, "limit": f"≥ {limit}", "holds": inverse["median"] >= limit}
+    def cheaper_than(peer, name, what, limit):
+        found, by_hand = (tools.ratio(figure(data, peer, "new", what), figure(data, ours, "new", what)) for ours in (LAYER, FLOOR))
+        gate = {"name": name, **found, "limit": f"≥ {limit}", "holds": found["median"] >= limit}
+        if by_hand["median"] < limit:
+            # What the floor itself doesn't reach says something of the server, and nothing of the layer above.
+            gate |= {"holds": None, "why": f"no gate: the floor itself has {by_hand['median']:.1f}"}
+        return gate
 
     def exactly(name, found, wanted):
         return {"name": name, "median": found, "limit": f"= {wanted}", "holds": found == wanted}
@@ -145,14 +151,14 @@ def gates(data):
     yield at_most("new: time, layer / floor", compare("wall", "new", FLOOR), 1.3)
     yield at_most("replay: CPU, layer / floor", compare("cpu", "replay", FLOOR), 1.5)
     yield at_most("replay: time, layer / floor", compare("wall", "replay", FLOOR), 1.5)
-    yield at_least("new: CPU, Powertools Python / layer", compare("cpu", "new", python), 50)
-    yield at_least("new: time, Powertools Python / layer", compare("wall", "new", python), 12)
+    yield cheaper_than(python, "new: CPU, Powertools Python / layer", "cpu", 50)
+    yield cheaper_than(python, "new: time, Powertools Python / layer", "wall", 12)
     for size, found in data["requests"].items():
         yield exactly(f"requests for {size} new messages", found, 2 * math.ceil(int(size) / 25))
     yield exactly("requests for 10,000 new messages", large[10_000]["requests"], 2 * 400)
-    # A tenth for noise: three runs of one batch.
-    grown = large[10_000]["cpu_us"] / large[100]["cpu_us"]
-    yield at_most("CPU per message, at 10,000 / at 100", {"median": grown}, 1.1)
+    # A tenth for noise: few runs of one batch.
+    grown = tools.ratio(large[10_000]["cpu_rounds"], large[100]["cpu_rounds"])
+    yield at_most("CPU per message, at 10,000 / at 100", grown, 1.1)
 
 
 def main(rounds, batches):
@@ -161,7 +167,8 @@ def main(rounds, batches):
     tools.build("benches")
     with tools.Dynoxide() as endpoint:
         tools.save("dynoxide", measure("dynoxide", endpoint, rounds, batches))
-    tools.on_dynamodb_local("on-dynamodb-local", str(rounds), str(batches))
+    # There, most of the time is the server's: fewer rounds do.
+    tools.on_dynamodb_local("on-dynamodb-local", str(max(rounds // 3, 1)), str(batches))
     tools.save("versions", tools.versions())
 
 
