@@ -50,7 +50,7 @@ impl Fingerprint {
     }
 
     fn digest<'a>(domain: &'a str, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        Self(digest(domain, parts).into())
+        Self(digest(domain, parts).as_str().into())
     }
 
     /// Of bytes, one by one.

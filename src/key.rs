@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::fingerprint::{Fingerprint, FingerprintError};
-use crate::hash::digest;
+use crate::hash::{Hex, digest};
 
 #[cfg(test)]
 mod tests;
@@ -205,7 +205,7 @@ impl Key {
             ],
         );
         let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
-        let id = [namespace.as_str(), readable, &hash].join("#");
+        let id = [namespace.as_str(), readable, hash.as_str()].join("#");
         RecordId::new(id, hash)
     }
 }
@@ -288,13 +288,17 @@ pub struct RecordId(Arc<Identity>);
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     id: String,
-    hash: String,
+    hash: Hex,
 }
 
 /// Two of one id have one hash, too, of which a part is enough.
 impl Hash for Identity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash.as_bytes().first_chunk::<16>().hash(state);
+        self.hash
+            .as_str()
+            .as_bytes()
+            .first_chunk::<16>()
+            .hash(state);
     }
 }
 
@@ -307,17 +311,17 @@ impl RecordId {
     /// What logs call this key: 64 hex digits, without token and scope. Whoever can
     /// guess a token can compute its hash.
     pub fn hash(&self) -> &str {
-        &self.0.hash
+        self.0.hash.as_str()
     }
 
-    fn new(id: String, hash: String) -> Self {
+    fn new(id: String, hash: Hex) -> Self {
         Self(Arc::new(Identity { id, hash }))
     }
 
     /// Stands in where a request has no key: `nonce` makes it unlike any other.
     pub(crate) fn unkeyed(nonce: &str) -> Self {
         let hash = digest("lambda-idempotency/unkeyed/1", [nonce.as_bytes()]);
-        Self::new(hash.clone(), hash)
+        Self::new(hash.to_string(), hash)
     }
 
     /// The id under which this owner's outcome is kept, where it is too large for the record. No two owners are the same, so the
@@ -334,6 +338,7 @@ impl RecordId {
             "lambda-idempotency/derived/1",
             [self.as_str().as_bytes(), effect.as_bytes()],
         )
+        .to_string()
     }
 
     /// The same as a UUID of version 8.

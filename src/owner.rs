@@ -27,8 +27,9 @@ impl Owner {
         Ok(Self::of(&bytes))
     }
 
-    fn of(bytes: &[u8]) -> Self {
-        Self(HEXLOWER.encode(bytes).into())
+    fn of(bytes: &[u8; BYTES]) -> Self {
+        let mut digits = [0; 2 * BYTES];
+        Self(HEXLOWER.encode_mut_str(bytes, &mut digits).into())
     }
 
     /// As it was read from a store.
@@ -87,7 +88,7 @@ impl Owners {
         }
         let mut bytes = vec![0; BYTES * self.together];
         fill(&mut bytes)?;
-        drawn.extend(bytes.chunks_exact(BYTES).map(Owner::of));
+        drawn.extend(bytes.as_chunks().0.iter().map(Owner::of));
         drawn.pop().map_or_else(Owner::random, Ok)
     }
 }
