@@ -126,7 +126,7 @@ def figure(data, name, scenario, what):
 
 
 def gates(data):
-    """What must hold: `(name, ratio or count, limit, whether it holds)`."""
+    """What is wanted, and whether it `holds`. `None` is no gate, and `why` says why not: then it is reported alone."""
 
     def compare(what, scenario, other):
         return tools.ratio(figure(data, LAYER, scenario, what), figure(data, other, scenario, what))
@@ -142,17 +142,23 @@ def gates(data):
             gate |= {"holds": None, "why": f"no gate: the floor itself has {by_hand['median']:.1f}"}
         return gate
 
+    def reported(gate):
+        """Time is much more of the machine's and of the server's making than CPU is."""
+        if gate["holds"] is None:
+            return gate
+        return gate | {"holds": None, "why": f"{'reached' if gate['holds'] else 'missed'}; time is no gate"}
+
     def exactly(name, found, wanted):
         return {"name": name, "median": found, "limit": f"= {wanted}", "holds": found == wanted}
 
     large = {row["size"]: row for row in data["large"] if row["name"] == LAYER}
     python = "powertools-python"
     yield at_most("new: CPU, layer / floor", compare("cpu", "new", FLOOR), 1.5)
-    yield at_most("new: time, layer / floor", compare("wall", "new", FLOOR), 1.3)
+    yield reported(at_most("new: time, layer / floor", compare("wall", "new", FLOOR), 1.3))
     yield at_most("replay: CPU, layer / floor", compare("cpu", "replay", FLOOR), 1.5)
-    yield at_most("replay: time, layer / floor", compare("wall", "replay", FLOOR), 1.5)
+    yield reported(at_most("replay: time, layer / floor", compare("wall", "replay", FLOOR), 1.5))
     yield cheaper_than(python, "new: CPU, Powertools Python / layer", "cpu", 50)
-    yield cheaper_than(python, "new: time, Powertools Python / layer", "wall", 12)
+    yield reported(cheaper_than(python, "new: time, Powertools Python / layer", "wall", 12))
     for size, found in data["requests"].items():
         yield exactly(f"requests for {size} new messages", found, 2 * math.ceil(int(size) / 25))
     yield exactly("requests for 10,000 new messages", large[10_000]["requests"], 2 * 400)

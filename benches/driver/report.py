@@ -13,7 +13,7 @@ PLOT = tools.BENCHES / "results.svg"
 def main():
     sides = [data for data in map(tools.load, ("dynoxide", "dynamodb-local")) if data]
     instructions, cold, versions = map(tools.load, ("instructions", "cold", "versions"))
-    gates = [(data["server"], gate) for data in sides for gate in compare.gates(data) if counts(data, gate)]
+    gates = [(data["server"], gate) for data in sides for gate in compare.gates(data)]
     gates += [("callgrind", gate) for gate in (instructions or {}).get("gates", [])]
     gates += [("cold start", gate) for gate in (cold or {}).get("gates", [])]
     parts = [HEAD.format(date=datetime.date.today().isoformat())]
@@ -37,11 +37,6 @@ def main():
     tools.say(f"{OUTPUT.relative_to(tools.ROOT)}: {len(held) - len(missed)} of {len(held)} figures reached")
     print("\n".join(missed))
     return not missed
-
-
-def counts(data, gate):
-    """Time on DynamoDB Local says more about its garbage collector: it is shown, and not held against anybody."""
-    return data["server"] == "dynoxide" or "time" not in gate["name"]
 
 
 HEAD = """\

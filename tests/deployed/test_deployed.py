@@ -287,7 +287,7 @@ class Template(unittest.TestCase):
             "AWS::SQS::Queue": 4,
             "AWS::DynamoDB::Table": 4,
             "AWS::IAM::ManagedPolicy": 2,
-            "AWS::CloudWatch::Alarm": 2 * 9 + 2 * 2 + 1,
+            "AWS::CloudWatch::Alarm": 2 * 9 + 2 * 2 + 2 + 1,
             "AWS::CloudWatch::Dashboard": 1,
             "AWS::ApiGatewayV2::Route": 1,
             "AWS::SNS::Subscription": 1,
@@ -319,7 +319,7 @@ class Template(unittest.TestCase):
 
     def test_alarms_say_what_missing_data_means_and_whom_to_tell(self):
         alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        self.assertEqual(len(alarms), 23)
+        self.assertEqual(len(alarms), 25)
         for alarm in alarms:
             self.assertEqual(alarm["TreatMissingData"], "notBreaching", alarm["AlarmName"])
             self.assertEqual(len(alarm["AlarmActions"]), 1, alarm["AlarmName"])
