@@ -230,13 +230,14 @@ where
     let mut planning = planner.begin(records.len());
     let records = records.into_iter().zip(groups).enumerate();
     records.map(move |(position, (message, group))| {
-        let planned = if pace.is_over() {
+        if pace.is_over() {
             // Nothing starts any more, so nobody has to know what it is.
-            Planned::Decided(Fate::Reported(Reason::OutOfTime))
-        } else {
-            planning.next(position, message, group.as_deref())
-        };
-        (position, planned)
+            return (
+                position,
+                Planned::Decided(Fate::Reported(Reason::OutOfTime)),
+            );
+        }
+        (position, planning.next(position, message, group.as_deref()))
     })
 }
 
