@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// The 64 lower-case hex digits of a SHA-256.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hex([u8; 64]);
 
 impl Hex {

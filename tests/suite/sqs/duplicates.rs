@@ -35,6 +35,23 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_duplicate_that_is_looked_at_when_the_first_is_over_shares_its_fate(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let runs = effects.clone();
+        let mut worker = charge(&once).handler(move |message| {
+            runs.of(&message);
+            let fails = message.body.payment_id == "p-7";
+            async move { if fails { Err(PaymentError::Unreachable) } else { Ok(()) } }
+        });
+        // A hundred requests, and then the same ones again: far behind all that is looked at together.
+        let messages = (0..200).map(|n| payment(&format!("m-{n:03}"), &format!("p-{}", n % 100), n % 100));
+        assert_eq!(deliver(&mut worker, messages).await, ["m-007", "m-107"]);
+        let first: Vec<_> = (0..100).map(|n| format!("m-{n:03}")).collect();
+        assert_eq!(effects.take(), first);
+    }
+}
+
+on_each_server! {
     async fn a_key_that_is_twice_in_a_batch_with_another_body_is_reported(server: Server) {
         let (once, effects) = (engine(&server).await, Effects::default());
         let mut worker = charging(&once, &effects);
