@@ -14,6 +14,10 @@ impl Hex {
         // Hex digits are always text.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Display for Hex {

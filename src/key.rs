@@ -294,11 +294,7 @@ struct Identity {
 /// Two of one id have one hash, too, of which a part is enough.
 impl Hash for Identity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash
-            .as_str()
-            .as_bytes()
-            .first_chunk::<16>()
-            .hash(state);
+        self.hash.as_bytes().first_chunk::<16>().hash(state);
     }
 }
 

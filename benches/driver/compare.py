@@ -167,7 +167,7 @@ def gates(data):
     yield at_most("CPU per message, at 10,000 / at 100", grown, 1.1)
 
 
-def main(rounds, batches):
+def main(rounds=60, batches=10):
     tools.install_peers()
     tools.build("bench-server")
     tools.build("benches")

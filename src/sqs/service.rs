@@ -258,7 +258,7 @@ async fn run_all<S, T, E, Svc>(
     // One group runs while the next waits for its claims.
     let window = config.concurrency.max(pace.group()) + pace.group();
     let permanent = config.permanent.clone();
-    let mut index = 0_usize..;
+    let mut made = 0;
     // Made one by one, as the stream asks for them: no more messages are decoded, and no more futures made, than fit into the
     // window. Boxed, since a future of several kilobytes would be moved again and again on its way among those that run.
     let runs = planned.map(move |(position, planned)| match planned {
@@ -269,9 +269,10 @@ async fn run_all<S, T, E, Svc>(
                 handler: handler.clone(),
                 permanent: permanent.clone(),
                 pace: Arc::clone(&pace),
-                index: index.next().unwrap_or_default(),
+                index: made,
                 message,
             };
+            made += 1;
             Either::Right(Box::pin(run.run()))
         }
     });

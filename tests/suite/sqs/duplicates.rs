@@ -52,6 +52,18 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn messages_behind_more_duplicates_than_a_group_holds_run(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let mut worker = charging(&once, &effects);
+        // Forty of the same request, then thirty others: who doesn't run must not be waited for.
+        let messages = (0..70_u64).map(|n| payment(&format!("m-{n:02}"), &format!("p-{}", n.saturating_sub(39)), n.saturating_sub(39)));
+        let delivered = tokio::time::timeout(Duration::from_secs(20), deliver(&mut worker, messages));
+        assert_eq!(delivered.await.unwrap(), NOTHING);
+        assert_eq!(effects.take().len(), 31);
+    }
+}
+
+on_each_server! {
     async fn a_key_that_is_twice_in_a_batch_with_another_body_is_reported(server: Server) {
         let (once, effects) = (engine(&server).await, Effects::default());
         let mut worker = charging(&once, &effects);
