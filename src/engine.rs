@@ -21,6 +21,8 @@ mod journal;
 mod oversize;
 mod patience;
 mod seen;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use acquire::Acquired;
 pub(crate) use apply::Applied;

@@ -82,6 +82,18 @@ fn the_longest_id_fits_a_sort_key() {
 }
 
 #[test]
+fn two_operations_that_begin_alike_are_two_records() {
+    let shared = "o".repeat(MAX_OPERATION_BYTES_IN_ID);
+    let of = |end: &str| resolve(&Key::new(format!("{shared}{end}"), "t")).unwrap();
+    let readable = |id: &RecordId| id.as_str().rsplit_once('#').unwrap().0.to_owned();
+    let (whole, longer, other) = (of(""), of("1"), of("2"));
+    assert_eq!(readable(&longer), readable(&other), "cut at the same place");
+    assert_eq!(readable(&whole), readable(&other), "cut at the same place");
+    assert_ne!(longer.hash(), other.hash());
+    assert_ne!(whole.hash(), other.hash());
+}
+
+#[test]
 fn a_raw_id_is_kept_and_bounded() {
     assert_eq!(
         resolve(&Key::raw("op", "theirs#1")).unwrap().as_str(),

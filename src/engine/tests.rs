@@ -1,0 +1,114 @@
+//! The engine on a store that answers late, wrongly or not at all, in virtual time.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::clock::{Clock, EpochMillis, SystemClock};
+use crate::error::{Error, StoreError};
+use crate::fingerprint::Fingerprint;
+use crate::idempotency::Idempotency;
+use crate::key::Key;
+use crate::outcome::Outcome;
+use crate::record::{Found, NewClaim, Owner, RELEASED, Record};
+use crate::store::{Answer, MemoryStore, Store};
+use crate::transaction::{Commit, Committed, Write};
+
+use scripted::{Script, Scripted};
+
+mod claims;
+mod commits;
+mod scripted;
+mod steps;
+mod tokens;
+
+const LEASE: Duration = Duration::from_mins(1);
+
+/// A clock that moves with tokio's, which a test pauses.
+#[derive(Clone, Copy, Debug)]
+struct TokioClock {
+    began: Instant,
+    at: EpochMillis,
+}
+
+impl TokioClock {
+    fn start() -> Self {
+        Self {
+            began: Instant::now(),
+            at: SystemClock.now(),
+        }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> EpochMillis {
+        self.at + self.began.elapsed()
+    }
+}
+
+/// An engine whose claims last for `LEASE`, on a store that answers by this script.
+fn engine<P: Script>(script: P) -> Idempotency<Scripted<P>> {
+    Idempotency::builder(Scripted::new(script))
+        .namespace("tests")
+        .lease(LEASE)
+        .clock(TokioClock::start())
+        .build()
+        .unwrap()
+}
+
+fn key() -> Key {
+    Key::new("charge", "order-1")
+}
+
+fn payload() -> Fingerprint {
+    Fingerprint::bytes(b"payload")
+}
+
+/// An attempt whose handler fails, so that its claim is released.
+async fn fail<P: Script>(once: &Idempotency<Scripted<P>>) {
+    let failed = once.run(key(), payload(), async |_| Err::<i32, _>("down"));
+    assert!(matches!(failed.await, Err(Error::Handler("down"))));
+}
+
+/// An attempt whose handler has one write to commit.
+async fn write<P: Script>(
+    once: &Idempotency<Scripted<P>>,
+) -> Result<Outcome<i32>, Error<Infallible>> {
+    let handler = async |claim: crate::Claim| {
+        claim.write(Write::new("a business write")).unwrap();
+        Ok(1)
+    };
+    once.run(key(), payload(), handler).await
+}
+
+/// The record as it stands in the store's table.
+async fn record<P: Script>(once: &Idempotency<Scripted<P>>) -> Option<Record> {
+    let id = once.record_id(&key()).unwrap();
+    let found = once.store().table.load(&id, soon()).await.unwrap();
+    found.map(|found| *found.content.unwrap())
+}
+
+/// The deadline of a call that a test makes itself.
+fn soon() -> Instant {
+    Instant::now() + LEASE
+}
+
+/// The claim of another attempt on the same key, with this number.
+fn others(claim: &NewClaim, attempt: u32) -> NewClaim {
+    NewClaim {
+        owner: Owner::from_stored("another attempt"),
+        attempt,
+        ..claim.clone()
+    }
+}
+
+/// What another attempt left that was released; `number` tells one such record from another.
+fn released_by_another(claim: &NewClaim, number: u32) -> Found {
+    let mut record = Record::claimed(claim);
+    record.owner = Some(Owner::from_stored(format!("tombstone {number}")));
+    record.lease = Some(RELEASED);
+    Found::readable(record)
+}

@@ -1,0 +1,170 @@
+//! Transactions without a confirmation: what the record says of them, and the time to ask it.
+
+use super::*;
+use crate::record::Release;
+
+/// What stands in the record's place when the release arrives.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Nothing,
+    AnotherFirstAttempt,
+    Successor,
+}
+
+/// No send of a transaction is answered, and its record is not left as it was.
+#[derive(Debug)]
+struct Unanswered {
+    committed: bool,
+    left: Left,
+}
+
+impl Script for Unanswered {
+    async fn commit(
+        &self,
+        table: &MemoryStore,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let completion = &commit.record.unwrap().completion;
+        let found = table.load(&completion.id, deadline).await?;
+        let held =
+            found.filter(|found| found.version.owner.as_deref() == Some(completion.owner.as_str()));
+        // A repeated send meets what the first one left.
+        if let Some(held) = held {
+            let record = held.content.unwrap();
+            let claim = NewClaim {
+                id: completion.id.clone(),
+                owner: completion.owner.clone(),
+                fingerprint: record.fingerprint.clone(),
+                attempt: record.attempt,
+                lease: record.lease.unwrap(),
+                expiration: record.expiration,
+                started_at: record.started_at.unwrap(),
+            };
+            if self.committed {
+                table.complete(completion, deadline).await?;
+            }
+            match self.left {
+                Left::Nothing => table.sweep(EpochMillis(i64::MAX)),
+                Left::AnotherFirstAttempt => {
+                    table.sweep(EpochMillis(i64::MAX));
+                    table.create(&others(&claim, 1), deadline).await?;
+                }
+                Left::Successor => {
+                    let next = others(&claim, record.attempt + 1);
+                    let mode = crate::record::Takeover::Resume;
+                    table
+                        .take_over(&held.version, &next, mode, deadline)
+                        .await?;
+                }
+            }
+        }
+        Err(StoreError::Unavailable("no reply".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_tells_nothing_of_the_transaction_leaves_it_unknown() {
+    for committed in [true, false] {
+        for left in [Left::Nothing, Left::AnotherFirstAttempt] {
+            let once = engine(Unanswered { committed, left });
+            let unknown = write(&once).await;
+            assert!(
+                matches!(unknown, Err(Error::OutcomeUnknown(_))),
+                "{left:?}, committed: {committed}: {unknown:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_of_the_same_record_proves_that_nothing_was_committed() {
+    let once = engine(Unanswered {
+        committed: false,
+        left: Left::Successor,
+    });
+    let lost = write(&once).await;
+    assert!(matches!(lost, Err(Error::LeaseLost)), "{lost:?}");
+}
+
+/// No transaction is answered before its deadline, and a release takes its time.
+#[derive(Debug)]
+struct Silent {
+    release_takes: Duration,
+}
+
+impl Script for Silent {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        tokio::time::sleep_until(deadline).await;
+        Err(StoreError::Timeout)
+    }
+
+    async fn release(
+        &self,
+        table: &MemoryStore,
+        release: &Release,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        tokio::time::timeout_at(deadline, sleep(self.release_takes))
+            .await
+            .map_err(|_| StoreError::Timeout)?;
+        table.release(release, deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_second_of_the_time_is_kept_for_finding_out_whether_it_committed() {
+    let once = engine(Silent {
+        release_takes: Duration::from_millis(400),
+    });
+    let began = Instant::now();
+    let ended = write(&once).await;
+    assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
+    assert!(record(&once).await.unwrap().is_released());
+    let took = began.elapsed();
+    assert!(took < LEASE, "the claim's time was over: {took:?}");
+    assert!(
+        took + Duration::from_secs(1) > LEASE,
+        "the rest is for the transaction: {took:?}"
+    );
+}
+
+/// The first send gets no answer, each later one is refused for good.
+#[derive(Debug, Default)]
+struct DeniedLater {
+    sends: AtomicU32,
+}
+
+impl Script for DeniedLater {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        match self.sends.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(StoreError::Unavailable("no reply".into())),
+            _ => Err(StoreError::Rejected("no permission any more".into())),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_send_without_an_answer_proves_nothing() {
+    let claimless = engine(DeniedLater::default()).claimless();
+    let ended = write(&claimless).await;
+    assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+
+    let disabled = Idempotency::builder(Scripted::new(DeniedLater::default()))
+        .namespace("tests")
+        .disabled(true)
+        .build()
+        .unwrap();
+    let ended = write(&disabled).await;
+    assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+}

@@ -1,0 +1,84 @@
+//! The tokens of transactions: one for all sends of a request, another for each other request.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::transaction::Basis;
+
+/// What a send meets.
+#[derive(Clone, Copy, Debug)]
+enum Meets {
+    Conflict,
+    /// A record that another attempt released.
+    Another,
+    NoRoom,
+    Success,
+}
+
+/// Each send meets what the test wants, and its token is kept.
+#[derive(Debug)]
+struct Tokens {
+    meets: Mutex<VecDeque<Meets>>,
+    sent: Mutex<Vec<String>>,
+}
+
+impl Script for Tokens {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        commit: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        let mut sent = self.sent.lock().unwrap();
+        sent.push(commit.token.to_owned());
+        let number = u32::try_from(sent.len()).unwrap();
+        match self.meets.lock().unwrap().pop_front().unwrap() {
+            Meets::Conflict => Err(StoreError::Conflict),
+            Meets::NoRoom => Err(StoreError::TooLarge),
+            Meets::Success => Ok(Committed::Applied),
+            Meets::Another => {
+                let (Basis::Absent(claim) | Basis::Version { claim, .. }) =
+                    &commit.record.unwrap().basis
+                else {
+                    panic!("no claim came before")
+                };
+                let met = released_by_another(claim, number);
+                Ok(Committed::Fenced(Some(met)))
+            }
+        }
+    }
+}
+
+/// The tokens of one run, each as the number of the first send that had it.
+async fn tokens(is_claimless: bool, meets: &[Meets]) -> Vec<usize> {
+    let once = engine(Tokens {
+        meets: Mutex::new(meets.iter().copied().collect()),
+        sent: Mutex::default(),
+    });
+    let once = if is_claimless { once.claimless() } else { once };
+    assert_eq!(write(&once).await.unwrap(), Outcome::Executed(1));
+    let sent = once.store().script.sent.lock().unwrap();
+    assert!(sent.iter().all(|token| token.len() <= 36), "{sent:?}");
+    let first = |token| sent.iter().position(|other| other == token).unwrap();
+    sent.iter().map(first).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_send_of_a_request_has_its_token_and_each_other_request_another() {
+    use Meets::{Another, Conflict, NoRoom, Success};
+    let claimed = tokens(false, &[Conflict, NoRoom, Conflict, Success]).await;
+    assert_eq!(
+        claimed,
+        [0, 0, 2, 2],
+        "without its outcome it is another request"
+    );
+
+    let rounds = [Conflict, Another, Conflict, Another, Success];
+    assert_eq!(
+        tokens(true, &rounds).await,
+        [0, 0, 2, 2, 4],
+        "each round is another request"
+    );
+    let both = [NoRoom, Another, Conflict, Success];
+    assert_eq!(tokens(true, &both).await, [0, 1, 2, 2]);
+}
