@@ -77,6 +77,26 @@ async fn a_panic_releases_and_goes_on() {
 }
 
 #[tokio::test]
+async fn a_panic_binds_the_key_to_its_payload() {
+    let bench = bench();
+    let panicking = bench.once.run(key(), payload(), |claim| async move {
+        assert_eq!(claim.attempt(), 0, "boom");
+        Ok::<_, Infallible>(0)
+    });
+    let panic = AssertUnwindSafe(panicking).catch_unwind().await;
+    panic.expect_err("the panic goes on");
+    assert_eq!(bench.record().await.fingerprint, Some(payload()));
+
+    let other = bench
+        .once
+        .run(key(), Fingerprint::bytes(b"other"), |_| async {
+            Ok::<_, Infallible>(1)
+        });
+    assert!(matches!(other.await, Err(Error::Mismatch)));
+    assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
 async fn a_panic_leaves_the_lease_where_a_person_must_look() {
     let bench = bench_with(|builder| builder.crashed(Crashed::Interrupt));
     let panicking = bench.once.run(key(), payload(), |claim| async move {
