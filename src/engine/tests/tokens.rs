@@ -1,4 +1,4 @@
-//! The tokens of transactions: one for all sends of a request, another for each other request.
+//! The requests that a commit consists of: one token for all sends of each, and at most three rounds.
 
 use std::collections::VecDeque;
 
@@ -49,12 +49,16 @@ impl Script for Tokens {
     }
 }
 
-/// The tokens of one run, each as the number of the first send that had it.
-async fn tokens(is_claimless: bool, meets: &[Meets]) -> Vec<usize> {
-    let once = engine(Tokens {
+fn meeting(meets: &[Meets]) -> Idempotency<Scripted<Tokens>> {
+    engine(Tokens {
         meets: Mutex::new(meets.iter().copied().collect()),
         sent: Mutex::default(),
-    });
+    })
+}
+
+/// The tokens of one run, each as the place of the first send that had it.
+async fn tokens(is_claimless: bool, meets: &[Meets]) -> Vec<usize> {
+    let once = meeting(meets);
     let once = if is_claimless { once.claimless() } else { once };
     assert_eq!(write(&once).await.unwrap(), Outcome::Executed(1));
     let sent = once.store().script.sent.lock().unwrap();
@@ -81,4 +85,15 @@ async fn each_send_of_a_request_has_its_token_and_each_other_request_another() {
     );
     let both = [NoRoom, Another, Conflict, Success];
     assert_eq!(tokens(true, &both).await, [0, 1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_without_a_claim_that_lost_three_races_is_in_flight() {
+    let once = meeting(&[Meets::Another; 3]).claimless();
+    let lost = write(&once).await;
+    assert!(
+        matches!(lost, Err(Error::InFlight { retry_after }) if retry_after.is_zero()),
+        "{lost:?}"
+    );
+    assert_eq!(once.store().script.sent.lock().unwrap().len(), 3);
 }
