@@ -8,6 +8,7 @@ pub mod pages;
 pub mod provider;
 pub mod proxy;
 pub mod queue_api;
+pub mod recorder;
 pub mod server;
 pub mod stream;
 

@@ -213,6 +213,23 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_denial_after_sends_without_an_answer_is_unknown_and_a_retry_finds_out(server: Server) {
+        let bench = Bench::on(&server).await;
+        // The SDK's three tries, then one of the engine's, and the three tries of the read.
+        for fault in [Fault::LoseReply, Fault::LoseReply, Fault::LoseReply, Fault::DENY] {
+            bench.proxy.inject("TransactWriteItems", fault);
+        }
+        for _ in 0..3 {
+            bench.proxy.inject("GetItem", Fault::LoseRequest);
+        }
+        let unknown = deposit(&bench, &bench.once(), 1).await;
+        assert!(matches!(unknown, Err(Error::OutcomeUnknown(_))), "{unknown:?}");
+        assert!(deposit(&bench, &bench.once(), 2).await.unwrap().is_replayed());
+        assert_eq!(bench.balance().await, 5);
+    }
+}
+
+on_each_server! {
     async fn it_works_in_a_table_with_a_composite_key(server: Server) {
         let bench = Bench::on(&server).await;
         let once = bench.composite().await;

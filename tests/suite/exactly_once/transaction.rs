@@ -220,6 +220,33 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_send_that_meets_an_earlier_one_at_work_is_tried_again(server: Server) {
+        let bench = Bench::on(&server).await;
+        let at_work = Fault::Answer { status: 400, code: "TransactionInProgressException" };
+        // The SDK's three tries, and one of the engine's.
+        for _ in 0..4 {
+            bench.proxy.inject("TransactWriteItems", at_work.clone());
+        }
+        let deposited = deposit(&bench, &bench.once()).await;
+        assert!(matches!(deposited, Ok(Outcome::Executed(_))), "{deposited:?}");
+        assert_eq!(bench.balance().await, 5);
+    }
+}
+
+on_each_server! {
+    async fn a_release_whose_reply_is_lost_proves_that_nothing_was_committed(server: Server) {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("TransactWriteItems", Fault::DENY);
+        bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        let denied = deposit(&bench, &bench.once()).await;
+        assert!(matches!(denied, Err(Error::NotCommitted(StoreError::AccessDenied { .. }))), "{denied:?}");
+        assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2, "the second meets the first one's tombstone");
+        assert_eq!(bench.record().await["in_progress_expiration"], number(0));
+        assert_eq!(bench.balance().await, 0);
+    }
+}
+
+on_each_server! {
     async fn a_transaction_that_dynamodb_refuses_as_invalid_writes_nothing_and_says_why(server: Server) {
         let bench = Bench::on(&server).await;
         let refused = bench.once().run(key(), payload(), async |claim| {
