@@ -151,6 +151,21 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_never_run_again(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().inline_limit(1_000_000).build().unwrap();
+        let huge = noise(450_000);
+        assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
+        assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2, "the second without the outcome");
+        let (record, beside) = bench.items().await;
+        assert_eq!((&record["status"], &record["omitted"]), (&S("COMPLETED".into()), &S("too_large".into())));
+        assert_eq!(beside, None);
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::TooLarge, .. }), "{error}");
+    }
+}
+
+on_each_server! {
     async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
         let bench = Bench::on(&server).await;
         let once = bench.builder().build().unwrap();
