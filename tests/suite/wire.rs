@@ -2,13 +2,17 @@
 
 use std::convert::Infallible;
 use std::io::Error as HandlerError;
+use std::sync::Arc;
 use std::time::Duration;
 
+use lambda_idempotency::store::Store;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
+use tokio::time::Instant;
 
 use crate::on_each_server;
+use crate::support::recorder::Recorder;
 use crate::support::{Fault, Proxy, Server};
 
 async fn engine(server: &Server) -> (Proxy, Idempotency<DynamoDbStore>) {
@@ -112,5 +116,46 @@ on_each_server! {
         });
         assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
         assert_eq!(proxy.take_counts()["PutItem"], 2);
+    }
+}
+
+on_each_server! {
+    async fn every_read_asks_for_strong_consistency(server: Server) {
+        let recorder = Arc::new(Recorder::default());
+        let proxy = Proxy::meddled_with(&server, recorder.clone()).await;
+        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+        let once = Idempotency::builder(store).namespace("wire").inline_limit(10).build().unwrap();
+        let keys = ["1", "2"].map(|token| Key::new("charge", token));
+        let outcome = "kept in an item of its own";
+        for key in &keys {
+            let run = once.run(key.clone(), payload("a"), |_| async { Ok::<_, Infallible>(outcome.to_owned()) });
+            run.await.unwrap();
+        }
+        assert_eq!(recorder.of("GetItem").len(), 0);
+
+        // The item that holds an outcome.
+        let replayed = once.run(keys[0].clone(), payload("a"), |_| async { Ok::<_, Infallible>(String::new()) });
+        assert_eq!(replayed.await.unwrap().into_inner(), outcome);
+        // A record, one by one.
+        let ids = keys.map(|key| once.record_id(&key).unwrap());
+        let deadline = Instant::now() + Duration::from_mins(1);
+        assert!(once.store().load(&ids[0], deadline).await.unwrap().is_some());
+        let single = recorder.of("GetItem");
+        assert_eq!(single.len(), 2);
+        for request in single {
+            assert_eq!(request["ConsistentRead"], true, "{request}");
+        }
+
+        // Several records at once, and again those that the first reply left out.
+        proxy.inject("BatchGetItem", Fault::Partly { taken: 1, code: "ThrottlingError" });
+        let found = once.store().load_all(&ids, deadline).await;
+        assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
+        let grouped = recorder.of("BatchGetItem");
+        assert_eq!(grouped.len(), 2);
+        for request in grouped {
+            let tables = request["RequestItems"].as_object().unwrap();
+            assert_eq!(tables.len(), 1);
+            assert!(tables.values().all(|wanted| wanted["ConsistentRead"] == true), "{request}");
+        }
     }
 }
