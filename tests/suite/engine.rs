@@ -25,6 +25,7 @@ mod crashes;
 mod duplicates;
 mod failures;
 mod replays;
+mod switch;
 mod unprotected;
 
 const LEASE: Duration = Duration::from_mins(1);

@@ -162,6 +162,28 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn without_a_setting_an_outcome_is_kept_for_seven_days(server: Server) {
+        const WEEK_MS: i64 = 7 * 86_400_000;
+        let table = server.idempotency_table().await;
+        let client = server.client();
+        let once = builder(DynamoDbStore::new(client.clone(), &table)).build().unwrap();
+        let mut single = charge(&once).single_writes().handler(|_| async { Ok(()) });
+        let mut grouped = charge(&once).handler(|_| async { Ok(()) });
+        assert_eq!(deliver(&mut single, [payment("m-1", "p-1", 5)]).await, NOTHING);
+        let pair = [payment("m-2", "p-2", 5), payment("m-3", "p-3", 5)];
+        assert_eq!(deliver(&mut grouped, pair).await, NOTHING);
+
+        let records = client.scan().table_name(&table).send().await.unwrap();
+        assert_eq!(records.items().len(), 3);
+        for record in records.items() {
+            let number = |name: &str| record[name].as_n().unwrap().parse::<i64>().unwrap();
+            let kept = number("expiration") * 1_000 - number("completed_at");
+            assert!((WEEK_MS..WEEK_MS + 1_000).contains(&kept), "{kept} ms");
+        }
+    }
+}
+
+on_each_server! {
     async fn reports_come_in_the_order_of_the_batch_whatever_ends_first(server: Server) {
         let once = engine(&server).await;
         let mut worker = charge(&once).handler(|message| async move {

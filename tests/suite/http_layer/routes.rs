@@ -122,6 +122,23 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn without_a_setting_an_answer_is_kept_for_a_day(server: Server) {
+        const DAY_MS: i64 = 86_400_000;
+        let table = server.idempotency_table().await;
+        let client = server.client();
+        let store = DynamoDbStore::new(client.clone(), &table);
+        let api = Api::on(store, |once| once, |layer| layer, place_order);
+        assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
+
+        let records = client.scan().table_name(&table).send().await.unwrap();
+        let [record] = records.items() else { panic!("{records:?}") };
+        let number = |name: &str| record[name].as_n().unwrap().parse::<i64>().unwrap();
+        let kept = number("expiration") * 1_000 - number("completed_at");
+        assert!((DAY_MS..DAY_MS + 1_000).contains(&kept), "{kept} ms");
+    }
+}
+
+on_each_server! {
     async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(server: Server) {
         let proxy = Proxy::before(&server).await;
         let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
