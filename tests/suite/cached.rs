@@ -249,6 +249,30 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn another_librarys_record_is_asked_for_each_time(server: Server) {
+        let world = World::new(&server).await;
+        let once = world.process();
+        let id = once.record_id(&Key::new("charge", "1")).unwrap();
+        let in_an_hour = world.clock.now().0 / 1_000 + 3_600;
+        let put = server.client().put_item().table_name(&world.table);
+        let put = put
+            .item("id", AttributeValue::S(id.as_str().to_owned()))
+            .item("status", AttributeValue::S("COMPLETED".to_owned()))
+            .item("data", AttributeValue::S("7".to_owned()))
+            .item("expiration", AttributeValue::N(in_an_hour.to_string()));
+        put.send().await.unwrap();
+        for _ in 0..2 {
+            world.requests();
+            replays(run(&once, "1", "a", 8).await, 7);
+            assert_eq!(world.requests(), 1, "it may change at any time");
+        }
+        // That library deletes the record when its handler fails.
+        world.delete(&server, &once).await;
+        assert_eq!(run(&once, "1", "a", 8).await.unwrap(), Outcome::Executed(8));
+    }
+}
+
+on_each_server! {
     async fn beyond_a_bound_the_oldest_is_asked_for_again(server: Server) {
         let world = World::new(&server).await;
         for store in [world.store().max_entries(2), world.store().max_bytes(2_700)] {
