@@ -17,7 +17,7 @@ LENGTH, MORNING, TROUBLE = 360, 60, 180
 
 
 class Service:
-    """Who reports metrics in the deployed stack, by physical name."""
+    """What reports metrics in the deployed stack, by physical name."""
 
     def __init__(self, stack):
         functions = stack.resources("AWS::Serverless::Function")
@@ -91,12 +91,12 @@ class Day:
 
 
 def bad_days(alarm):
-    """How a day becomes bad for this alarm: a function of the day and the alarm's subject, and which others may ring then."""
+    """How a day becomes bad for this alarm: functions of the day and the alarm's subject, and which other alarms fire then."""
     return BAD_DAYS[alarm.rsplit("/", 1)[-1]]
 
 
 def subject(properties):
-    """Whom an alarm is about: the value of the one dimension that all its metrics have."""
+    """What an alarm watches: the value of the one dimension that all its metrics have."""
     metrics = [query["MetricStat"]["Metric"] for query in properties.get("Metrics", []) if "MetricStat" in query] or [properties]
     (value,) = {dimension["Value"] for metric in metrics for dimension in metric["Dimensions"]}
     return value
@@ -138,7 +138,7 @@ def _throttled(day, table):
     day.throttled(table, "WriteThrottleEvents", TROUBLE + 3)
 
 
-# Each alarm of the templates: its bad days, and which other alarms on the same subject may ring then.
+# For each alarm of the templates: its bad days, and which other alarms on the same subject fire then.
 BAD_DAYS = {
     "Mismatches": [(_once("mismatch"), ())],
     # A lease is lost to an attempt that took over.

@@ -26,6 +26,12 @@ class Stack:
         if unknown:
             raise Unresolvable(f"{path} has no parameters {unknown}")
 
+    def with_defaults(self):
+        """The same template, given only what has no default: as in a stack of the user's own."""
+        parameters = self._template.get("Parameters", {}).items()
+        needed = [name for name, parameter in parameters if "Default" not in parameter]
+        return Stack(self.path, {name: self._given[name] for name in needed}, self.prefix)
+
     def resources(self, kind):
         """The resources of a type: their logical ids and unresolved definitions."""
         found = self._template["Resources"].items()

@@ -1,4 +1,4 @@
-"""Each alarm rings on its bad day, is quiet again afterwards, and rings on no day that is good for it."""
+"""Each alarm fires on its bad day, is OK again when that is over, and fires on no good day."""
 
 import copy
 import functools
@@ -14,33 +14,33 @@ ALARMS = STACK.alarms()
 GOOD = days.Day.good(SERVICE)
 
 
-def ran(alarm, day):
-    """Whether it rang on this day, and its last state."""
+def play(alarm, day):
+    """Whether the alarm fired on this day, and its last state."""
     states = alarm.states(day.metrics, days.LENGTH)
     return "ALARM" in states, states[-1]
 
 
 @functools.cache
 def bad_days(name):
-    """The bad days of an alarm, each with the names of the others that ring then."""
-    spoiled = []
-    for spoil, others in days.bad_days(name):
+    """The bad days of an alarm, each with the names of the other alarms that fire on it."""
+    bad = []
+    for make_bad, others in days.bad_days(name):
         day = days.Day(SERVICE, GOOD)
-        spoil(day, days.subject(ALARMS[name]))
-        spoiled.append((day, {name.rpartition("/")[0] + "/" + other for other in others}))
-    return spoiled
+        make_bad(day, days.subject(ALARMS[name]))
+        bad.append((day, {name.rpartition("/")[0] + "/" + other for other in others}))
+    return bad
 
 
-def complaint(name, properties):
-    """What is wrong with an alarm of these properties in the place of the one of this name; `None` for nothing."""
+def defect_found(name, properties):
+    """What the days show to be wrong with this alarm, had it these properties; `None` where nothing is."""
     try:
         alarm = Alarm(properties)
-        if ran(alarm, GOOD)[0]:
-            return "rings on a good day"
+        if play(alarm, GOOD)[0]:
+            return "fires on a good day"
         for day, _ in bad_days(name):
-            rang, at_last = ran(alarm, day)
-            if not rang:
-                return "is quiet on its bad day"
+            fired, at_last = play(alarm, day)
+            if not fired:
+                return "does not fire on its bad day"
             if at_last != "OK":
                 return f"is {at_last} when its bad day is over"
     except NotUnderstood as error:
@@ -81,18 +81,18 @@ def defects(properties):
 
 
 class Alarms(unittest.TestCase):
-    def test_each_alarm_rings_on_its_bad_day_alone_and_is_quiet_afterwards(self):
+    def test_each_alarm_fires_on_its_bad_day_and_is_ok_when_that_is_over(self):
         alarms = {name: Alarm(properties) for name, properties in ALARMS.items()}
         for name in ALARMS:
             for day, others in bad_days(name):
                 with self.subTest(name):
-                    states = {other: ran(alarm, day) for other, alarm in alarms.items()}
-                    self.assertEqual({other for other, (rang, _) in states.items() if rang}, {name} | others)
-                    self.assertEqual({at_last for rang, at_last in states.values() if rang}, {"OK"})
+                    states = {other: play(alarm, day) for other, alarm in alarms.items()}
+                    self.assertEqual({other for other, (fired, _) in states.items() if fired}, {name} | others)
+                    self.assertEqual({at_last for fired, at_last in states.values() if fired}, {"OK"})
 
-    def test_no_alarm_rings_on_a_good_day(self):
-        rang = [name for name, properties in ALARMS.items() if ran(Alarm(properties), GOOD)[0]]
-        self.assertEqual(rang, [])
+    def test_no_alarm_fires_on_a_good_day(self):
+        fired = [name for name, properties in ALARMS.items() if play(Alarm(properties), GOOD)[0]]
+        self.assertEqual(fired, [])
 
     def test_each_alarm_has_a_bad_day_and_each_bad_day_an_alarm(self):
         self.assertEqual({name.rsplit("/", 1)[-1] for name in ALARMS}, set(days.BAD_DAYS))
@@ -108,17 +108,25 @@ class Alarms(unittest.TestCase):
         queues = {name for pair in SERVICE.queues.items() for name in pair}
         self.assertEqual(watched, {*SERVICE.namespaces, *queues, SERVICE.relay, SERVICE.records})
 
-    def test_each_alarm_tells_somebody(self):
+    def test_each_alarm_notifies_the_topic(self):
         for name, properties in ALARMS.items():
             self.assertEqual(properties["AlarmActions"], ["AlarmTopic"], name)
 
 
 class Defects(unittest.TestCase):
-    """The days above notice an alarm that is wrong."""
+    """The days show the defects of an alarm that is wrong."""
 
-    def test_no_alarm_is_complained_about(self):
+    def test_the_alarms_have_no_defect(self):
         for name, properties in ALARMS.items():
-            self.assertIsNone(complaint(name, properties), name)
+            self.assertIsNone(defect_found(name, properties), name)
+
+    def test_the_alarms_have_no_defect_with_the_defaults_of_their_templates(self):
+        alarms = {}
+        for stack in STACK.nested().values():
+            alarms |= stack.with_defaults().alarms() if stack.alarms() else {}
+        self.assertEqual(set(alarms), set(ALARMS))
+        for name, properties in alarms.items():
+            self.assertIsNone(defect_found(name, properties), name)
 
     def test_each_defect_of_each_alarm_is_noticed(self):
         tried = 0
@@ -126,23 +134,23 @@ class Defects(unittest.TestCase):
             for what, spoiled in defects(properties):
                 tried += 1
                 with self.subTest(name, defect=what):
-                    self.assertIsNotNone(complaint(name, spoiled))
+                    self.assertIsNotNone(defect_found(name, spoiled))
         self.assertGreaterEqual(tried, 8 * len(ALARMS))
 
-    def test_missing_data_must_be_good_news(self):
+    def test_missing_data_that_breaches_is_noticed(self):
         for name, properties in ALARMS.items():
             if "MetricName" in properties:
-                self.assertIsNotNone(complaint(name, properties | {"TreatMissingData": "breaching"}), name)
+                self.assertIsNotNone(defect_found(name, properties | {"TreatMissingData": "breaching"}), name)
 
-    def test_how_often_the_table_may_throttle_is_noticed(self):
+    def test_another_number_of_throttled_minutes_is_noticed(self):
         (name,) = (name for name in ALARMS if name.endswith("/Throttled"))
         for points in (1, 3):
-            self.assertIsNotNone(complaint(name, ALARMS[name] | {"DatapointsToAlarm": points}), points)
+            self.assertIsNotNone(defect_found(name, ALARMS[name] | {"DatapointsToAlarm": points}), points)
 
     def test_what_is_not_known_is_an_error(self):
         name, properties = next(iter(ALARMS.items()))
         for unknown in ({"Unit": "Count"}, {"Statistic": "p99"}, {"TreatMissingData": "missing"}, {"Period": 10}):
-            self.assertIn("is not understood", complaint(name, properties | unknown), unknown)
+            self.assertIn("is not understood", defect_found(name, properties | unknown), unknown)
 
 
 if __name__ == "__main__":
