@@ -38,11 +38,13 @@ on_each_server! {
 }
 
 on_each_server! {
-    async fn a_table_without_the_sort_key_runs_nothing_and_keeps_nothing(server: Server) {
-        let (_proxy, table, effects, mut worker) = worker(&server, &[("pk", KeyType::Hash)]).await;
-        assert_eq!(deliver(&mut worker, messages()).await, ["m-1", "m-2", "m-3"]);
-        assert_eq!(effects.take(), NOTHING);
-        let items = server.client().scan().table_name(table).consistent_read(true).send().await;
-        assert_eq!(items.unwrap().count(), 0);
+    async fn a_table_with_one_of_the_two_keys_runs_nothing_and_keeps_nothing(server: Server) {
+        for key in ["pk", "sk"] {
+            let (_proxy, table, effects, mut worker) = worker(&server, &[(key, KeyType::Hash)]).await;
+            assert_eq!(deliver(&mut worker, messages()).await, ["m-1", "m-2", "m-3"], "{key}");
+            assert_eq!(effects.take(), NOTHING);
+            let items = server.client().scan().table_name(table).consistent_read(true).send().await;
+            assert_eq!(items.unwrap().count(), 0, "{key}");
+        }
     }
 }
