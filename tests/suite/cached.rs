@@ -137,9 +137,20 @@ on_each_server! {
             let print = Fingerprint::bytes(b"a");
             assert_eq!(once.run(Key::new("charge", "again"), print, fails).await.is_ok(), expected);
         }
+        let stepped = once.run(Key::new("charge", "stepped"), None, async |claim| {
+            let receipt = claim.step("gateway", |_| async { Ok::<_, HandlerError>(7) }).await;
+            receipt.map_err(|error| HandlerError::other(error.to_string()))
+        });
+        stepped.await.unwrap();
+        for requests in [1, 0] {
+            world.requests();
+            let again = once.run(Key::new("charge", "stepped"), None, |_| async { Ok::<_, HandlerError>(8) });
+            replays(again.await, 7);
+            assert_eq!(world.requests(), requests, "with its steps it is read once");
+        }
         let nothing = once.run(Key::new("charge", "unchecked"), None, |_| async { Ok::<_, HandlerError>(()) });
         nothing.await.unwrap();
-        for token in ["fresh", "again", "unchecked"] {
+        for token in ["fresh", "again", "stepped", "unchecked"] {
             let id = once.record_id(&Key::new("charge", token)).unwrap();
             world.requests();
             let remembered = once.store().load(&id, later()).await.unwrap();

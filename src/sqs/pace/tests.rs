@@ -35,3 +35,19 @@ async fn a_message_starts_until_the_reserve_begins() {
     tokio::time::advance(RESERVE_BEGINS - Duration::from_millis(1)).await;
     assert!(pace.start(&[]).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_reserve_is_a_tenth_of_the_time_and_at_most_a_second_where_none_is_set() {
+    let seconds = Duration::from_secs_f64;
+    for (remaining, reserve, starts_for) in [
+        (Some(3.0), None, Some(2.7)),
+        (Some(60.0), None, Some(59.0)),
+        (Some(60.0), Some(20.0), Some(40.0)),
+        (Some(5.0), Some(20.0), Some(0.0)),
+        (None, Some(20.0), None),
+    ] {
+        let stop_at = Pace::stop_at(remaining.map(seconds), reserve.map(seconds));
+        let left = stop_at.map(|stop_at| stop_at - Instant::now());
+        assert_eq!(left, starts_for.map(seconds), "{remaining:?} {reserve:?}");
+    }
+}

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::store::MemoryStore;
 
 fn queue() -> Queue<RecordId, ()> {
     Queue::new(|id| id)
@@ -67,4 +68,20 @@ fn no_group_has_more_requests_than_one_call_takes() {
     }
     let sizes: Vec<_> = groups(&queue).iter().map(Vec::len).collect();
     assert_eq!(sizes, [GROUP, GROUP, 1]);
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_in_its_group_has_timed_out() {
+    let grouped = Grouped::new(Arc::new(MemoryStore::new()), Sending::InGroups);
+    let deadline = Instant::now() + Duration::from_secs(9);
+    let ids = ["a", "b"].map(RecordId::unkeyed);
+    let [answered, unanswered] = ids.each_ref().map(|id| grouped.load(id, deadline));
+    let answer_one = async {
+        let group = grouped.reads.next().unwrap();
+        assert_eq!(group.requests, ids);
+        group.answer(vec![Ok(None)]);
+    };
+    let (answered, unanswered, ()) = tokio::join!(answered, unanswered, answer_one);
+    assert!(matches!(answered, Ok(None)));
+    assert!(matches!(unanswered, Err(StoreError::Timeout)));
 }
