@@ -297,3 +297,6 @@ impl<R, A> Queue<R, A> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

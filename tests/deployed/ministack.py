@@ -2,7 +2,7 @@
 
 - It refuses a template's alarm on metric math, which AWS takes. Here such an alarm becomes one on its first plain metric, so that the
   template can stay as it is: that the alarm exists, tells somebody and says what missing data means can be seen; its arithmetic
-  can't.
+  is evaluated by `tests/alarms`.
 - A number that reaches an event source mapping by a template's parameter stays text, and then stops the mapping.
 """
 

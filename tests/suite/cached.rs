@@ -137,9 +137,20 @@ on_each_server! {
             let print = Fingerprint::bytes(b"a");
             assert_eq!(once.run(Key::new("charge", "again"), print, fails).await.is_ok(), expected);
         }
+        let stepped = once.run(Key::new("charge", "stepped"), None, async |claim| {
+            let receipt = claim.step("gateway", |_| async { Ok::<_, HandlerError>(7) }).await;
+            receipt.map_err(|error| HandlerError::other(error.to_string()))
+        });
+        stepped.await.unwrap();
+        for requests in [1, 0] {
+            world.requests();
+            let again = once.run(Key::new("charge", "stepped"), None, |_| async { Ok::<_, HandlerError>(8) });
+            replays(again.await, 7);
+            assert_eq!(world.requests(), requests, "with its steps it is read once");
+        }
         let nothing = once.run(Key::new("charge", "unchecked"), None, |_| async { Ok::<_, HandlerError>(()) });
         nothing.await.unwrap();
-        for token in ["fresh", "again", "unchecked"] {
+        for token in ["fresh", "again", "stepped", "unchecked"] {
             let id = once.record_id(&Key::new("charge", token)).unwrap();
             world.requests();
             let remembered = once.store().load(&id, later()).await.unwrap();
@@ -245,6 +256,30 @@ on_each_server! {
         world.clock.advance(RETENTION + Duration::from_secs(5));
         world.delete(&server, &once).await;
         assert_eq!(run(&once, "1", "b", 2).await.unwrap(), Outcome::Executed(2));
+    }
+}
+
+on_each_server! {
+    async fn another_librarys_record_is_asked_for_each_time(server: Server) {
+        let world = World::new(&server).await;
+        let once = world.process();
+        let id = once.record_id(&Key::new("charge", "1")).unwrap();
+        let in_an_hour = world.clock.now().0 / 1_000 + 3_600;
+        let put = server.client().put_item().table_name(&world.table);
+        let put = put
+            .item("id", AttributeValue::S(id.as_str().to_owned()))
+            .item("status", AttributeValue::S("COMPLETED".to_owned()))
+            .item("data", AttributeValue::S("7".to_owned()))
+            .item("expiration", AttributeValue::N(in_an_hour.to_string()));
+        put.send().await.unwrap();
+        for _ in 0..2 {
+            world.requests();
+            replays(run(&once, "1", "a", 8).await, 7);
+            assert_eq!(world.requests(), 1, "it may change at any time");
+        }
+        // That library deletes the record when its handler fails.
+        world.delete(&server, &once).await;
+        assert_eq!(run(&once, "1", "a", 8).await.unwrap(), Outcome::Executed(8));
     }
 }
 

@@ -5,6 +5,7 @@ mod claimless;
 mod cost;
 mod guards;
 mod layers;
+mod outbox;
 mod tokens;
 mod transaction;
 

@@ -182,6 +182,20 @@ async fn the_kill_switch_changes_no_derived_key() {
 }
 
 #[tokio::test]
+async fn the_kill_switch_ends_the_watching_too() {
+    let counted = Counted::new();
+    let store = FaultyStore::new(MemoryStore::new());
+    let builder = Idempotency::builder(store.clone()).namespace("shop");
+    let once = builder.observe(true).disabled(true).build().unwrap();
+    for value in [1, 2] {
+        let run = once.run(key(), None, |_| async move { Ok::<_, HandlerError>(value) });
+        assert_eq!(run.await.unwrap(), Outcome::Unprotected(value));
+    }
+    assert!(store.inner().is_empty(), "no shadow record");
+    assert_eq!(counted.take(), counts([("unprotected", 2)]));
+}
+
+#[tokio::test]
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);

@@ -17,6 +17,7 @@ use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
 mod bucket;
+mod time;
 
 const ID: &str = "oversize#1";
 

@@ -16,6 +16,7 @@ use crate::support::events::{batch, message};
 use crate::support::{Proxy, Server};
 
 mod bad_input;
+mod composite;
 mod duplicates;
 mod groups;
 mod handlers;

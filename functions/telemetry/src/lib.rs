@@ -21,6 +21,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 mod dimensions;
+#[cfg(test)]
+mod emitted;
 
 /// Writes the metrics of an invocation when it ends. Make it the outermost layer.
 #[derive(Clone, Copy)]
@@ -106,18 +108,26 @@ where
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Error as IoError;
 
     use lambda_idempotency::store::MemoryStore;
     use lambda_idempotency::{Idempotency, Key};
     use serde_json::Value;
+    use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
     use super::*;
 
+    /// The recorder is the process's: one test after the other has it.
+    pub(crate) async fn recorder() -> MutexGuard<'static, Flush> {
+        static RECORDER: OnceCell<Mutex<Flush>> = OnceCell::const_new();
+        let recorder = RECORDER.get_or_init(|| async { Mutex::new(start().unwrap()) });
+        recorder.await.lock().await
+    }
+
     #[tokio::test]
     async fn what_was_counted_is_written_once_in_both_sets_of_dimensions() {
-        let flush = start().unwrap();
+        let flush = recorder().await;
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("shop")
             .build()

@@ -129,3 +129,6 @@ impl Reader<'_> {
         value.ok_or_else(|| format!("`{}` is missing", self.layout.name(attribute)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,11 @@
 //! What is stored, by setting and by the handler's wish.
 
+use std::io::Error as IoError;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use lambda_idempotency::Verdict;
 use lambda_idempotency::http::IdempotencyLayer;
 
@@ -18,6 +24,22 @@ on_each_server! {
             assert_eq!(retry.status, status);
             assert_eq!(retry.is_replayed(), is_stored, "{status}");
         }
+    }
+}
+
+on_each_server! {
+    async fn an_answer_that_breaks_off_is_not_stored_by_that_setting(server: Server) {
+        let handler = |run, _| async move {
+            let piece = |text| Ok(Frame::data(Bytes::from_static(text)));
+            let end = if run == 1 { Err(IoError::other("disk gone")) } else { piece(b"whole") };
+            Ok(Response::new(StreamBody::new(futures_util::stream::iter([piece(b"the "), end]))))
+        };
+        let api = Api::configured(&server, |once| once, IdempotencyLayer::keep_server_errors, handler).await;
+        let call = Door::Http.post("k-1");
+        api.send(&call).await.assert_problem(500, "response-broken");
+        let retry = api.send(&call).await;
+        assert!(!retry.is_replayed());
+        assert_eq!(retry.text(), "the whole");
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use super::*;
+use crate::support::Fault;
 
 /// A batch in an invocation that has this much time.
 fn within(time: Duration, messages: impl IntoIterator<Item = Value>) -> LambdaEvent<SqsEvent> {
@@ -81,5 +82,27 @@ on_each_server! {
         assert_eq!(effects.take(), NOTHING);
         assert!(!decoded.load(Ordering::SeqCst));
         assert_eq!(proxy.take_total(), 0);
+    }
+}
+
+on_each_server! {
+    async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server: Server) {
+        let proxy = Proxy::before(&server).await;
+        let once = engine(proxy.server()).await;
+        let effects = Effects::default();
+        let done = effects.clone();
+        let mut worker = charge(&once).reserve(Duration::from_millis(11_500)).handler(move |message| {
+            done.of(&message);
+            async { Ok(()) }
+        });
+        // There is half a second to start in; the claims, which apply, are known a second later.
+        proxy.inject("BatchExecuteStatement", Fault::SlowReply(Duration::from_secs(1)));
+        let reply = worker.call(within(Duration::from_secs(12), payments(3))).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 3);
+        assert_eq!(effects.take(), NOTHING);
+
+        let mut next = charging(&once, &effects);
+        assert_eq!(deliver(&mut next, payments(3)).await, NOTHING);
+        assert_eq!(effects.take(), ["m-1", "m-2", "m-3"], "their claims were released");
     }
 }

@@ -1,0 +1,49 @@
+use super::super::layout::as_item;
+use super::*;
+
+/// A record of this layout, completed.
+fn completed() -> Item {
+    as_item([
+        ("id", string("record")),
+        ("status", string("COMPLETED")),
+        ("data", string("1")),
+        ("expiration", number(9)),
+        ("owner", string("me")),
+        ("attempt", number(1)),
+        ("v", number(LAYOUT)),
+    ])
+}
+
+fn content(item: &Item) -> Result<Box<Record>, String> {
+    decode(&TableLayout::default(), item).content
+}
+
+#[test]
+fn a_record_of_this_layout_is_not_believed_without_its_owner_or_its_attempt() {
+    assert_eq!(content(&completed()).unwrap().layout, Some(LAYOUT));
+    for missing in ["owner", "attempt"] {
+        let mut item = completed();
+        item.remove(missing);
+        let reason = content(&item).unwrap_err();
+        assert_eq!(reason, format!("`{missing}` is missing"));
+    }
+}
+
+#[test]
+fn a_claim_of_this_layout_is_not_believed_without_its_lease() {
+    let mut item = completed();
+    item.insert("status".to_owned(), string("INPROGRESS"));
+    assert!(content(&item).is_err());
+    item.insert("in_progress_expiration".to_owned(), number(7));
+    assert_eq!(content(&item).unwrap().lease, Some(EpochMillis(7)));
+}
+
+#[test]
+fn another_librarys_record_needs_neither_owner_nor_attempt() {
+    let mut item = completed();
+    for missing in ["v", "owner", "attempt"] {
+        item.remove(missing);
+    }
+    let record = content(&item).unwrap();
+    assert_eq!((record.layout, record.owner), (None, None));
+}

@@ -1,0 +1,46 @@
+//! How much of an attempt's time its large outcome may take; in virtual time.
+
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+use lambda_idempotency::{Clock, EpochMillis};
+use tokio::time::Instant;
+
+use super::*;
+
+/// A clock that goes with tokio's.
+#[derive(Debug)]
+struct Virtual(Instant);
+
+impl Clock for Virtual {
+    fn now(&self) -> EpochMillis {
+        let elapsed = i64::try_from(self.0.elapsed().as_millis()).unwrap();
+        EpochMillis(1_800_000_000_000 + elapsed)
+    }
+}
+
+const LEASE: Duration = Duration::from_secs(20);
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_time_is_left_for_the_completion() {
+    let store = FaultyStore::new(MemoryStore::new());
+    store.inject(Call::Keep, Fault::Delayed(Duration::from_hours(1)));
+    store.inject(Call::Complete, Fault::Delayed(LEASE / 4));
+    let began = Instant::now();
+    let once = Idempotency::builder(store)
+        .namespace("oversize")
+        .clock(Virtual(began))
+        .lease(LEASE)
+        .build()
+        .unwrap();
+    let run = || {
+        once.run(Key::new("export", "1"), None, |_| async {
+            Ok::<_, Infallible>(noise(20_000))
+        })
+    };
+    assert!(matches!(run().await, Ok(Outcome::Executed(_))), "recorded");
+    assert_eq!(began.elapsed(), LEASE / 2 + LEASE / 4);
+    let duplicate = run().await.unwrap_err();
+    let Error::OutcomeOmitted { reason, .. } = duplicate else {
+        panic!("{duplicate}");
+    };
+    assert_eq!(reason, Omission::NotKept);
+}
