@@ -89,7 +89,8 @@ on_each_server! {
         let call = Door::Http.post("k-1").context(context);
 
         let first = api.spawn(&call);
-        gate.begun.notified().await;
+        let begun = timeout(Duration::from_secs(30), gate.begun.notified());
+        begun.await.expect("the handler runs");
         let refused = api.send(&call).await;
         refused.assert_problem(409, "in-flight");
         let wait = refused.retry_after().unwrap();
