@@ -1,5 +1,8 @@
-//! Runs a command beside a DynamoDB API with the tables of the sample functions, in memory, on a free port. The command's
-//! environment leads the AWS SDK there and names the tables; with the command, all of it ends.
+//! Runs a command beside a DynamoDB API with the tables of the sample functions. The command's environment leads the AWS SDK to this
+//! API and names the tables.
+//!
+//! The API is in this process, in memory, on a free port, and ends with the command. If `DYNAMODB_LOCAL_ENDPOINT` is set, the tables
+//! are made there instead, and stay.
 //!
 //! ```sh
 //! cargo run --example local_dynamodb -- cargo lambda watch
@@ -13,6 +16,8 @@ use std::process::ExitCode;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::create_table::CreateTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType,
@@ -40,10 +45,10 @@ const PENDING: [Attribute; 2] = [text("pending"), number("recorded_at")];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
-    let database = dynoxide::Database::memory()?;
-    tokio::spawn(dynoxide::server::serve_on(listener, database));
+    let endpoint = match env::var("DYNAMODB_LOCAL_ENDPOINT") {
+        Ok(endpoint) => endpoint,
+        Err(_) => serve_in_memory().await?,
+    };
     let client = client(&endpoint);
     for (_, table, key) in TABLES {
         create(&client, table, key).await?;
@@ -52,6 +57,8 @@ async fn main() -> Result<ExitCode, Failure> {
     let mut environment = vec![
         ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.as_str()),
         ("AWS_REGION", REGION),
+        // Some versions of the AWS CLI read this one instead.
+        ("AWS_DEFAULT_REGION", REGION),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY.0),
         ("AWS_SECRET_ACCESS_KEY", ACCESS_KEY.1),
     ];
@@ -63,10 +70,7 @@ async fn main() -> Result<ExitCode, Failure> {
     let mut arguments = env::args_os().skip(1);
     let Some(program) = arguments.next() else {
         let tables = client.list_tables().send().await?;
-        println!(
-            "# {} tables; they end with this program.",
-            tables.table_names().len()
-        );
+        println!("# {} tables at this endpoint.", tables.table_names().len());
         println!("# Name a command that is to run beside them:");
         println!("# cargo run --example local_dynamodb -- cargo lambda watch");
         return Ok(ExitCode::SUCCESS);
@@ -87,6 +91,15 @@ fn exit_code(code: i32) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
+/// Starts a DynamoDB API in this process; its endpoint.
+async fn serve_in_memory() -> Result<String, Failure> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let endpoint = format!("http://{}", listener.local_addr()?);
+    let database = dynoxide::Database::memory()?;
+    tokio::spawn(dynoxide::server::serve_on(listener, database));
+    Ok(endpoint)
+}
+
 fn client(endpoint: &str) -> Client {
     let (id, secret) = ACCESS_KEY;
     let config = aws_sdk_dynamodb::Config::builder()
@@ -98,7 +111,7 @@ fn client(endpoint: &str) -> Client {
     Client::from_conf(config)
 }
 
-/// A table, with the index of its pending events if it is the outbox.
+/// Makes a table, with the index of its pending events if it is the outbox. One that exists stays as it is.
 async fn create(client: &Client, table: &str, key: &[Attribute]) -> Result<(), Failure> {
     let mut request = client
         .create_table()
@@ -121,8 +134,11 @@ async fn create(client: &Client, table: &str, key: &[Attribute]) -> Result<(), F
             .attribute_type(attribute.kind);
         request = request.attribute_definitions(definition.build()?);
     }
-    request.send().await?;
-    Ok(())
+    match request.send().await.map_err(SdkError::into_service_error) {
+        // Made by an earlier run, on a server that keeps its tables.
+        Err(CreateTableError::ResourceInUseException(_)) => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
 }
 
 /// The partition key, and the sort key if there is one.

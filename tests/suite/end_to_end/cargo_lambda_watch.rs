@@ -1,13 +1,12 @@
 //! The functions under the real `cargo lambda watch`, called as its users call them. It sends the deadline 600000, ten minutes
-//! after 1970, with each event.
+//! after 1970, with each event. `docs/local.md` sends the same two events.
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use serde_json::{Value, json};
 
 use super::orders_api::order;
-use super::payments_worker::{batch, payment};
-use crate::support::gateway::{Gateway, Response};
+use crate::support::gateway::Response;
 use crate::support::lambda::{Function, Reply, Running, Watch, text};
 
 /// How often the function has warned of a deadline so far.
@@ -52,7 +51,8 @@ async fn an_order_is_placed_once_and_replayed_and_its_key_is_refused_for_another
 async fn an_event_of_an_api_that_is_invoked_twice_places_one_order() {
     let (watch, function) = (Watch::start().await, Function::orders_api().await);
     let _running = function.start_under(&watch);
-    let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
+    let event = include_str!("../../../functions/orders-api/events/order.json");
+    let event = serde_json::from_str(event).unwrap();
     let mut bodies = Vec::new();
     for is_replayed in [false, true] {
         let answer = watch.invoke("orders-api", &event).await;
@@ -69,7 +69,8 @@ async fn an_event_of_an_api_that_is_invoked_twice_places_one_order() {
 async fn a_payment_that_is_twice_in_a_batch_is_made_once_and_no_message_is_reported() {
     let (watch, function) = (Watch::start().await, Function::payments_worker().await);
     let mut running = function.start_under(&watch);
-    let event = batch(&[payment("pay-1"), payment("pay-2"), payment("pay-1")]);
+    let event = include_str!("../../../functions/payments-worker/events/duplicate.json");
+    let event = serde_json::from_str(event).unwrap();
     for _ in 0..2 {
         let answer = watch.invoke("payments-worker", &event).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -79,7 +80,7 @@ async fn a_payment_that_is_twice_in_a_batch_is_made_once_and_no_message_is_repor
     let made = entries.iter().map(|entry| text(entry, "payment_id"));
     let mut made: Vec<_> = made.collect();
     made.sort_unstable();
-    assert_eq!(made, ["pay-1", "pay-2"]);
+    assert_eq!(made, ["p-1", "p-2"]);
     assert_eq!(warnings(&mut running), 1);
 }
 

@@ -12,7 +12,7 @@ const FOREVER: Duration = Duration::from_mins(2);
 /// A Lambda timeout that a test can wait for. The claim lasts a second longer.
 const SHORT: Duration = Duration::from_secs(3);
 
-pub fn payment(id: &str) -> String {
+fn payment(id: &str) -> String {
     json!({ "payment_id": id, "order_id": "order-1", "amount": 5_980, "currency": "EUR" })
         .to_string()
 }
