@@ -27,6 +27,6 @@ bench: ## beside its peers, instruction counts, cold start; writes benches/RESUL
 	@scripts/bench
 
 e2e: ## the functions as processes, then the template deployed and driven through its endpoint and queues (as `make test`)
-	scripts/dynamodb-local run scripts/schemathesis run cargo test --test suite --test chaos -- end_to_end chaos
+	scripts/dynamodb-local run scripts/schemathesis run scripts/cargo-lambda run cargo test --test suite --test chaos -- end_to_end chaos
 	scripts/deployment lint
 	scripts/dynamodb-local run scripts/deployment test

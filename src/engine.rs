@@ -16,6 +16,7 @@ use crate::settings::Settings;
 mod acquire;
 mod apply;
 mod commit;
+mod deadlines;
 mod finish;
 mod journal;
 mod oversize;
@@ -27,6 +28,7 @@ mod tests;
 pub(crate) use acquire::Acquired;
 pub(crate) use apply::Applied;
 pub(crate) use commit::Ended;
+pub(crate) use deadlines::Deadlines;
 pub(crate) use finish::Finished;
 pub(crate) use seen::Seen;
 
@@ -47,6 +49,7 @@ const REPLY_TIME: Duration = Duration::from_millis(250);
 pub(crate) struct Engine<S> {
     pub(crate) store: Arc<S>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) namespace: Namespace,
     pub(crate) settings: Settings,
     pub(crate) disabled: bool,

@@ -100,7 +100,8 @@
 //! # Claim and deadline
 //!
 //! The handler finds the [`Claim`](crate::Claim) among the request's extensions. The claim lasts until the invocation's deadline, which
-//! `lambda_http` puts there too; elsewhere for the engine's [`lease`](crate::Builder::lease).
+//! `lambda_http` puts there too; elsewhere for the engine's [`lease`](crate::Builder::lease), and where the deadline is
+//! [earlier than the engine](crate::Idempotency::deadline).
 //!
 //! A handler with [steps](crate::Claim::step) returns their errors as its own: an interrupted one is then answered with
 //! [409](#interrupted), a lost lease with [409](#lease-lost). An answer that the handler makes of such an error (in axum it must) is

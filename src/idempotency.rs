@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::claim::Claim;
 use crate::clock::{Clock, EpochMillis};
-use crate::engine::{Acquired, Engine, Request};
+use crate::engine::{Acquired, Deadlines, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
@@ -102,6 +102,7 @@ impl<S: Store> Idempotency<S> {
                 owners: Owners::default(),
                 observed,
                 store: Arc::new(store),
+                deadlines: Arc::new(Deadlines::since(clock.now())),
                 clock,
                 namespace,
                 settings,
@@ -119,10 +120,19 @@ impl<S: Store> Idempotency<S> {
     /// The same engine, bound to an invocation that ends at `deadline`: claims last until then, plus the skew margin.
     ///
     /// In a Lambda handler, pass `event.context.deadline()`. The layers of this crate do so by themselves.
+    ///
+    /// A deadline earlier than this engine was built, by its own clock, doesn't tell when the invocation ends (`cargo lambda
+    /// watch` sends such a deadline). The engine ignores it, warns once, and its claims last for the configured
+    /// [`lease`](Builder::lease).
     #[must_use]
     pub fn deadline(&self, deadline: SystemTime) -> Self {
+        let Engine {
+            deadlines,
+            settings,
+            ..
+        } = &*self.engine;
         Self {
-            deadline: Some(deadline.into()),
+            deadline: deadlines.known(deadline.into(), settings.lease),
             ..self.clone()
         }
     }
@@ -159,6 +169,7 @@ impl<S: Store> Idempotency<S> {
             engine: Arc::new(Engine {
                 store: Arc::new(Grouped::new(Arc::clone(&engine.store), sending)),
                 clock: Arc::clone(&engine.clock),
+                deadlines: Arc::clone(&engine.deadlines),
                 namespace: engine.namespace.clone(),
                 settings: engine.settings.clone(),
                 disabled: engine.disabled,

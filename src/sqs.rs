@@ -102,6 +102,8 @@
 //!
 //! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it, no message starts; those that
 //! didn't start are reported, and their claims released. A handler that is still running can [see it](Message::cancelled).
+//! Where the deadline is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
+//! [`lease`](crate::Builder::lease), and there is no reserve.
 //! All work is done inside the invocation: nothing is spawned.
 //!
 //! # Group commit

@@ -212,10 +212,10 @@ async fn identify<S: Store, B: RequestBody>(
     Ok((key, Some(settings.sight.of(parts, &bytes)), body))
 }
 
-/// The end of the invocation, where Lambda told it; zero says nothing.
+/// The end of the invocation, in a Lambda function.
 fn deadline(parts: &Parts) -> Option<SystemTime> {
-    let context = parts.extensions.get::<lambda_http::Context>()?;
-    (context.deadline > 0).then(|| context.deadline())
+    let context = parts.extensions.get::<lambda_http::Context>();
+    context.map(lambda_http::Context::deadline)
 }
 
 fn answer(outcome: Outcome<Captured>) -> Response<Option<Bytes>> {

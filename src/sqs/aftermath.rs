@@ -1,10 +1,9 @@
 //! What is left to do once every message has run, and before the reply is made.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsMessage;
 use futures_util::{StreamExt, stream};
-use lambda_runtime::Context;
 use tokio::time::Instant;
 
 use crate::sqs::batch::Fate;
@@ -34,7 +33,8 @@ pub(super) struct Kept {
 }
 
 impl Aftermath {
-    pub(super) fn keep(&self, messages: &[SqsMessage], context: &Context) -> Kept {
+    /// `remaining` is the time that the invocation has left, where its deadline is known.
+    pub(super) fn keep(&self, messages: &[SqsMessage], remaining: Option<Duration>) -> Kept {
         Kept {
             messages: match self.on_rejected {
                 Some(_) => messages.to_vec(),
@@ -48,10 +48,7 @@ impl Aftermath {
                     .collect(),
                 None => Vec::new(),
             },
-            until: (context.deadline > 0).then(|| {
-                let left = context.deadline().duration_since(SystemTime::now());
-                Instant::now() + left.unwrap_or_default().saturating_sub(REPLY_TIME)
-            }),
+            until: remaining.map(|left| Instant::now() + left.saturating_sub(REPLY_TIME)),
         }
     }
 

@@ -157,13 +157,9 @@ where
         let Self { config, handler } = self;
         let (SqsEvent { records, .. }, context) = event.into_parts();
         let ids = ids(&records).map_err(|position| BatchError::MessageWithoutId { position })?;
-        let kept = config.aftermath.keep(&records, &context);
-        let once = match context.deadline {
-            0 => config.once.clone(),
-            _ => config.once.deadline(context.deadline()),
-        };
         // A queue wants to know that the work is done, not what came of it.
-        let once = once.unread();
+        let once = config.once.deadline(context.deadline()).unread();
+        let kept = config.aftermath.keep(&records, once.remaining());
         let groups = config.order.groups(&records);
         let mut fates = unknown(records.len());
 

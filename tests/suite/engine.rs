@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 mod contended;
 mod crashes;
+mod deadlines;
 mod duplicates;
 mod failures;
 mod replays;

@@ -13,9 +13,11 @@ mod function;
 mod process;
 mod programs;
 mod sandbox;
+mod watch;
 
 pub use function::Function;
 pub use sandbox::{Invocation, Reply, Sandbox};
+pub use watch::{Answer, Running, Watch};
 
 /// As DynamoDB gives it.
 pub type Item = HashMap<String, AttributeValue>;

@@ -2,6 +2,7 @@
 //!
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
+mod cargo_lambda_watch;
 mod crash_points;
 mod openapi;
 mod orders_api;

@@ -79,6 +79,34 @@ on_each_server! {
 }
 
 on_each_server! {
+    async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
+        let gate = Gate::default();
+        let handler = { let gate = gate.clone(); move |run, request| gate.clone().handle(run, request) };
+        let api = Api::new(&server, handler).await;
+        // As `cargo lambda watch` sends it.
+        let mut context = lambda_http::Context::default();
+        context.deadline = 600_000;
+        let call = Door::Http.post("k-1").context(context);
+
+        let first = api.spawn(&call);
+        let begun = timeout(Duration::from_secs(30), gate.begun.notified());
+        begun.await.expect("the handler runs");
+        let refused = api.send(&call).await;
+        refused.assert_problem(409, "in-flight");
+        let wait = refused.retry_after().unwrap();
+        assert!((898..=901).contains(&wait), "{wait}");
+
+        gate.open.notify_one();
+        let first = first.await.unwrap();
+        assert_eq!(first.status, 201);
+        let retry = api.send(&call).await;
+        assert!(retry.is_replayed());
+        assert_eq!(retry.body, first.body);
+        assert_eq!(api.runs(), 1);
+    }
+}
+
+on_each_server! {
     async fn of_many_requests_at_once_one_runs(server: Server) {
         let answered = Arc::new(AtomicUsize::new(0));
         let others = Arc::clone(&answered);

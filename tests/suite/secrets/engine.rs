@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    Builder, Crashed, Fingerprint, Idempotency, Key, Omission, Unrecorded, Verdict,
+    Builder, Clock, Crashed, Fingerprint, Idempotency, Key, Omission, Unrecorded, Verdict,
 };
 use proptest::prelude::*;
 
@@ -194,12 +194,19 @@ async fn crashed(bench: &Bench, seen: &mut Seen) {
         bench.works().await
     });
     seen.error(Box::pin(outlived).await.unwrap_err());
-    let late = once.deadline(SystemTime::UNIX_EPOCH);
+    let passed = bench.clock.now();
+    bench.clock.advance(LEASE);
+    let late = once.deadline(passed.into());
     seen.error(
         late.run(bench.key("late"), None, |_| bench.works())
             .await
             .unwrap_err(),
     );
+    let unknown = once.deadline(SystemTime::UNIX_EPOCH);
+    unknown
+        .run(bench.key("unknown"), None, |_| bench.works())
+        .await
+        .unwrap();
 }
 
 /// Outcomes that can't be kept.
@@ -262,7 +269,7 @@ async fn faults(bench: &Bench, seen: &mut Seen) {
     bench.store.calm();
 }
 
-const EVENTS: [&str; 16] = [
+const EVENTS: [&str; 17] = [
     "claimed",
     "retried",
     "taken_over",
@@ -276,6 +283,7 @@ const EVENTS: [&str; 16] = [
     "exhausted",
     "outcome_omitted",
     "too_late",
+    "deadline_unknown",
     "unprotected",
     "unrecorded",
     "unreadable",

@@ -106,3 +106,34 @@ on_each_server! {
         assert_eq!(effects.take(), ["m-1", "m-2", "m-3"], "their claims were released");
     }
 }
+
+on_each_server! {
+    async fn a_deadline_earlier_than_the_engine_cuts_neither_messages_nor_the_hook_short(server: Server) {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let done = effects.clone();
+        let mut worker = charge(&once)
+            .reserve(Duration::from_secs(5))
+            .on_rejected(|_, _| async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok::<_, PaymentError>(())
+            })
+            .handler(move |message| {
+                assert!(!message.is_cancelled());
+                let left = message.claim.remaining().unwrap();
+                assert!(left > Duration::from_mins(14), "{left:?}");
+                done.of(&message);
+                async { Ok(()) }
+            });
+        let mut event = batch([
+            payment("m-1", "p-1", 5),
+            payment("m-2", "p-2", 6),
+            payment("m-3", "p-1", 5),
+            message("m-4", "not JSON"),
+        ]);
+        // As `cargo lambda watch` sends it.
+        event.context.deadline = 600_000;
+        let reply = worker.call(event).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 0, "{:?}", reply.batch_item_failures);
+        assert_eq!(effects.take(), ["m-1", "m-2"]);
+    }
+}

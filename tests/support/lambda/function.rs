@@ -1,5 +1,6 @@
 //! A function, its settings, and what it leaves in its tables.
 
+use std::ffi::OsStr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::process::Process;
 use super::programs::program;
-use super::{Item, LOOK_AGAIN, PATIENCE, Sandbox, number, text};
+use super::{Item, LOOK_AGAIN, PATIENCE, Running, Sandbox, Watch, number, text};
 use crate::support::provider::Provider;
 use crate::support::{Proxy, Server};
 
@@ -158,18 +159,8 @@ impl Function {
             .build()
             .await
             .expect("a Runtime API");
-        let mut command = Command::new(program(self.program));
-        command
-            .env_clear()
-            .envs(simulator.lambda_env_vars())
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .env("AWS_ENDPOINT_URL", &self.endpoint)
-            .env("AWS_ENDPOINT_URL_DYNAMODB", &self.endpoint)
-            .env("RUST_BACKTRACE", "1")
-            .envs(self.environment.clone());
         let mut sandbox = Sandbox {
-            process: Process::start(command, self.program),
+            process: self.process(simulator.lambda_env_vars()),
             simulator,
             timeout: self.timeout,
         };
@@ -180,6 +171,37 @@ impl Function {
             sleep(LOOK_AGAIN).await;
         }
         sandbox
+    }
+
+    /// The function's process, which asks `cargo lambda watch` for its events.
+    pub fn start_under(&self, watch: &Watch) -> Running {
+        let lambda = [
+            ("AWS_LAMBDA_FUNCTION_NAME", self.program.to_owned()),
+            ("AWS_LAMBDA_FUNCTION_VERSION", "1".to_owned()),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "4096".to_owned()),
+            ("AWS_LAMBDA_RUNTIME_API", watch.runtime_api(self.program)),
+            ("AWS_REGION", "eu-central-1".to_owned()),
+        ];
+        Running(self.process(lambda))
+    }
+
+    /// The function's process, with what Lambda puts into its environment.
+    fn process<N, V>(&self, lambda: impl IntoIterator<Item = (N, V)>) -> Process
+    where
+        N: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        let mut command = Command::new(program(self.program));
+        command
+            .env_clear()
+            .envs(lambda)
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ENDPOINT_URL_DYNAMODB", &self.endpoint)
+            .env("RUST_BACKTRACE", "1")
+            .envs(self.environment.clone());
+        Process::start(command, self.program)
     }
 
     /// What the function did, as its table has it.
