@@ -1,6 +1,6 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc e2e bench
+.PHONY: help test quick demo fmt lint doc e2e bench fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ doc: ## the documentation, in target/doc
 
 bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md (needs Java 17, Node with npm, valgrind)
 	@scripts/bench
+
+fuzz: ## libFuzzer on the properties of hostile input, ten minutes for each (needs a C++ compiler)
+	scripts/fuzz run 600
 
 e2e: ## the functions as processes, then the template deployed and driven through its endpoint and queues (as `make test`)
 	scripts/dynamodb-local run scripts/schemathesis run scripts/cargo-lambda run cargo test --test suite --test chaos -- end_to_end chaos

@@ -1,5 +1,9 @@
-//! What happens in the process, in nanoseconds: `cargo bench --manifest-path benches/Cargo.toml`. The same paths that
+//! What happens in the process, in nanoseconds: `cargo bench -p benches`. The same paths that
 //! `scripts/bench instructions` counts.
+#![allow(
+    clippy::expect_used,
+    reason = "a measurement that panics has a mistake of its own"
+)]
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use benches::hot::{PATHS, path};

@@ -63,7 +63,7 @@ def main(record):
     tools.build("benches")
     listed = [line.split() for line in tools.output(tools.program("benches"), "paths").splitlines()]
     tools.say("count instructions")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         counts = list(pool.map(lambda row: count(row[0], int(row[1])), listed))
     found = {path: counted for (path, _), counted in zip(listed, counts, strict=True)}
     rustc = tools.output("rustc", "--version").split()[1]

@@ -2,13 +2,16 @@
 //! doesn't run.
 
 use std::convert::Infallible;
+use std::fmt;
 
 use data_encoding::BASE64;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use lambda_http::Body;
-use lambda_idempotency::Fingerprint;
 use lambda_idempotency::http::IdempotencyLayer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -28,7 +31,11 @@ pub fn check(data: &[u8]) {
     let Some((first, outcome)) = data.split_first() else {
         return;
     };
-    if let Ok(outcome) = std::str::from_utf8(outcome) {
+    // Readers stop at 128 levels, and don't count them alike.
+    let is_deep = outcome.iter().filter(|byte| b"[{".contains(byte)).count() > 100;
+    if let Ok(outcome) = std::str::from_utf8(outcome)
+        && !is_deep
+    {
         block_on(judge(first % 2 == 0, outcome));
     }
 }
@@ -84,7 +91,8 @@ async fn judge(is_success: bool, outcome: &str) {
     }
 }
 
-/// What an outcome's text describes.
+/// What an outcome's text describes: three members, each once. Whatever stands in others is not read, so it may have no meaning, such
+/// as a number that no double holds, or a name that repeats.
 struct Expected {
     status: u16,
     headers: HeaderMap,
@@ -93,37 +101,80 @@ struct Expected {
 
 impl Expected {
     fn of(outcome: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(outcome).ok()?;
-        // One that repeats a name has no one meaning.
-        if Fingerprint::json(outcome.as_bytes()) == Fingerprint::bytes(outcome.as_bytes()) {
-            return None;
-        }
-        let object = value.as_object()?;
-        let status = u16::try_from(object.get("status")?.as_u64()?).ok()?;
+        let [status, listed, body] = members(outcome, ["status", "headers", "body"])?;
+        let status: Value = serde_json::from_str(status.get()).ok()?;
+        let status = u16::try_from(status.as_u64()?).ok()?;
         http::StatusCode::from_u16(status).ok()?;
         let mut headers = HeaderMap::new();
-        for header in object.get("headers")?.as_array()? {
-            let [name, value] = &header.as_array()?[..] else {
-                return None;
-            };
-            let name: http::HeaderName = name.as_str()?.parse().ok()?;
-            let value = http::HeaderValue::from_bytes(&octets(value)?).ok()?;
+        for header in elements(listed.get())? {
+            let [name, value] = elements(header.get())?.try_into().ok()?;
+            let name: String = serde_json::from_str(name.get()).ok()?;
+            let name: http::HeaderName = name.parse().ok()?;
+            let value = http::HeaderValue::from_bytes(&octets(value.get())?).ok()?;
             headers.try_append(name, value).ok()?;
         }
+        let body = octets(body.get())?;
         Some(Self {
             status,
             headers,
-            body: octets(object.get("body")?)?,
+            body,
         })
     }
 }
 
-/// Text, or what isn't text in base64.
-fn octets(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::String(text) => Some(text.clone().into_bytes()),
-        other => BASE64
-            .decode(other.as_object()?.get("base64")?.as_str()?.as_bytes())
-            .ok(),
+/// The members of an object that have these names, or the elements of an array of as many.
+fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[&'a RawValue; N]> {
+    if let Some(elements) = elements(json) {
+        return elements.try_into().ok();
     }
+    let Members(all) = serde_json::from_str(json).ok()?;
+    let mut found = Vec::new();
+    for wanted in names {
+        let mut alike = all.iter().filter(|(name, _)| name == wanted);
+        let (Some((_, value)), None) = (alike.next(), alike.next()) else {
+            return None;
+        };
+        found.push(*value);
+    }
+    found.try_into().ok()
+}
+
+fn elements(json: &str) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(json).ok()
+}
+
+/// Every member of an object, as it is written; names may repeat.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut all = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    all.push(member);
+                }
+                Ok(Members(all))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+/// Text, or what isn't text in base64. This is read as a whole: here, all of it has a meaning.
+fn octets(json: &str) -> Option<Vec<u8>> {
+    let value: Value = serde_json::from_str(json).ok()?;
+    if let Value::String(text) = value {
+        return Some(text.into_bytes());
+    }
+    let [base64] = members(json, ["base64"])?;
+    let base64: String = serde_json::from_str(base64.get()).ok()?;
+    BASE64.decode(base64.as_bytes()).ok()
 }

@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::record::{NewClaim, Owner};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
     Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
     SystemClock, Unrecorded,
@@ -182,10 +183,15 @@ on_each_server! {
 on_each_server! {
     async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(server: Server) {
         let bench = Bench::on(&server).await;
-        let short = Duration::from_millis(50);
-        let once = bench.builder().lease(short).skew_margin(Duration::ZERO).build().unwrap();
-        bench.proxy.inject("PutItem", Fault::Delay(Duration::from_millis(200)));
-        assert!(matches!(run(&once, 1).await, Err(Error::TooLate)));
+        let clock = ManualClock::default();
+        let once = bench.builder().clock(clock.clone()).build().unwrap();
+        bench.proxy.inject("PutItem", Fault::Delay(Duration::from_secs(1)));
+        let meanwhile = async {
+            bench.proxy.held().await;
+            clock.advance(Duration::from_hours(1));
+        };
+        let (late, ()) = tokio::join!(run(&once, 1), meanwhile);
+        assert!(matches!(late, Err(Error::TooLate)), "{late:?}");
         assert_eq!(bench.item().await["in_progress_expiration"], number(0));
         assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
     }

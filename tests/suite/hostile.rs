@@ -1,12 +1,19 @@
-//! Hostile input: every property of `tests/properties`, on the kept corpora and on bytes made up around them. The same ones are
-//! driven by libFuzzer in `fuzz/`.
+//! Hostile input: every property of `tests/properties`, on the kept corpora and on bytes made up around them, new ones in each run.
+//! The same properties are driven by libFuzzer in `fuzz/`.
+//!
+//! ```sh
+//! HOSTILE_SECONDS=60 cargo test --test suite -- --nocapture hostile              # so long for each property
+//! HOSTILE_SEED=4711 cargo test --test suite -- --nocapture hostile::stored_answer   # the inputs of a seed again
+//! ```
 
 use std::path::{Path, PathBuf};
-use std::{fmt, fs};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use std::{env, fmt, fs};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::properties::{ALL, Property};
 
@@ -111,13 +118,68 @@ fn edited(mut input: Vec<u8>, edits: Vec<Edit>) -> Vec<u8> {
 /// Bytes as they come, and inputs of the corpus with a few changes.
 fn inputs(target: &str) -> impl Strategy<Value = Input> + use<> {
     let kept: Vec<_> = corpus(target).into_iter().map(|(_, bytes)| bytes).collect();
-    let near = (
-        prop::sample::select(kept),
-        prop::collection::vec(any_edit(), 1..6),
-    )
+    let kept = prop::sample::select(kept);
+    let near = (kept.clone(), prop::collection::vec(any_edit(), 1..12))
         .prop_map(|(input, edits)| edited(input, edits));
+    let crossed = (
+        (kept.clone(), any::<Index>()),
+        (kept, any::<Index>()),
+        prop::collection::vec(any_edit(), 0..4),
+    )
+        .prop_map(|(head, tail, edits)| edited(crossed(head, tail), edits));
     let any = prop::collection::vec(any::<u8>(), 0..400);
-    prop_oneof![1 => any, 3 => near].prop_map(Input)
+    prop_oneof![1 => any, 3 => near, 2 => crossed].prop_map(Input)
+}
+
+/// The beginning of one input, and the end of another.
+fn crossed((mut head, cut): (Vec<u8>, Index), (tail, from): (Vec<u8>, Index)) -> Vec<u8> {
+    head.truncate(cut.index(head.len() + 1));
+    head.extend_from_slice(&tail[from.index(tail.len() + 1)..]);
+    head
+}
+
+/// So many inputs come from one seed.
+const INPUTS: u32 = 512;
+
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    let text = env::var(name).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`")))
+}
+
+/// Inputs that no run has tried before, seed after seed, for as long as `HOSTILE_SECONDS` says, and those of one seed at least.
+fn explore(target: &str) {
+    let (property, inputs) = (property(target), inputs(target));
+    let time = Duration::from_secs(variable("HOSTILE_SECONDS").unwrap_or_default());
+    let first: u64 = variable("HOSTILE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let began = Instant::now();
+    let mut seed = first;
+    loop {
+        // A failure is kept in the corpus, by hand, rather than as a seed.
+        let config = Config {
+            cases: INPUTS,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let dice = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let ended = TestRunner::new_with_rng(config, dice).run(&inputs, |Input(input)| {
+            property(&input);
+            Ok(())
+        });
+        if let Err(error) = ended {
+            panic!(
+                "{target}: {error}\nagain: HOSTILE_SEED={seed} cargo test --test suite hostile::{target}"
+            );
+        }
+        seed = seed.wrapping_add(1);
+        if began.elapsed() >= time {
+            break;
+        }
+    }
+    let tried = u64::from(INPUTS) * seed.wrapping_sub(first);
+    println!("{target}: {tried} inputs from HOSTILE_SEED={first} on, none breaks its property");
 }
 
 fn holds(target: &str) {
@@ -126,19 +188,7 @@ fn holds(target: &str) {
         let held = std::panic::catch_unwind(|| property(&bytes));
         assert!(held.is_ok(), "{} breaks {target}", path.display());
     }
-    // A failure is kept in the corpus, by hand, rather than as a seed.
-    let config = Config {
-        cases: 512,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let ended = TestRunner::new(config).run(&inputs(target), |Input(input)| {
-        property(&input);
-        Ok(())
-    });
-    if let Err(error) = ended {
-        panic!("{target}: {error}");
-    }
+    explore(target);
 }
 
 macro_rules! targets {

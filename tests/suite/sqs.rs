@@ -220,6 +220,10 @@ on_each_server! {
                         *gauge = step(*gauge);
                     };
                     change(&enter);
+                    // Until as many as expected have met, and then for a while, so that one too many would come.
+                    while gauge.lock().unwrap().1 < expected {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     change(&leave);
                     Ok::<_, PaymentError>(())

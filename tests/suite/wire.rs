@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::on_each_server;
 use crate::support::recorder::Recorder;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Begun, Fault, Proxy, Server};
 
 async fn engine(server: &Server) -> (Proxy, Idempotency<DynamoDbStore>) {
     let proxy = Proxy::before(server).await;
@@ -95,8 +95,8 @@ on_each_server! {
             .build()
             .unwrap();
         let key = || Key::new("charge", "1");
-        let crash = once.run(key(), payload("a"), |_| std::future::pending::<Result<u32, Infallible>>());
-        tokio::time::timeout(Duration::from_millis(500), crash).await.expect_err("cut off");
+        let begun = Begun::default();
+        begun.cut_off(once.run(key(), payload("a"), |_| begun.then_never::<Result<u32, Infallible>>())).await;
         clock.advance(Duration::from_hours(1));
 
         proxy.take_total();

@@ -1,6 +1,7 @@
 //! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
 
 pub mod bucket;
+pub mod crash;
 pub mod events;
 pub mod gateway;
 pub mod lambda;
@@ -13,6 +14,7 @@ pub mod server;
 pub mod stream;
 
 pub use bucket::Bucket;
+pub use crash::Begun;
 pub use proxy::{Fault, Proxy};
 pub use queue_api::QueueApi;
 pub use server::Server;

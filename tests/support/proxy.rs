@@ -111,6 +111,12 @@ impl Proxy {
         self.state.parked.notified().await;
     }
 
+    /// Requests of this operation since the last call of [`take_counts`](Self::take_counts).
+    pub fn count(&self, operation: &str) -> usize {
+        let counts = self.state.counts.lock().expect("not poisoned");
+        counts.get(operation).copied().unwrap_or_default()
+    }
+
     /// Requests since the last call, by operation, retries of the SDK among them.
     pub fn take_counts(&self) -> BTreeMap<String, usize> {
         std::mem::take(&mut *self.state.counts.lock().expect("not poisoned"))

@@ -21,7 +21,7 @@ async fn of_64_requests_at_once_one_runs() {
     assert_eq!(refused.count(), 63);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_mins(1))));
     bench.crash().await;
@@ -62,7 +62,7 @@ async fn a_wait_without_limit_is_no_panic() {
     assert_eq!(value(bench.run(1).await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_duplicate_gets_the_outcome() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(5))));
     let first = bench.once.run(key(), payload(), |_| async {
@@ -74,7 +74,7 @@ async fn a_waiting_duplicate_gets_the_outcome() {
     assert!(second.unwrap().is_replayed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_duplicate_runs_when_the_first_fails() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(5))));
     let first = bench.once.run(key(), payload(), |_| async {
@@ -86,7 +86,7 @@ async fn a_waiting_duplicate_runs_when_the_first_fails() {
     assert_eq!(second.unwrap(), Outcome::Executed(2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_duplicate_gives_up_at_its_limit() {
     let bench =
         bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_millis(60))));

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ConditionCheck;
 use lambda_idempotency::store::{CachedStore, MemoryStore};
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::transaction::{Write, WriteError};
 use lambda_idempotency::{Error, Idempotency, MissingKey, Omission, Outcome, StoreError, Verdict};
 
 use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
-use crate::support::Fault;
+use crate::support::{Begun, Fault};
 
 /// Deposits 5, once.
 async fn deposit(
@@ -107,11 +108,12 @@ on_each_server! {
 on_each_server! {
     async fn a_handler_that_outlived_its_lease_writes_nothing(server: Server) {
         let bench = Bench::on(&server).await;
-        let brief = bench.builder().lease(Duration::from_millis(150)).skew_margin(Duration::ZERO).build().unwrap();
-        let late = brief.run(key(), payload(), async |claim| {
+        let clock = ManualClock::default();
+        let once = bench.builder().clock(clock.clone()).build().unwrap();
+        let late = once.run(key(), payload(), async |claim| {
             claim.write(bench.deposit(100))?;
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            assert!(matches!(deposit(&bench, &bench.once()).await, Ok(Outcome::Executed(_))));
+            clock.advance(Duration::from_hours(1));
+            assert!(matches!(deposit(&bench, &once).await, Ok(Outcome::Executed(_))));
             Ok::<_, Failed>("mine".to_owned())
         }).await;
         assert!(late.unwrap().is_replayed(), "the successor's outcome stands");
@@ -122,13 +124,13 @@ on_each_server! {
 on_each_server! {
     async fn a_handler_whose_successor_is_still_running_loses_its_lease(server: Server) {
         let bench = Bench::on(&server).await;
-        let brief = bench.builder().lease(Duration::from_millis(150)).skew_margin(Duration::ZERO).build().unwrap();
-        let successor = bench.once();
-        let late = brief.run(key(), payload(), async |claim| {
+        let clock = ManualClock::default();
+        let once = bench.builder().clock(clock.clone()).build().unwrap();
+        let late = once.run(key(), payload(), async |claim| {
             claim.write(bench.deposit(100))?;
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            let never = successor.run(key(), payload(), |_| std::future::pending::<Result<String, Failed>>());
-            tokio::time::timeout(Duration::from_millis(500), never).await.unwrap_err();
+            clock.advance(Duration::from_hours(1));
+            let begun = Begun::default();
+            begun.cut_off(once.run(key(), payload(), |_| begun.then_never::<Result<String, Failed>>())).await;
             Ok::<_, Failed>("mine".to_owned())
         }).await;
         assert!(matches!(late, Err(Error::LeaseLost)), "{late:?}");

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::Server;
+use crate::support::{Begun, Server};
 
 /// Where a request comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,6 +318,27 @@ impl Api {
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
+}
+
+/// A request whose one run is dropped in its handler, as when the process dies.
+pub async fn cut_off_at_work(
+    store: DynamoDbStore,
+    engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+    call: &Call,
+) {
+    let begun = Arc::new(Begun::default());
+    let working = Arc::clone(&begun);
+    let handler = move |_, _| {
+        let working = Arc::clone(&working);
+        async move {
+            working
+                .then_never::<Result<Response<Body>, Failure>>()
+                .await
+        }
+    };
+    let api = Api::on(store, engine, |layer| layer, handler);
+    begun.cut_off(api.send(call)).await;
+    assert_eq!(api.runs(), 1);
 }
 
 /// A handler that says which of its runs made the answer: `201`, `order 1`.

@@ -9,11 +9,11 @@ use http_body_util::{BodyExt, StreamBody};
 use lambda_idempotency::http::{IdempotencyLayer, Route};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Idempotency, InFlight, Key, StoreDown, Unrecorded, Verdict};
-use tokio::time::timeout;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::api::{Api, Door, Failure, answer, place_order};
+use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
@@ -136,16 +136,13 @@ on_each_server! {
 on_each_server! {
     async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Server) {
         let store = server.store().await;
-        let hangs = |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
-        let short = |once: lambda_idempotency::Builder<_>| {
-            once.lease(Duration::from_millis(400)).skew_margin(Duration::ZERO).max_attempts(NonZeroU32::MIN)
-        };
-        let died = Api::on(store.clone(), short, |layer| layer, hangs);
+        let clock = ManualClock::default();
+        let once = |once: lambda_idempotency::Builder<_>| once.clock(clock.clone()).max_attempts(NonZeroU32::MIN);
         let call = Door::Http.post("k-1");
-        timeout(Duration::from_millis(300), died.try_send(&call)).await.unwrap_err();
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        cut_off_at_work(store.clone(), once, &call).await;
+        clock.advance(Duration::from_hours(1));
 
-        let next = Api::on(store, short, |layer| layer, place_order);
+        let next = Api::on(store, once, |layer| layer, place_order);
         let refused = next.send(&call).await;
         refused.assert_problem(409, "exhausted");
         assert_eq!((refused.retry_after(), next.runs()), (None, 0));

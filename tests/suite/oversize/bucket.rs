@@ -99,7 +99,7 @@ on_each_server! {
             (500, "InternalError", "could not be reached"),
         ] {
             with.bucket.refuse(Some((status, code)));
-            let once = with.builder_on(Bucket::NAME).store_timeout(Duration::from_millis(600)).build().unwrap();
+            let once = with.builder_on(Bucket::NAME).store_timeout(Duration::from_secs(3)).build().unwrap();
             let error = replay(&once).await.unwrap_err();
             assert!(matches!(error, Error::Store(_)), "{code}: {error}");
             assert!(error.to_string().contains(said), "{code}: {error}");

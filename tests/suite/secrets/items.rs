@@ -211,7 +211,7 @@ on_each_server! {
         let bucket = Bucket::new().await;
         let store = bench.store().outcome_bucket(OutcomeBucket::new(bucket.client(), Bucket::NAME));
         seen.debug(&store);
-        let once = Idempotency::builder(store).namespace("secrets").inline_limit(10).store_timeout(std::time::Duration::from_millis(300)).build().unwrap();
+        let once = Idempotency::builder(store).namespace("secrets").inline_limit(10).store_timeout(std::time::Duration::from_secs(3)).build().unwrap();
         // Numbers, so that it stays large.
         let large = || bench.secret.clone() + &(0..60_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect::<String>();
         let run = |name: &'static str| once.run(bench.key(name), None, async |_| Ok::<_, Quoting>(large()));

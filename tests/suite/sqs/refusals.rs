@@ -3,11 +3,12 @@
 use std::num::NonZeroU32;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Crashed, Fingerprint, Key, Outcome, StoreDown, Unrecorded};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::support::Fault;
+use crate::support::{Begun, Fault};
 
 use super::*;
 
@@ -25,19 +26,8 @@ async fn elsewhere(
     .unwrap()
 }
 
-/// As if the process had died in the midst of it: the lease is over, and nobody ended it.
-async fn crash(once: &Idempotency<DynamoDbStore>) {
-    let forever = Box::pin(elsewhere(once, std::future::pending()));
-    tokio::time::timeout(Duration::from_millis(500), forever)
-        .await
-        .expect_err("it never ends");
-}
-
-/// Leases of 100 ms, bare.
-fn short_leases(store: DynamoDbStore) -> Builder<DynamoDbStore> {
-    let lease = Duration::from_millis(100);
-    builder(store).lease(lease).skew_margin(Duration::ZERO)
-}
+/// Longer than a lease.
+const LATER: Duration = Duration::from_hours(1);
 
 on_each_server! {
     async fn a_message_in_flight_elsewhere_is_reported_and_acknowledged_once_it_is_done(server: Server) {
@@ -70,12 +60,15 @@ on_each_server! {
 on_each_server! {
     async fn a_crashed_attempt_runs_again_or_is_reported_by_policy(server: Server) {
         let store = server.store().await;
-        let effects = Effects::default();
-        let first = short_leases(store.clone()).build().unwrap();
-        crash(&first).await;
+        let (effects, clock) = (Effects::default(), ManualClock::default());
+        let timed = || builder(store.clone()).clock(clock.clone());
+        let first = timed().build().unwrap();
+        let begun = Begun::default();
+        begun.cut_off(elsewhere(&first, begun.then_never())).await;
+        clock.advance(LATER);
 
-        let interrupted = short_leases(store.clone()).crashed(Crashed::Interrupt);
-        let exhausted = short_leases(store).max_attempts(NonZeroU32::MIN);
+        let interrupted = timed().crashed(Crashed::Interrupt);
+        let exhausted = timed().max_attempts(NonZeroU32::MIN);
         for policy in [interrupted, exhausted] {
             let mut worker = charging(&policy.build().unwrap(), &effects);
             assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
@@ -90,12 +83,14 @@ on_each_server! {
 
 on_each_server! {
     async fn a_handler_that_outlives_its_lease_is_reported(server: Server) {
-        let once = short_leases(server.store().await).build().unwrap();
-        let (taken_over, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let successor_started = Arc::clone(&taken_over);
+        let clock = ManualClock::default();
+        let once = builder(server.store().await).clock(clock.clone()).build().unwrap();
+        let [begun, taken_over, ended] = [(); 3].map(|()| Arc::new(Notify::new()));
+        let (runs, successor_started) = (Arc::clone(&begun), Arc::clone(&taken_over));
         let mut worker = charge(&once).handler(move |_| {
-            let successor_started = Arc::clone(&successor_started);
+            let (runs, successor_started) = (Arc::clone(&runs), Arc::clone(&successor_started));
             async move {
+                runs.notify_one();
                 successor_started.notified().await;
                 Ok(())
             }
@@ -105,9 +100,9 @@ on_each_server! {
             ended.notify_one();
         };
         let successor = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let patient = builder(once.store().clone()).build().unwrap();
-            let run = elsewhere(&patient, async {
+            begun.notified().await;
+            clock.advance(LATER);
+            let run = elsewhere(&once, async {
                 taken_over.notify_one();
                 ended.notified().await;
             });
@@ -121,11 +116,16 @@ on_each_server! {
 on_each_server! {
     async fn a_claim_that_comes_too_late_does_not_run(server: Server) {
         let proxy = Proxy::before(&server).await;
-        let once = short_leases(proxy.server().store().await).build().unwrap();
-        let effects = Effects::default();
+        let (effects, clock) = (Effects::default(), ManualClock::default());
+        let once = builder(proxy.server().store().await).clock(clock.clone()).build().unwrap();
         let mut worker = charging(&once, &effects);
-        proxy.inject("PutItem", Fault::Delay(Duration::from_millis(250)));
-        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, ["m-1"]);
+        proxy.inject("PutItem", Fault::Delay(Duration::from_secs(1)));
+        let meanwhile = async {
+            proxy.held().await;
+            clock.advance(LATER);
+        };
+        let (reported, ()) = tokio::join!(deliver(&mut worker, [payment("m-1", "p-1", 5)]), meanwhile);
+        assert_eq!(reported, ["m-1"]);
         assert_eq!(effects.take(), NOTHING);
         assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 5)]).await, NOTHING);
         assert_eq!(effects.take(), ["m-1"]);

@@ -6,6 +6,10 @@ use std::time::SystemTime;
 use super::*;
 use crate::support::Fault;
 
+/// Of an invocation: enough for a claim before the reserve, and for a reply within it, on a machine that does much else.
+const TIME: Duration = Duration::from_secs(8);
+const RESERVE: Duration = Duration::from_secs(4);
+
 /// A batch in an invocation that has this much time.
 fn within(time: Duration, messages: impl IntoIterator<Item = Value>) -> LambdaEvent<SqsEvent> {
     let mut event = batch(messages);
@@ -25,11 +29,11 @@ on_each_server! {
     async fn no_message_starts_in_the_reserve_and_their_claims_are_released(server: Server) {
         let (once, effects) = (engine(&server).await, Effects::default());
         let done = effects.clone();
-        let mut slow = charge(&once).concurrency(1).reserve(Duration::from_millis(1_400)).handler(move |message| {
+        let mut slow = charge(&once).concurrency(1).reserve(RESERVE).handler(move |message| {
             done.of(&message);
-            async { tokio::time::sleep(Duration::from_millis(700)).await; Ok(()) }
+            async move { message.cancelled().await; Ok(()) }
         });
-        let reply = slow.call(within(Duration::from_secs(2), payments(3))).await.unwrap();
+        let reply = slow.call(within(TIME, payments(3))).await.unwrap();
         let ran = effects.take();
         let reported: Vec<_> = reply.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
         assert_eq!(ran, ["m-1"], "it started in time, and was not cut off");
@@ -45,7 +49,7 @@ on_each_server! {
     async fn a_running_handler_sees_the_reserve_begin(server: Server) {
         let (once, seen) = (engine(&server).await, Arc::new(AtomicBool::new(false)));
         let saw = Arc::clone(&seen);
-        let mut worker = charge(&once).reserve(Duration::from_millis(900)).handler(move |message| {
+        let mut worker = charge(&once).reserve(RESERVE).handler(move |message| {
             let saw = Arc::clone(&saw);
             async move {
                 assert!(!message.is_cancelled());
@@ -55,7 +59,7 @@ on_each_server! {
                 Err::<(), _>(PaymentError::Unreachable)
             }
         });
-        let reply = worker.call(within(Duration::from_millis(1_300), payments(1))).await.unwrap();
+        let reply = worker.call(within(TIME, payments(1))).await.unwrap();
         assert!(seen.load(Ordering::SeqCst));
         assert_eq!(reply.batch_item_failures.len(), 1);
     }

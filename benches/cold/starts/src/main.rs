@@ -2,6 +2,10 @@
 //! and takes the time from before the process is made until its answer has arrived. Prints JSON: for each program, the
 //! microseconds of each start on the wall (`wall_us`) and on the processor (`cpu_us`). What `COLD_SSL_CERT_FILE`
 //! names is handed to them as `SSL_CERT_FILE`.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a measurement that panics has a mistake of its own"
+)]
 
 mod runtime_api;
 
