@@ -102,6 +102,8 @@
 //!
 //! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it, no message starts; those that
 //! didn't start are reported, and their claims released. A handler that is still running can [see it](Message::cancelled).
+//! Where no deadline is known, a claim lasts for the configured [lease](crate::Builder::lease). A message that waits longer than that
+//! (for its turn in a group, or for a free place among those that run) does not start either: it is reported as `too_late`.
 //! All work is done inside the invocation: nothing is spawned.
 //!
 //! # Group commit

@@ -17,7 +17,7 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         (
             "a booking stands if and only if its record is completed",
             bookings::bookings_match,
@@ -30,6 +30,7 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("only the holder of the claim writes", the_fence_holds),
         ("a live lease is not taken over", live_leases_stay),
         ("no two run at once while the first has time", no_overlap),
+        ("no handler starts after its claim's time", none_start_late),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results_are_true),
         (
@@ -170,13 +171,33 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
     broken
 }
 
+/// Whatever the clocks say: a claim's time is judged by the clock of the process that made it. Without a claim there is none.
+fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let late = |execution: &&Execution| {
+        !execution.claimless && execution.began >= execution.may_run_until
+    };
+    night
+        .executions
+        .iter()
+        .filter(late)
+        .map(|execution| format!("{execution:?}"))
+        .collect()
+}
+
 /// Between two executions of one attempt lies a fresh start.
+///
+/// An attempt is a claim, and its number is not enough to tell two claims apart: a fresh start begins again with 1. Clocks within the
+/// margin keep the two in order. Beyond the margin, the successor may start afresh while its predecessor has time left, and
+/// start to run before it: then both have the number 1, and the fresh start comes before both. So there, two executions are taken for
+/// one attempt's only where their claims end at the same time as well.
 fn attempts_run_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let mut broken = Vec::new();
+    let agree = night.scenario.clocks_agree();
     for (position, first) in night.executions.iter().enumerate() {
         for second in &night.executions[position + 1..] {
             let same = first.key == second.key
                 && first.attempt == second.attempt
+                && (agree || first.may_run_until == second.may_run_until)
                 && !first.claimless
                 && !second.claimless;
             let fresh = |change: &Change| {
