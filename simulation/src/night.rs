@@ -49,6 +49,13 @@ pub fn hush() {
     });
 }
 
+/// The same night, with its trace.
+pub fn told(seed: u64, mutation: Mutation) -> Night {
+    let mut night = run(seed, mutation);
+    night.trace = trace(&night);
+    night
+}
+
 pub fn run(seed: u64, mutation: Mutation) -> Night {
     // The engine's jitter comes from this thread's generator.
     fastrand::seed(seed);
@@ -116,7 +123,6 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         met: table.met(),
         scenario,
     };
-    night.trace = trace(&night);
     night.broken = checks::broken(&night, &ids, &unsettled);
     night
 }
