@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use protocol_simulation::nights::{self, Lot, Progress};
 use protocol_simulation::{Mutation, base, night, variable};
 
-const USAGE: &str = "usage: protocol-simulation [--seeds <how many>] [--from <first seed> | --new] | --seed <seed>
+const USAGE: &str =
+    "usage: protocol-simulation [--seeds <how many>] [--from <first seed> | --new] | --seed <seed>
 
   --seeds 10000   so many nights (SIMULATION_SEEDS)
   --from 0        from this seed on
@@ -82,7 +83,11 @@ fn many(lot: Lot) -> ExitCode {
 }
 
 fn exit(holds: bool) -> ExitCode {
-    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The run may be stopped at any time: what broke until then has been said.

@@ -1,4 +1,4 @@
-//! How often what was reached.
+//! Counts how often what was reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,11 +6,25 @@ use std::fmt;
 use lambda_idempotency::testing::Call;
 
 use crate::night::Night;
-use crate::world::What;
+use crate::scenario::Door;
+use crate::watched::Kind;
+use crate::world::{End, What};
+
+/// What a night may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reached {
+    Door(Door),
+    ClocksAgree(bool),
+    Write(Kind),
+    Result(&'static str),
+    Handler(&'static str),
+    Fault(Call, &'static str),
+    Besides(&'static str),
+}
 
 #[derive(Debug, Default)]
 pub struct Report {
-    counts: BTreeMap<String, u64>,
+    counts: BTreeMap<Reached, u64>,
     /// What broke, with its seed; the first few.
     pub broken: Vec<String>,
 }
@@ -18,27 +32,92 @@ pub struct Report {
 /// As many as a person reads.
 const SHOWN: usize = 5;
 
+const CALLS: [Call; 7] = [
+    Call::Create,
+    Call::TakeOver,
+    Call::Amend,
+    Call::Commit,
+    Call::Complete,
+    Call::Release,
+    Call::Load,
+];
+
+const FAULTS: [&str; 9] = [
+    "request lost",
+    "reply lost",
+    "resent",
+    "late",
+    "delayed",
+    "reply delayed",
+    "copied",
+    "throttled",
+    "conflict",
+];
+
+const WRITES: [Kind; 8] = [
+    Kind::Create,
+    Kind::Replace,
+    Kind::Resume,
+    Kind::Amend,
+    Kind::Commit,
+    Kind::Complete,
+    Kind::Release,
+    Kind::Swept,
+];
+
+const RESULTS: [&str; 24] = [
+    "executed",
+    "replayed",
+    "unrecorded",
+    "crashed",
+    "hung up",
+    "panicked",
+    "acknowledged",
+    "reported",
+    "in_flight",
+    "mismatch",
+    "failure_replayed",
+    "interrupted",
+    "exhausted",
+    "lease_lost",
+    "too_late",
+    "handler_failed",
+    "condition_failed",
+    "not_committed",
+    "outcome_unknown",
+    "store_failed",
+    "HTTP 409",
+    "HTTP 422",
+    "HTTP 500",
+    "HTTP 503",
+];
+
+const BESIDES: [&str; 4] = [
+    "a late transaction that applies",
+    "a late transaction whose condition fails",
+    "a transaction out of season",
+    "a transaction whose caller is gone",
+];
+
 impl Report {
     pub fn add(&mut self, night: &Night) {
-        self.count(format!("door {:?}", night.scenario.door));
-        self.count(format!(
-            "clocks within the margin: {}",
-            night.scenario.clocks_agree()
-        ));
+        self.count(Reached::Door(night.scenario.door), 1);
+        self.count(Reached::ClocksAgree(night.scenario.clocks_agree()), 1);
         for change in &night.changes {
-            self.count(format!("write {:?}", change.kind));
+            self.count(Reached::Write(change.kind), 1);
         }
         for result in &night.results {
-            self.count(format!("result {}", word(&result.what)));
+            self.count(Reached::Result(word(&result.what)), 1);
         }
         for execution in &night.executions {
-            match execution.ended {
-                Some((_, end)) => self.count(format!("handler {end:?}")),
-                None => self.count("handler Died".to_owned()),
-            }
+            let end = execution.ended.map(|(_, end)| end);
+            self.count(Reached::Handler(end_of(end)), 1);
         }
         for ((call, fault), count) in &night.met {
-            *self.counts.entry(fault_of(*call, fault)).or_default() += count;
+            self.count(Reached::Fault(*call, fault), *count);
+        }
+        for (what, count) in &night.reached {
+            self.count(Reached::Besides(what), *count);
         }
         let broken = night
             .broken
@@ -48,96 +127,72 @@ impl Report {
         self.broken.truncate(SHOWN);
     }
 
+    #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         for (what, count) in other.counts {
-            *self.counts.entry(what).or_default() += count;
+            self.count(what, count);
         }
         self.broken.extend(other.broken);
         self.broken.truncate(SHOWN);
         self
     }
 
-    fn count(&mut self, what: String) {
-        *self.counts.entry(what).or_default() += 1;
+    fn count(&mut self, what: Reached, times: u64) {
+        *self.counts.entry(what).or_default() += times;
     }
 
     /// What a simulation has to reach, and this one didn't.
     pub fn never_reached(&self) -> Vec<String> {
-        let calls = [
-            Call::Create,
-            Call::TakeOver,
-            Call::Amend,
-            Call::Commit,
-            Call::Complete,
-            Call::Release,
-            Call::Load,
-        ];
-        let faults = [
-            "request lost",
-            "reply lost",
-            "resent",
-            "late",
-            "delayed",
-            "throttled",
-            "conflict",
-        ];
-        let faults = calls
+        let faults = CALLS
             .into_iter()
-            .flat_map(|call| faults.map(|fault| fault_of(call, fault)));
-        let writes = [
-            "Create", "Replace", "Resume", "Amend", "Commit", "Complete", "Release", "Swept",
-        ]
-        .map(|kind| format!("write {kind}"));
-        let results = [
-            "executed",
-            "replayed",
-            "unrecorded",
-            "crashed",
-            "panicked",
-            "acknowledged",
-            "reported",
-            "in_flight",
-            "mismatch",
-            "failure_replayed",
-            "interrupted",
-            "exhausted",
-            "lease_lost",
-            "too_late",
-            "handler_failed",
-            "condition_failed",
-            "not_committed",
-            "outcome_unknown",
-            "store_failed",
-            "HTTP 409",
-            "HTTP 422",
-            "HTTP 500",
-            "HTTP 503",
-        ]
-        .map(|word| format!("result {word}"));
-        let ends = ["Succeeded", "Failed", "Panicked", "Died"].map(|end| format!("handler {end}"));
-        faults
-            .chain(writes)
-            .chain(results)
-            .chain(ends)
-            .filter(|what| !self.counts.contains_key(what))
-            .collect()
+            .flat_map(|call| FAULTS.map(|fault| Reached::Fault(call, fault)));
+        let ends = ["succeeded", "failed", "panicked", "cut off"];
+        let missed = faults
+            .chain(WRITES.map(Reached::Write))
+            .chain(RESULTS.map(Reached::Result))
+            .chain(ends.map(Reached::Handler))
+            .chain(BESIDES.map(Reached::Besides))
+            .chain([Door::Engine, Door::Sqs, Door::Http].map(Reached::Door))
+            .chain([true, false].map(Reached::ClocksAgree))
+            .filter(|what| !self.counts.contains_key(what));
+        missed.map(|what| what.to_string()).collect()
     }
 }
 
-fn fault_of(call: Call, fault: &str) -> String {
-    format!("fault {call:?} {fault}")
-}
-
-fn word(what: &What) -> &str {
+fn word(what: &What) -> &'static str {
     match what {
         What::Executed(_) => "executed",
         What::Replayed(_) => "replayed",
         What::Unrecorded(_) => "unrecorded",
         What::Refused(code) => code,
         What::Crashed => "crashed",
+        What::HungUp => "hung up",
         What::Panicked => "panicked",
         What::Acknowledged => "acknowledged",
         What::Reported => "reported",
+    }
+}
+
+fn end_of(end: Option<End>) -> &'static str {
+    match end {
+        Some(End::Succeeded) => "succeeded",
+        Some(End::Failed) => "failed",
+        Some(End::Panicked) => "panicked",
+        None => "cut off",
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Door(door) => write!(f, "door {door:?}"),
+            Self::ClocksAgree(agree) => write!(f, "clocks within the margin: {agree}"),
+            Self::Write(kind) => write!(f, "write {kind:?}"),
+            Self::Result(result) => write!(f, "result {result}"),
+            Self::Handler(end) => write!(f, "handler {end}"),
+            Self::Fault(call, fault) => write!(f, "fault {call:?} {fault}"),
+            Self::Besides(what) => f.write_str(what),
+        }
     }
 }
 
