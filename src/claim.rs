@@ -188,11 +188,26 @@ impl Claim {
         self.inner.deadline.map(Into::into)
     }
 
+    /// Whether the claim's time is over, so that nothing may begin under it any more.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn is_over(&self) -> bool {
+        self.inner.is_over()
+    }
+
     /// How much time is left until then; zero when it has passed.
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.inner.clock.now();
         self.inner
             .deadline
             .map(|deadline| deadline.saturating_since(now))
+    }
+}
+
+impl Inner {
+    /// By the engine's clock, and without the margin, which belongs to the clocks of others. A run that nothing protects has no
+    /// claim that could end.
+    fn is_over(&self) -> bool {
+        let now = self.clock.now();
+        self.hold.is_some() && self.deadline.is_some_and(|until| now >= until)
     }
 }

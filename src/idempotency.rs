@@ -14,6 +14,8 @@ use crate::engine::{Acquired, Deadlines, Engine, Request};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, KeyError, Namespace, RecordId};
+#[cfg(feature = "sqs")]
+use crate::metrics::Count;
 use crate::observe;
 use crate::outcome::{Outcome, Verdict};
 use crate::owner::Owners;
@@ -190,6 +192,14 @@ impl<S: Store> Idempotency<S> {
     #[cfg(feature = "sqs")]
     pub(crate) fn remaining(&self) -> Option<Duration> {
         Some(self.deadline?.saturating_since(self.engine.clock.now()))
+    }
+
+    /// Counts a claim whose time was over before its message could start.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn count_too_late(&self, operation: &str) {
+        let engine = &self.engine;
+        let meter = engine.meters.of(engine.namespace.as_str(), operation);
+        meter.count(Count::TooLate);
     }
 
     /// The same engine, with this retention, whatever was set.

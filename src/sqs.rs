@@ -102,8 +102,9 @@
 //!
 //! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it, no message starts; those that
 //! didn't start are reported, and their claims released. A handler that is still running can [see it](Message::cancelled).
-//! Where the deadline is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
-//! [`lease`](crate::Builder::lease), and there is no reserve.
+//! Where no deadline is known, or one that is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
+//! [`lease`](crate::Builder::lease), and there is no reserve. A message that waits longer than that (for its turn in a group, or for a
+//! free place among those that run) does not start either: it is reported as `too_late`.
 //! All work is done inside the invocation: nothing is spawned.
 //!
 //! # Group commit

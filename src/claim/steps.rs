@@ -268,11 +268,6 @@ impl Inner {
         }
         Ok(mine)
     }
-
-    fn is_over(&self) -> bool {
-        let now = self.clock.now();
-        self.hold.is_some() && self.deadline.is_some_and(|until| now >= until)
-    }
 }
 
 /// A step between its two notes. Dropped, it stays pending.

@@ -18,6 +18,8 @@ pub(super) enum Reason {
     NotRun,
     /// The invocation's time was nearly over.
     OutOfTime,
+    /// The time of the message's own claim was over before it could start.
+    TooLate,
     /// An earlier message of its FIFO group was reported.
     GroupStopped,
     NoBody,
@@ -99,9 +101,12 @@ impl Reason {
             Self::Key(error) => of_key(error),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
-            Self::NotRun | Self::OutOfTime | Self::GroupStopped | Self::Panicked | Self::Leader => {
-                None
-            }
+            Self::NotRun
+            | Self::OutOfTime
+            | Self::TooLate
+            | Self::GroupStopped
+            | Self::Panicked
+            | Self::Leader => None,
         }
     }
 
@@ -110,6 +115,7 @@ impl Reason {
         match self {
             Self::NotRun => "not_run",
             Self::OutOfTime => "out_of_time",
+            Self::TooLate => "too_late",
             Self::GroupStopped => "group_stopped",
             Self::NoBody => "no_body",
             Self::Undecodable { .. } => "undecodable_body",
@@ -152,6 +158,7 @@ impl fmt::Display for Reason {
         match self {
             Self::NotRun => f.write_str("the message did not run"),
             Self::OutOfTime => f.write_str("the invocation's time was nearly over"),
+            Self::TooLate => f.write_str("the message waited until the time of its claim was over"),
             Self::GroupStopped => f.write_str("an earlier message of its FIFO group was reported"),
             Self::NoBody => f.write_str("the message has no body"),
             Self::Undecodable {

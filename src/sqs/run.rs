@@ -11,6 +11,7 @@ use serde::ser::{Serialize, Serializer};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::outcome::Verdict;
@@ -72,13 +73,19 @@ where
         // Asked once, whether a claim stands behind the run or not.
         let failed = AtomicBool::new(false);
         let (noted, judge) = (&failed, permanent.clone());
-        let handler = async move |claim| {
+        let engine = &once;
+        let handler = async move |claim: Claim| {
             let _permit = match pace.start(&after).await {
                 Ok(permit) => permit,
                 Err(reason) => return Ok(Ran::NotStarted(reason)),
             };
             entry.started();
             let result = match service.ready().await {
+                // The claim was made with its group. Since then the message has waited: for its turn, a permit, and the handler.
+                Ok(_) if claim.is_over() => {
+                    engine.count_too_late(claim.operation());
+                    return Ok(Ran::NotStarted(Reason::TooLate));
+                }
                 Ok(service) => {
                     let (body, metadata) = *received;
                     let message = Message {

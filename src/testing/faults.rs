@@ -58,8 +58,14 @@ pub enum Fault {
     /// Its answer is lost, and it arrives only after so long, whatever happened meanwhile: before the next call that comes
     /// then. A read, a transaction, and an outcome to be kept, just never arrive.
     Late(Duration),
-    /// It arrives after so long; past its deadline the answer is lost.
+    /// It arrives after so long, even if its caller is dropped meanwhile; past its deadline the answer is lost. A read, a transaction,
+    /// and an outcome to be kept, never arrive without their caller.
     Delayed(Duration),
+    /// It applies at once, and its answer comes after so long; past its deadline the answer is lost.
+    ReplyDelayed(Duration),
+    /// It applies and is answered, and a copy of it arrives after so long, whatever happened meanwhile: before the next call that
+    /// comes then. A read, a transaction, and an outcome to be kept, are never copied.
+    Copied(Duration),
     /// [`StoreError::Throttled`]; nothing applies.
     Throttled,
     /// [`StoreError::Conflict`]; nothing applies.
@@ -191,11 +197,25 @@ impl<S: Store> FaultyStore<S> {
             }
             Fault::Delayed(pause) => {
                 let at = Instant::now() + pause;
+                let mut under_way = UnderWay {
+                    wire: self,
+                    late: Some(Late { at, write }),
+                };
                 tokio::time::sleep_until(at.min(deadline)).await;
-                if at > deadline {
-                    self.state().late.push(Late { at, write });
-                    return Err(StoreError::Timeout);
+                match under_way.late.take_if(|late| late.at <= deadline) {
+                    Some(late) => late.write.send(&self.inner, deadline).await,
+                    None => Err(StoreError::Timeout),
                 }
+            }
+            Fault::ReplyDelayed(pause) => {
+                let answer = write.send(&self.inner, deadline).await;
+                in_time(pause, deadline).await?;
+                answer
+            }
+            Fault::Copied(pause) => {
+                let at = Instant::now() + pause;
+                let copy = write.clone();
+                self.state().late.push(Late { at, write: copy });
                 write.send(&self.inner, deadline).await
             }
             Fault::Throttled => Err(StoreError::Throttled),
@@ -216,7 +236,7 @@ impl<S: Store> FaultyStore<S> {
         Fut: Future<Output = Result<T, StoreError>>,
     {
         match self.next(call).await {
-            None => send().await,
+            None | Some(Fault::Copied(_)) => send().await,
             Some(Fault::Resent) => {
                 let _ = send().await;
                 send().await
@@ -226,18 +246,41 @@ impl<S: Store> FaultyStore<S> {
                 Err(fault.lost())
             }
             Some(Fault::Delayed(pause)) => {
-                let at = Instant::now() + pause;
-                tokio::time::sleep_until(at.min(deadline)).await;
-                if at > deadline {
-                    return Err(StoreError::Timeout);
-                }
+                in_time(pause, deadline).await?;
                 send().await
+            }
+            Some(Fault::ReplyDelayed(pause)) => {
+                let answer = send().await;
+                in_time(pause, deadline).await?;
+                answer
             }
             Some(Fault::Throttled) => Err(StoreError::Throttled),
             Some(Fault::Conflict) => Err(StoreError::Conflict),
             Some(fault) => Err(fault.lost()),
         }
     }
+}
+
+/// A write between its caller and the store. Dropped with its caller, or past the deadline, it arrives all the same.
+struct UnderWay<'a, S: Store> {
+    wire: &'a FaultyStore<S>,
+    late: Option<Late>,
+}
+
+impl<S: Store> Drop for UnderWay<'_, S> {
+    fn drop(&mut self) {
+        self.wire.state().late.extend(self.late.take());
+    }
+}
+
+/// Waits so long, or until the deadline passes.
+async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
+    let at = Instant::now() + pause;
+    tokio::time::sleep_until(at.min(deadline)).await;
+    if at > deadline {
+        return Err(StoreError::Timeout);
+    }
+    Ok(())
 }
 
 impl Fault {
@@ -249,6 +292,8 @@ impl Fault {
             Self::Resent => "resent",
             Self::Late(_) => "late",
             Self::Delayed(_) => "delayed",
+            Self::ReplyDelayed(_) => "reply delayed",
+            Self::Copied(_) => "copied",
             Self::Throttled => "throttled",
             Self::Conflict => "conflict",
         }

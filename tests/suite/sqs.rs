@@ -26,6 +26,7 @@ mod refusals;
 mod rejections;
 mod steps;
 mod time;
+mod turns;
 mod visibility;
 
 #[derive(Clone, Debug, Deserialize)]

@@ -48,13 +48,15 @@ impl Dice {
         }
         // From a blink to longer than most leases last.
         let pause = Duration::from_millis(10_u64 << self.random.u32(0..12));
-        Some(match self.random.u8(0..7) {
+        Some(match self.random.u8(0..9) {
             0 => Fault::RequestLost,
             1 => Fault::ReplyLost,
             2 => Fault::Resent,
             3 => Fault::Late(pause),
             4 => Fault::Delayed(pause),
-            5 => Fault::Throttled,
+            5 => Fault::ReplyDelayed(pause),
+            6 => Fault::Copied(pause),
+            7 => Fault::Throttled,
             _ => Fault::Conflict,
         })
     }

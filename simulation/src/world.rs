@@ -39,11 +39,14 @@ impl World {
 pub struct SkewedClock {
     pub world: World,
     pub skew: i64,
+    /// It jumps from one multiple of so many milliseconds to the next, which is a defect where it is more than 1.
+    pub jumps: i64,
 }
 
 impl Clock for SkewedClock {
     fn now(&self) -> EpochMillis {
-        EpochMillis(self.world.now() + self.skew)
+        let elapsed = self.world.elapsed();
+        EpochMillis(BASE.0 + elapsed - elapsed % self.jumps + self.skew)
     }
 }
 
@@ -116,12 +119,11 @@ impl Ledger {
         all.len() - 1
     }
 
-    pub fn executions(&self) -> Vec<Execution> {
-        self.executions.lock().expect("not poisoned").clone()
-    }
-
-    pub fn effects(&self) -> Vec<Effect> {
-        self.effects.lock().expect("not poisoned").clone()
+    /// What it holds, once.
+    pub fn take(&self) -> (Vec<Execution>, Vec<Effect>) {
+        let executions = std::mem::take(&mut *self.executions.lock().expect("not poisoned"));
+        let effects = std::mem::take(&mut *self.effects.lock().expect("not poisoned"));
+        (executions, effects)
     }
 }
 
@@ -132,9 +134,11 @@ pub enum What {
     Replayed(usize),
     Unrecorded(usize),
     /// By the engine's word for it.
-    Refused(String),
+    Refused(&'static str),
     /// Its process died.
     Crashed,
+    /// Its caller hung up.
+    HungUp,
     Panicked,
     /// A message that its queue may delete.
     Acknowledged,
@@ -159,8 +163,9 @@ impl Results {
         self.0.borrow_mut().push(Result { delivery, at, what });
     }
 
-    pub fn all(&self) -> Vec<Result> {
-        self.0.borrow().clone()
+    /// All of them, once.
+    pub fn take(&self) -> Vec<Result> {
+        self.0.take()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic;
+use std::rc::Rc;
 use std::sync::Once;
 
 use lambda_idempotency::record::Status;
@@ -25,7 +26,7 @@ pub const BATCH: usize = 4;
 /// What happened, and what should not have.
 pub struct Night {
     pub seed: u64,
-    pub scenario: Scenario,
+    pub scenario: Rc<Scenario>,
     pub trace: Vec<String>,
     pub broken: Vec<String>,
     pub changes: Vec<Change>,
@@ -34,6 +35,8 @@ pub struct Night {
     pub bookings: Vec<(i64, Booking)>,
     pub results: Vec<Result>,
     pub met: BTreeMap<(Call, &'static str), u64>,
+    /// What else was reached, by its name.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 /// Panics on purpose are not worth a line each.
@@ -49,6 +52,13 @@ pub fn hush() {
     });
 }
 
+/// The same night, with its trace.
+pub fn told(seed: u64, mutation: Mutation) -> Night {
+    let mut night = run(seed, mutation);
+    night.trace = trace(&night);
+    night
+}
+
 pub fn run(seed: u64, mutation: Mutation) -> Night {
     // The engine's jitter comes from this thread's generator.
     fastrand::seed(seed);
@@ -61,7 +71,7 @@ pub fn run(seed: u64, mutation: Mutation) -> Night {
 }
 
 async fn play(seed: u64, mutation: Mutation) -> Night {
-    let scenario = Scenario::of(seed);
+    let scenario = Rc::new(Scenario::of(seed));
     let world = World::new();
     let watched = Watched::new(world, mutation, seed, &scenario);
     let table = FaultyStore::seeded(watched.clone(), seed, scenario.trouble);
@@ -69,7 +79,11 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
     let workers: Vec<_> = scenario
         .skews
         .iter()
-        .map(|&skew| worker(&scenario, &table, &ledger, world, skew))
+        .map(|&skew| {
+            let jumps = mutation.jumps();
+            let clock = SkewedClock { world, skew, jumps };
+            worker(&scenario, &table, &ledger, clock)
+        })
         .collect();
     let ids: Vec<_> = (0..scenario.keys)
         .map(|key| workers[0].id(&scenario, key))
@@ -79,8 +93,8 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
     for batch in batches(&scenario) {
         tasks.push(tokio::task::spawn_local(send(
             world,
-            scenario.clone(),
-            workers.clone(),
+            Rc::clone(&scenario),
+            workers[batch[0].1.worker].clone(),
             batch,
             results.clone(),
         )));
@@ -104,27 +118,29 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
             unsettled.push(key);
         }
     }
+    let (executions, effects) = ledger.take();
+    let (bookings, reached) = watched.take_book();
     let mut night = Night {
         seed,
         trace: Vec::new(),
         broken: Vec::new(),
-        changes: watched.changes(),
-        executions: ledger.executions(),
-        effects: ledger.effects(),
-        bookings: watched.bookings(),
-        results: results.all(),
+        changes: watched.take_changes(),
+        executions,
+        effects,
+        bookings,
+        results: results.take(),
         met: table.met(),
+        reached,
         scenario,
     };
-    night.trace = trace(&night);
     night.broken = checks::broken(&night, &ids, &unsettled);
     night
 }
 
-fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, world: World, skew: i64) -> Worker {
+fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedClock) -> Worker {
     let mut builder = Idempotency::builder(table.clone())
         .namespace("night")
-        .clock(SkewedClock { world, skew })
+        .clock(clock)
         .lease(millis(scenario.lease))
         .skew_margin(millis(MARGIN))
         .retention(millis(scenario.retention))
@@ -140,8 +156,8 @@ fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, world: World, ske
     }
     Worker {
         door: scenario.door,
-        world,
-        skew,
+        world: clock.world,
+        skew: clock.skew,
         once: builder.build().expect("a namespace"),
         ledger: ledger.clone(),
     }
@@ -169,21 +185,27 @@ fn batches(scenario: &Scenario) -> Vec<Vec<(usize, Delivery)>> {
 
 async fn send(
     world: World,
-    scenario: Scenario,
-    workers: Vec<Worker>,
+    scenario: Rc<Scenario>,
+    worker: Worker,
     batch: Vec<(usize, Delivery)>,
     results: Results,
 ) {
     let (_, first) = batch[0];
     tokio::time::sleep(millis(first.at - world.elapsed())).await;
-    let worker = workers[first.worker].clone();
     let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
-    let life = first.dies_after.unwrap_or(i64::MAX / 4);
     let running = answer(&scenario, worker, batch);
-    // A process that dies drops what it was doing.
-    let whats = match tokio::time::timeout(millis(life), running).await {
-        Ok(whats) => whats,
-        Err(_) => vec![What::Crashed; numbers.len()],
+    // A process that dies drops what it was doing, and so does one whose caller hangs up; what is on the wire arrives.
+    let end = match (first.dies_after, first.hangs_up_after) {
+        (Some(dies), Some(hangs_up)) if hangs_up < dies => Some((hangs_up, What::HungUp)),
+        (Some(dies), _) => Some((dies, What::Crashed)),
+        (None, Some(hangs_up)) => Some((hangs_up, What::HungUp)),
+        (None, None) => None,
+    };
+    let whats = match end {
+        None => running.await,
+        Some((life, end)) => tokio::time::timeout(millis(life), running)
+            .await
+            .unwrap_or_else(|_| vec![end; numbers.len()]),
     };
     for (number, what) in numbers.into_iter().zip(whats) {
         results.note(world, number, what);
@@ -223,7 +245,7 @@ async fn settle(
                 | What::Unrecorded(_)
                 | What::Acknowledged => true,
                 What::Refused(code) => matches!(
-                    code.as_str(),
+                    *code,
                     "failure_replayed" | "interrupted" | "exhausted" | "HTTP 409" | "HTTP 422"
                 ),
                 // A queue is told no more; the record says why.
@@ -232,7 +254,7 @@ async fn settle(
                         || scenario.max_attempts.is_some()
                         || scenario.crashed == Crashed::Interrupt
                 }),
-                What::Crashed | What::Panicked => false,
+                What::Crashed | What::HungUp | What::Panicked => false,
             };
             results.note(world, number, what);
             if settled {
@@ -294,6 +316,12 @@ fn trace(night: &Night) -> Vec<String> {
                 .met
                 .iter()
                 .map(|(fault, count)| format!("{fault:?} × {count}")),
+        )
+        .chain(
+            night
+                .reached
+                .iter()
+                .map(|(what, count)| format!("{what} × {count}")),
         )
         .collect()
 }

@@ -64,7 +64,18 @@ pub async fn request(worker: Worker, number: usize, delivery: Delivery) -> What 
         (Some(value), true) => What::Replayed(value),
         // Whether it could be recorded is not for the client to know.
         (Some(value), false) => What::Unrecorded(value),
-        (None, _) => What::Refused(format!("HTTP {}", status.as_u16())),
+        (None, _) => What::Refused(name_of(status)),
+    }
+}
+
+/// As the report has it; any other answer is none that a client should get.
+fn name_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        409 => "HTTP 409",
+        422 => "HTTP 422",
+        500 => "HTTP 500",
+        503 => "HTTP 503",
+        _ => "an unexpected answer",
     }
 }
 

@@ -89,8 +89,7 @@ impl Worker {
             ended: None,
         });
         for step in 0..delivery.steps {
-            let effect = |derived| self.clone().effect(delivery, step, derived);
-            let Ok(effect) = claim.step(format!("step-{step}"), effect).await else {
+            let Some(effect) = self.step(&claim, &delivery, step).await else {
                 self.ledger.end(value, self.world.now(), End::Failed);
                 return Err(Trouble::Passing);
             };
@@ -99,8 +98,8 @@ impl Worker {
         // Over HTTP, a refusal is an answer that commits.
         let refuses = self.door == Door::Http && delivery.deed == Deed::FailForGood;
         if delivery.books != Books::Nothing && !refuses {
-            let holds = delivery.books == Books::Entry;
-            let booking = Write::new(Booking { value, holds });
+            let books = delivery.books;
+            let booking = Write::new(Booking { value, books });
             claim.write(booking).expect("a store with transactions");
         }
         tokio::time::sleep(millis(delivery.takes)).await;
@@ -115,6 +114,20 @@ impl Worker {
             resume_unwind(Box::new(OnPurpose));
         }
         result
+    }
+
+    /// What a step gave. A handler that runs out of patience drops the step's future wherever it is, and tries once more.
+    async fn step(&self, claim: &Claim, delivery: &Delivery, step: usize) -> Option<usize> {
+        let run = || {
+            let effect = |derived| self.clone().effect(*delivery, step, derived);
+            claim.step(format!("step-{step}"), effect)
+        };
+        if let Some(patience) = delivery.patience_with_steps
+            && let Ok(given) = tokio::time::timeout(millis(patience), run()).await
+        {
+            return given.ok();
+        }
+        run().await.ok()
     }
 
     async fn effect(
@@ -173,13 +186,9 @@ impl Worker {
             Ok(Ok(Outcome::Executed(value))) => What::Executed(value),
             Ok(Ok(Outcome::Replayed(value, _))) => What::Replayed(value),
             Ok(Ok(Outcome::Unrecorded(value))) => What::Unrecorded(value),
-            Ok(Ok(_)) => What::Refused("an outcome of another kind".to_owned()),
-            Ok(Err(error)) => What::Refused(code(&error)),
+            Ok(Ok(_)) => What::Refused("an outcome of another kind"),
+            Ok(Err(error)) => What::Refused(Error::code(&error)),
             Err(_) => What::Panicked,
         }
     }
-}
-
-fn code(error: &Error<Trouble>) -> String {
-    error.code().to_owned()
 }

@@ -31,6 +31,8 @@ pub enum Books {
     Entry,
     /// Its condition doesn't.
     Refused,
+    /// Its condition holds, then doesn't, then does again: as a stock that is sold out and refilled.
+    Seasonal,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,10 @@ pub struct Delivery {
     pub deadline: Option<i64>,
     /// When its process dies, counted from its start.
     pub dies_after: Option<i64>,
+    /// When its caller hangs up, counted from its start: its future is dropped, and its process goes on.
+    pub hangs_up_after: Option<i64>,
+    /// How long the handler waits for a step before it drops it, and tries it once more.
+    pub patience_with_steps: Option<i64>,
     /// Whether its queue says that it was delivered before.
     pub redelivered: bool,
 }
@@ -75,6 +81,8 @@ impl Delivery {
             claimless: false,
             deadline: None,
             dies_after: None,
+            hangs_up_after: None,
+            patience_with_steps: None,
             redelivered: false,
         }
     }
@@ -103,6 +111,8 @@ pub struct Scenario {
     pub deliveries: Vec<Delivery>,
     /// When TTL deletes what has expired. Mostly late, sometimes never.
     pub sweeps: Vec<i64>,
+    /// How long a seasonal condition holds, and then doesn't.
+    pub season: i64,
     /// In a queue whose messages have an order.
     pub fifo: bool,
 }
@@ -137,6 +147,7 @@ impl Scenario {
             keys,
             deliveries,
             sweeps: (0..dice.usize(0..4)).map(|_| dice.i64(0..90_000)).collect(),
+            season: [40, 400, 3_000, 20_000][dice.usize(0..4)],
             fifo: dice.bool(),
         }
     }
@@ -181,8 +192,9 @@ fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery
         derives: dice.u8(0..4) == 0,
         steps: [0, 0, 0, 1, 2][dice.usize(0..5)],
         books: match dice.u8(0..8) {
-            0..3 => Books::Entry,
-            3 => Books::Refused,
+            0..2 => Books::Entry,
+            2 => Books::Refused,
+            3 => Books::Seasonal,
             _ => Books::Nothing,
         },
         claimless: dice.u8(0..4) == 0,
@@ -192,6 +204,8 @@ fn delivery(dice: &mut Rng, lease: i64, keys: usize, reckless: bool) -> Delivery
             _ => None,
         },
         dies_after: (dice.u8(0..6) == 0).then(|| dice.i64(0..=lease)),
+        hangs_up_after: (dice.u8(0..8) == 0).then(|| dice.i64(0..=lease)),
+        patience_with_steps: (dice.u8(0..4) == 0).then(|| dice.i64(1..=lease / 4)),
         redelivered: dice.u8(0..3) == 0,
     }
 }

@@ -26,10 +26,16 @@ pub enum Mutation {
     JournalForgotten,
     /// A completion is answered, and forgotten.
     CompletionForgotten,
+    /// A transaction whose condition fails is written, and refused all the same.
+    RefusedAndWritten,
+    /// A transaction that arrives late applies whoever holds the claim.
+    LateCommitWithoutFence,
+    /// Clocks stand still for long, so that handlers start when the time of their claims is over.
+    ClocksThatStandStill,
 }
 
 impl Mutation {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::CompletionWithoutFence,
         Self::CommitWithoutFence,
         Self::ReleaseWithoutFence,
@@ -39,7 +45,23 @@ impl Mutation {
         Self::AttemptsForgotten,
         Self::JournalForgotten,
         Self::CompletionForgotten,
+        Self::RefusedAndWritten,
+        Self::LateCommitWithoutFence,
+        Self::ClocksThatStandStill,
     ];
+
+    /// Whether a transaction applies although another holds the claim.
+    pub fn spares_fence(self, late: bool) -> bool {
+        self == Self::CommitWithoutFence || (late && self == Self::LateCommitWithoutFence)
+    }
+
+    /// How far clocks jump, in milliseconds.
+    pub fn jumps(self) -> i64 {
+        match self {
+            Self::ClocksThatStandStill => 30_000,
+            _ => 1,
+        }
+    }
 
     pub fn claim(self, claim: &NewClaim) -> NewClaim {
         let mut claim = claim.clone();

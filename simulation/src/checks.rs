@@ -17,7 +17,7 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         (
             "a booking stands if and only if its record is completed",
             bookings::bookings_match,
@@ -30,6 +30,7 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("only the holder of the claim writes", the_fence_holds),
         ("a live lease is not taken over", live_leases_stay),
         ("no two run at once while the first has time", no_overlap),
+        ("no handler starts after its claim's time", none_start_late),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results_are_true),
         (
@@ -170,13 +171,32 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
     broken
 }
 
+/// Whatever the clocks say: a claim's time is judged by the clock of the process that made it. Without a claim there is none.
+fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let late =
+        |execution: &&Execution| !execution.claimless && execution.began >= execution.may_run_until;
+    night
+        .executions
+        .iter()
+        .filter(late)
+        .map(|execution| format!("{execution:?}"))
+        .collect()
+}
+
 /// Between two executions of one attempt lies a fresh start.
+///
+/// An attempt is a claim, and its number is not enough to tell two claims apart: a fresh start begins again with 1. Clocks within the
+/// margin keep the two in order. Beyond the margin, the successor may start afresh while its predecessor has time left, and
+/// start to run before it: then both have the number 1, and the fresh start comes before both. So there, two executions are taken for
+/// one attempt's only where their claims end at the same time as well.
 fn attempts_run_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let mut broken = Vec::new();
+    let agree = night.scenario.clocks_agree();
     for (position, first) in night.executions.iter().enumerate() {
         for second in &night.executions[position + 1..] {
             let same = first.key == second.key
                 && first.attempt == second.attempt
+                && (agree || first.may_run_until == second.may_run_until)
                 && !first.claimless
                 && !second.claimless;
             let fresh = |change: &Change| {
@@ -241,6 +261,10 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
         };
         let ever_recorded =
             |value| completions(night, i64::MAX).any(|(_, found)| found == Some(value));
+        let recorded_by = |value, counts: &dyn Fn(&Change) -> bool| {
+            completions(night, i64::MAX)
+                .any(|(change, found)| found == Some(value) && counts(change))
+        };
         let succeeded = |value| {
             mine.iter().any(|execution| {
                 execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
@@ -255,28 +279,54 @@ fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                     && same_payload(night, result.delivery, *value)
             }
             What::Acknowledged => is_done(night, ids, result.delivery, key, result.at),
-            What::Refused(code) => match code.as_str() {
-                "lease_lost" | "not_committed" | "condition_failed" => {
-                    !mine.iter().any(|execution| ever_recorded(execution.value))
+            What::Refused(code) => match *code {
+                "an outcome of another kind" | "a batch that failed" | "an unexpected answer" => {
+                    false
                 }
+                "not_committed" => !mine.iter().any(|execution| ever_recorded(execution.value)),
+                // A refusal says that the table refused the transaction now. An earlier send of it that got no answer, or a copy of
+                // it on the wire, may still arrive when the condition holds again, where nothing has ended the claim by then: without
+                // a claim nothing does, and with one the release may be lost. That is today's limit of the promise.
+                "condition_failed" => !mine
+                    .iter()
+                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
+                // What was recorded may have expired by the clock of a process that is ahead, and been replaced, before its own
+                // attempt was answered.
+                "lease_lost" => !mine.iter().any(|execution| {
+                    recorded_by(execution.value, &|change| {
+                        !is_replaced(night, change, result.at)
+                    })
+                }),
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
-                code if code.starts_with("HTTP") => true,
+                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" => true,
                 // A step may have found out.
                 "interrupted" => true,
-                // The claimless form finds out when its handler has run, and nothing of it is committed.
-                _ if mine.iter().all(|execution| execution.claimless) => {
-                    !mine.iter().any(|execution| ever_recorded(execution.value))
-                }
+                // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
+                // without an answer may arrive when the record that it met has expired and been swept.
+                _ if mine.iter().all(|execution| execution.claimless) => !mine
+                    .iter()
+                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
             },
-            What::Reported | What::Crashed | What::Panicked => true,
+            What::Reported | What::Crashed | What::HungUp | What::Panicked => true,
         };
         if !is_true {
             broken.push(format!("{result:?}, of {mine:?}"));
         }
     }
     broken
+}
+
+/// Whether a completion no longer stood by then: its record was swept, or replaced as expired.
+fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
+    let fresh = |change: &&Change| {
+        change.id == completion.id
+            && matches!(change.kind, Kind::Replace | Kind::Swept | Kind::Commit)
+            && (completion.at..=by).contains(&change.at)
+            && change.before == completion.after
+    };
+    night.changes.iter().any(|change| fresh(&change))
 }
 
 /// Whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.

@@ -1,5 +1,6 @@
 //! The table, with somebody who writes down each change.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use lambda_idempotency::transaction::{Admission, Basis, Commit, Committed, Final
 use tokio::time::Instant;
 
 use crate::broken::Mutation;
-use crate::scenario::Scenario;
+use crate::scenario::{Books, Scenario};
 use crate::world::{World, millis};
 
 /// A write that applied.
@@ -28,6 +29,8 @@ pub struct Change {
     pub by: Option<Owner>,
     pub before: Option<Record>,
     pub after: Option<Record>,
+    /// Whether it is a transaction that arrived when nobody waited for its answer any more.
+    pub late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,11 +54,21 @@ pub enum Kind {
 pub struct Booking {
     /// The value of the execution that made it.
     pub value: usize,
-    /// Whether its condition holds.
-    pub holds: bool,
+    pub books: Books,
 }
 
-/// A transaction whose reply was lost, and that may arrive later.
+/// How a transaction comes to the table.
+enum Passage {
+    AtOnce,
+    /// Its reply is lost, and it arrives only after so long.
+    Late(Duration),
+    /// It takes so long, and arrives even if its caller is dropped meanwhile.
+    Slow(Duration),
+    /// It is answered, and a copy of it arrives after so long.
+    Copied(Duration),
+}
+
+/// A transaction that arrives when nobody waits for its answer.
 #[derive(Clone, Debug)]
 struct Late {
     at: Instant,
@@ -71,6 +84,8 @@ struct Book {
     /// no transaction, and has no token.
     tokens: Vec<String>,
     late: Vec<Late>,
+    /// What was reached, by its name.
+    reached: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +96,7 @@ pub struct Watched {
     book: Arc<Mutex<Book>>,
     dice: Arc<Mutex<fastrand::Rng>>,
     trouble: f64,
+    season: i64,
     /// So late may a transaction be: a request's signature is refused long before a record expires.
     latest: i64,
     changes: Arc<Mutex<Vec<Change>>>,
@@ -95,42 +111,71 @@ impl Watched {
             book: Arc::default(),
             dice: Arc::new(Mutex::new(fastrand::Rng::with_seed(!seed))),
             trouble: scenario.trouble,
+            season: scenario.season,
             latest: scenario.retention.min(scenario.failure_retention),
             changes: Arc::default(),
         }
     }
 
-    pub fn changes(&self) -> Vec<Change> {
-        self.changes.lock().expect("not poisoned").clone()
+    /// Every change, once.
+    pub fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.changes.lock().expect("not poisoned"))
     }
 
-    pub fn bookings(&self) -> Vec<(i64, Booking)> {
-        self.book().entries.clone()
+    /// The bookings that stand, and what else was reached, once.
+    pub fn take_book(&self) -> (Vec<(i64, Booking)>, BTreeMap<&'static str, u64>) {
+        let book = std::mem::take(&mut *self.book());
+        (book.entries, book.reached)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect("not poisoned")
     }
 
-    /// A pause, where the dice want a transaction to arrive late.
-    fn late(&self) -> Option<Duration> {
+    fn passage(&self) -> Passage {
         let mut dice = self.dice.lock().expect("not poisoned");
-        (dice.f64() < self.trouble / 4.0).then(|| millis(dice.i64(1..self.latest / 2)))
+        if dice.f64() >= self.trouble {
+            return Passage::AtOnce;
+        }
+        let later = millis(dice.i64(1..self.latest / 2));
+        match dice.u8(0..4) {
+            0 => Passage::Late(later),
+            1 => Passage::Copied(later),
+            2 => Passage::Slow(millis(dice.i64(1..2_000))),
+            _ => Passage::AtOnce,
+        }
+    }
+
+    fn reach(&self, what: &'static str) {
+        *self.book().reached.entry(what).or_default() += 1;
+    }
+
+    /// Whether a booking's condition holds now.
+    fn holds(&self, booking: &Booking) -> bool {
+        match booking.books {
+            Books::Refused => false,
+            Books::Seasonal => (self.world.elapsed() / self.season) % 2 == 0,
+            Books::Entry | Books::Nothing => true,
+        }
     }
 
     /// Transactions that are due by now arrive.
     pub async fn arrivals(&self) {
         let now = Instant::now();
-        let (due, later) = std::mem::take(&mut self.book().late)
-            .into_iter()
-            .partition::<Vec<_>, _>(|late| late.at <= now);
-        self.book().late = later;
+        let due: Vec<_> = self
+            .book()
+            .late
+            .extract_if(.., |late| late.at <= now)
+            .collect();
         // One that nobody carried in time is lost.
         let fresh = due
             .into_iter()
             .filter(|late| now < late.at + millis(self.latest / 2));
         for late in fresh {
-            self.apply(&late.token, &late.record, &late.bookings).await;
+            let late = (&late.token, &late.record, &late.bookings);
+            if let Committed::Refused(_) = self.apply(late.0, late.1, late.2, true).await {
+                self.reach("a late transaction whose condition fails");
+            }
         }
     }
 
@@ -143,7 +188,13 @@ impl Watched {
     }
 
     /// All or nothing: nobody comes between, since nothing in memory waits.
-    async fn apply(&self, token: &str, record: &Final, bookings: &[Booking]) -> Committed {
+    async fn apply(
+        &self,
+        token: &str,
+        record: &Final,
+        bookings: &[Booking],
+        late: bool,
+    ) -> Committed {
         let is_known = |book: &Book| book.tokens.iter().any(|known| known == token);
         if !bookings.is_empty() && is_known(&self.book()) {
             return Committed::Applied;
@@ -152,7 +203,7 @@ impl Watched {
         let (id, me) = (&completion.id, &completion.owner);
         let before = self.record(id).await;
         let stands = match (&record.basis, &before) {
-            (Basis::Claimed, Some(record)) if self.mutation == Mutation::CommitWithoutFence => {
+            (Basis::Claimed, Some(record)) if self.mutation.spares_fence(late) => {
                 record.status == Status::InProgress
             }
             (Basis::Claimed, Some(record)) => {
@@ -165,7 +216,10 @@ impl Watched {
         if !stands {
             return Committed::Fenced(before.map(Found::readable));
         }
-        if let Some(index) = bookings.iter().position(|booking| !booking.holds) {
+        let refused = bookings.iter().position(|booking| !self.holds(booking));
+        if let Some(index) = refused
+            && self.mutation != Mutation::RefusedAndWritten
+        {
             return Committed::Refused(Refusal::new(index, None));
         }
         let far = Instant::now() + Duration::from_secs(1);
@@ -186,8 +240,15 @@ impl Watched {
             "the basis was checked"
         );
         self.enter(token, bookings);
-        self.note(id, Kind::Commit, Some(me), before, self.record(id).await);
-        Committed::Applied
+        if late {
+            self.reach("a late transaction that applies");
+        }
+        let after = self.record(id).await;
+        self.note(id, Kind::Commit, Some(me), before, after, late);
+        match refused {
+            Some(index) => Committed::Refused(Refusal::new(index, None)),
+            None => Committed::Applied,
+        }
     }
 
     pub async fn record(&self, id: &RecordId) -> Option<Record> {
@@ -206,7 +267,7 @@ impl Watched {
             .sweep(lambda_idempotency::EpochMillis(self.world.now()));
         for (id, before) in ids.iter().zip(before) {
             if before.is_some() && self.record(id).await.is_none() {
-                self.note(id, Kind::Swept, None, before, None);
+                self.note(id, Kind::Swept, None, before, None, false);
             }
         }
     }
@@ -218,6 +279,7 @@ impl Watched {
         by: Option<&Owner>,
         before: Option<Record>,
         after: Option<Record>,
+        late: bool,
     ) {
         self.changes.lock().expect("not poisoned").push(Change {
             at: self.world.now(),
@@ -226,6 +288,7 @@ impl Watched {
             by: by.cloned(),
             before,
             after,
+            late,
         });
     }
 
@@ -241,9 +304,22 @@ impl Watched {
         let before = self.record(id).await;
         let answer = write.await?;
         if matches!(answer, Answer::Applied(_)) {
-            self.note(id, kind, Some(by), before, self.record(id).await);
+            let after = self.record(id).await;
+            self.note(id, kind, Some(by), before, after, false);
         }
         Ok(answer)
+    }
+}
+
+/// A transaction between its caller and the table. Dropped with its caller, or past the deadline, it arrives all the same.
+struct UnderWay<'a>(&'a Watched, Option<Late>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(late) = self.1.take() {
+            self.0.reach("a transaction whose caller is gone");
+            self.0.book().late.push(late);
+        }
     }
 }
 
@@ -331,18 +407,36 @@ impl Store for Watched {
             .iter()
             .map(|write| *write.body::<Booking>().expect("a booking"))
             .collect();
-        if let Some(pause) = self.late() {
-            let (token, record) = (commit.token.to_owned(), record.clone());
-            let at = Instant::now() + pause;
-            self.book().late.push(Late {
-                at,
-                token,
-                record,
-                bookings,
-            });
-            return Err(StoreError::Timeout);
+        let late = |pause| Late {
+            at: Instant::now() + pause,
+            token: commit.token.to_owned(),
+            record: record.clone(),
+            bookings: bookings.clone(),
+        };
+        match self.passage() {
+            Passage::AtOnce => {}
+            Passage::Late(pause) => {
+                self.book().late.push(late(pause));
+                return Err(StoreError::Timeout);
+            }
+            Passage::Copied(pause) => self.book().late.push(late(pause)),
+            Passage::Slow(pause) => {
+                let mut under_way = UnderWay(self, Some(late(pause)));
+                tokio::time::sleep(pause.min(deadline - Instant::now())).await;
+                if Instant::now() >= deadline {
+                    return Err(StoreError::Timeout);
+                }
+                under_way.1 = None;
+                self.arrivals().await;
+            }
         }
-        Ok(self.apply(commit.token, record, &bookings).await)
+        let committed = self.apply(commit.token, record, &bookings, false).await;
+        if let Committed::Refused(refusal) = &committed
+            && bookings[refusal.index()].books == Books::Seasonal
+        {
+            self.reach("a transaction out of season");
+        }
+        Ok(committed)
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {

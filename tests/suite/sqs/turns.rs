@@ -1,0 +1,219 @@
+//! No message starts when the time of its own claim is over, whatever it has waited for: its turn, a permit, or the handler.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use lambda_idempotency::sqs::Order;
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::{Clock, EpochMillis};
+use tokio::time::{Instant, Sleep, sleep};
+use tower::Layer;
+
+use super::*;
+use crate::metrics::Counted;
+
+/// How long a claim lasts; its lease in the table is longer by the margin.
+const LEASE: Duration = Duration::from_secs(10);
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// Shows Tokio's time, which is paused: it moves when everything waits.
+#[derive(Debug)]
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> EpochMillis {
+        EpochMillis(1_800_000_000_000) + self.0.elapsed()
+    }
+}
+
+/// A worker whose invocations have no deadline.
+struct Bench {
+    once: Idempotency<MemoryStore>,
+    /// What ran, and the time that its claim had left.
+    ran: Arc<Mutex<Vec<(String, Duration)>>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let once = Idempotency::builder(MemoryStore::new())
+            .namespace("sqs")
+            .lease(LEASE)
+            .skew_margin(MARGIN)
+            .clock(VirtualClock(Instant::now()))
+            .build()
+            .unwrap();
+        Self {
+            once,
+            ran: Arc::default(),
+        }
+    }
+
+    fn layer(&self) -> BatchLayer<MemoryStore, u64, Infallible> {
+        BatchLayer::new(self.once.clone()).operation("charge")
+    }
+
+    /// The handler takes as many seconds as the message says.
+    fn handler(
+        &self,
+    ) -> impl FnMut(Message<u64>) -> BoxFuture<'static, Result<(), Infallible>> + Clone + Send + 'static
+    {
+        let ran = Arc::clone(&self.ran);
+        move |message: Message<u64>| {
+            let left = message.claim.remaining().unwrap();
+            ran.lock().unwrap().push((message.id().to_owned(), left));
+            Box::pin(async move {
+                sleep(Duration::from_secs(message.body)).await;
+                Ok(())
+            })
+        }
+    }
+
+    fn take(&self) -> Vec<(String, Duration)> {
+        std::mem::take(&mut *self.ran.lock().unwrap())
+    }
+}
+
+/// Messages `m-1` …, whose handlers take so many seconds.
+fn messages(seconds: &[u64]) -> Vec<Value> {
+    let numbered = (1..).zip(seconds);
+    numbered
+        .map(|(n, seconds)| message(&format!("m-{n}"), seconds.to_string()))
+        .collect()
+}
+
+fn ran(expected: &[(&str, u64)]) -> Vec<(String, Duration)> {
+    let left = |seconds: u64| Duration::from_secs(seconds);
+    expected
+        .iter()
+        .map(|(id, seconds)| ((*id).to_owned(), left(*seconds)))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_turn_comes_after_its_claims_time_is_released_and_stops_its_group() {
+    let bench = Bench::new();
+    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
+    let all = messages(&[6, 6, 1, 1]);
+    // The third could start after 12 seconds: its claim lets it run for 10, though its lease lasts for 15.
+    let reported = deliver(&mut worker, all.clone()).await;
+    assert_eq!(bench.take(), ran(&[("m-1", 10), ("m-2", 4)]));
+    assert_eq!(reported, ["m-3", "m-4"], "in their order, and none is lost");
+
+    // Its lease would last for three more seconds: the next delivery runs at once because it was released.
+    assert_eq!(deliver(&mut worker, all).await, NOTHING);
+    assert_eq!(bench.take(), ran(&[("m-3", 10), ("m-4", 9)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_a_successor_took_over_while_it_waited_does_not_run_beside_it() {
+    let bench = Bench::new();
+    let handler = bench.handler();
+    let successor = bench.layer().handler(bench.handler());
+    let outer = move |message: Message<u64>| {
+        let (mut handler, mut successor) = (handler.clone(), successor.clone());
+        async move {
+            let first = message.id() == "m-1";
+            handler(message).await?;
+            if first {
+                // The same queue delivers the second message again, elsewhere, when its lease has run out.
+                assert_eq!(
+                    deliver(&mut successor, messages(&[20, 1]).split_off(1)).await,
+                    NOTHING
+                );
+            }
+            Ok(())
+        }
+    };
+    let mut worker = bench.layer().order(Order::Batch).handler(outer);
+    assert_eq!(deliver(&mut worker, messages(&[20, 1])).await, ["m-2"]);
+    assert_eq!(
+        bench.take(),
+        ran(&[("m-1", 10), ("m-2", 10)]),
+        "once, by the successor"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_gets_a_permit_after_its_claims_time_is_released() {
+    let bench = Bench::new();
+    let mut worker = bench.layer().concurrency(1).handler(bench.handler());
+    let all = messages(&[12, 1]);
+    assert_eq!(deliver(&mut worker, all.clone()).await, ["m-2"]);
+    assert_eq!(bench.take(), ran(&[("m-1", 10)]));
+    assert_eq!(deliver(&mut worker, all).await, NOTHING);
+    assert_eq!(bench.take(), ran(&[("m-2", 10)]));
+}
+
+/// A service that becomes ready only after a while.
+struct Reluctant<H> {
+    seconds: u64,
+    waits: Option<Pin<Box<Sleep>>>,
+    handler: H,
+}
+
+impl<H: Clone> Clone for Reluctant<H> {
+    fn clone(&self) -> Self {
+        Self {
+            seconds: self.seconds,
+            waits: None,
+            handler: self.handler.clone(),
+        }
+    }
+}
+
+impl<H, F> Service<Message<u64>> for Reluctant<H>
+where
+    H: FnMut(Message<u64>) -> F,
+    F: Future<Output = Result<(), Infallible>>,
+{
+    type Response = ();
+    type Error = Infallible;
+    type Future = F;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let pause = Duration::from_secs(self.seconds);
+        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(pause)));
+        waits.as_mut().poll(context).map(Ok)
+    }
+
+    fn call(&mut self, message: Message<u64>) -> F {
+        (self.handler)(message)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_handler_is_ready_after_its_claims_time_is_released() {
+    for (seconds, starts) in [(9, true), (10, false)] {
+        let bench = Bench::new();
+        let mut worker = bench.layer().layer(Reluctant {
+            seconds,
+            waits: None,
+            handler: bench.handler(),
+        });
+        let reported = deliver(&mut worker, messages(&[0])).await;
+        assert_eq!(
+            reported.is_empty(),
+            starts,
+            "after {seconds} s: {reported:?}"
+        );
+        let expected: &[_] = if starts { &[("m-1", 1)] } else { &[] };
+        assert_eq!(bench.take(), ran(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_message_could_not_start_in_its_time_is_counted() {
+    let counted = Counted::new();
+    let bench = Bench::new();
+    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
+    deliver(&mut worker, messages(&[12, 1])).await;
+    let counts = counted.take();
+    let of = |name| counts.get(name).copied();
+    assert_eq!(
+        [of("executions"), of("too_late"), of("failures")],
+        [Some(2), Some(1), Some(1)],
+        "{counts:?}"
+    );
+}
