@@ -74,9 +74,9 @@ impl Worker {
         if delivery.derives {
             claim.derive_key("gateway");
         }
-        let until = claim.deadline().map_or(i64::MAX, |deadline| {
-            EpochMillis::from(deadline).0 - self.skew
-        });
+        let until = claim
+            .deadline()
+            .map_or(i64::MAX, |deadline| EpochMillis::from(deadline).0);
         let value = self.ledger.begin(|value| Execution {
             value,
             delivery: number,
@@ -84,12 +84,13 @@ impl Worker {
             attempt: claim.attempt(),
             began: self.world.now(),
             claimless: self.claimless(&delivery),
-            may_run_until: until,
+            may_run_until: until.saturating_sub(self.skew),
+            claimed_until: until,
             steps: Vec::new(),
             ended: None,
         });
         for step in 0..delivery.steps {
-            let Some(effect) = self.step(&claim, &delivery, step).await else {
+            let Some(effect) = self.step(&claim, &delivery, value, step).await else {
                 self.ledger.end(value, self.world.now(), End::Failed);
                 return Err(Trouble::Passing);
             };
@@ -117,9 +118,15 @@ impl Worker {
     }
 
     /// What a step gave. A handler that runs out of patience drops the step's future wherever it is, and tries once more.
-    async fn step(&self, claim: &Claim, delivery: &Delivery, step: usize) -> Option<usize> {
+    async fn step(
+        &self,
+        claim: &Claim,
+        delivery: &Delivery,
+        value: usize,
+        step: usize,
+    ) -> Option<usize> {
         let run = || {
-            let effect = |derived| self.clone().effect(*delivery, step, derived);
+            let effect = |derived| self.clone().effect(*delivery, value, step, derived);
             claim.step(format!("step-{step}"), effect)
         };
         if let Some(patience) = delivery.patience_with_steps
@@ -133,10 +140,12 @@ impl Worker {
     async fn effect(
         self,
         delivery: Delivery,
+        value: usize,
         step: usize,
         derived: String,
     ) -> Result<usize, Trouble> {
         let number = self.ledger.fire(Effect {
+            value,
             key: delivery.key,
             step,
             at: self.world.now(),

@@ -63,6 +63,8 @@ pub struct Execution {
     pub claimless: bool,
     /// In true time: until when its claim lets it run.
     pub may_run_until: i64,
+    /// The same by the clock of its machine, as its claim has it.
+    pub claimed_until: i64,
     /// What its steps gave, by the numbers of their effects.
     pub steps: Vec<usize>,
     /// How it ended, and when; `None` where its process died.
@@ -79,6 +81,8 @@ pub enum End {
 /// A step's effect, as its provider saw it.
 #[derive(Clone, Debug)]
 pub struct Effect {
+    /// Of the execution that let it fire.
+    pub value: usize,
     pub key: usize,
     pub step: usize,
     pub at: i64,

@@ -4,6 +4,7 @@ use lambda_idempotency::RecordId;
 use lambda_idempotency::journal::StepState;
 
 use crate::night::Night;
+use crate::scenario::MARGIN;
 use crate::watched::{Change, Kind};
 use crate::world::Effect;
 
@@ -22,8 +23,7 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
         let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
         let name = format!("step-{}", effect.step);
         // Backwards, until the key was fresh. What was written in the same instant may have been written after.
-        let confirmed = night
-            .changes
+        let confirmed = known(night, ids, effect)
             .iter()
             .rev()
             .filter(mine)
@@ -47,4 +47,26 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
         }
     }
     broken
+}
+
+/// The changes that an effect has to respect. Within the margin, all before it: nobody confirms a step while another has time to let
+/// it fire. Beyond the margin, a successor may take a live claim over and confirm the step, while its predecessor waits for
+/// the answer to its own note: then only what stood there when its claim was made counts.
+fn known<'a>(night: &'a Night, ids: &[RecordId], effect: &Effect) -> &'a [Change] {
+    if night.scenario.clocks_agree() {
+        return &night.changes;
+    }
+    let execution = &night.executions[effect.value];
+    let is_its_claim = |change: &Change| {
+        let claim = change.after.as_ref();
+        change.id == ids[effect.key]
+            && matches!(change.kind, Kind::Create | Kind::Replace | Kind::Resume)
+            && claim.is_some_and(|claim| {
+                claim.attempt == execution.attempt
+                    && claim.lease.map(|lease| lease.0) == Some(execution.claimed_until + MARGIN)
+            })
+    };
+    let claimed = night.changes.iter().position(is_its_claim);
+    // A takeover's own change shows what it took over.
+    &night.changes[..claimed.map_or(0, |position| position + 1)]
 }
