@@ -19,9 +19,10 @@ LOG = ROOT / "target/deployment/ministack.log"
 REGION = "eu-central-1"
 STACK = "once"
 
-# Short, so that a redelivery takes seconds. The rest is as the template has it.
-TIMEOUT = 3
-VISIBILITY = 6
+# Short, so that a redelivery takes seconds, and long enough for a cold start on a machine that does much else. The rest is as the
+# template has it.
+TIMEOUT = 8
+VISIBILITY = 12
 MAX_RECEIVES = 3
 
 
@@ -192,7 +193,7 @@ def unique(prefix):
 unique.given = set()
 
 
-def eventually(what, seconds=60):
+def eventually(what, seconds=180):
     """Calls until it gives something true; answers with that."""
     until = time.monotonic() + seconds
     while True:

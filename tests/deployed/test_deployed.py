@@ -197,7 +197,7 @@ class Payments(Queues, unittest.TestCase):
                 taken.append(message)
             return len(taken) >= count
 
-        eventually(take, seconds=90)
+        eventually(take)
         return taken
 
     def writes(self, payments):

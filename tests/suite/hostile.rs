@@ -2,13 +2,12 @@
 //! The same properties are driven by libFuzzer in `fuzz/`.
 //!
 //! ```sh
-//! HOSTILE_SECONDS=60 cargo test --test suite -- --nocapture hostile              # so long for each property
-//! HOSTILE_SEED=4711 cargo test --test suite -- --nocapture hostile::stored_answer   # the inputs of a seed again
+//! HOSTILE_INPUTS=100000 cargo test --test suite -- --nocapture hostile               # so many for each property
+//! HOSTILE_SEED=4711 cargo test --test suite -- --nocapture hostile::stored_answer    # the inputs of a seed again
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
 use std::{env, fmt, fs};
 
 use proptest::prelude::*;
@@ -147,14 +146,13 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`")))
 }
 
-/// Inputs that no run has tried before, seed after seed, for as long as `HOSTILE_SECONDS` says, and those of one seed at least.
+/// Inputs that no run has tried before, seed after seed: as many as `HOSTILE_INPUTS` says, and those of one seed at least.
 fn explore(target: &str) {
     let (property, inputs) = (property(target), inputs(target));
-    let time = Duration::from_secs(variable("HOSTILE_SECONDS").unwrap_or_default());
+    let wanted = variable("HOSTILE_INPUTS").unwrap_or(INPUTS);
     let first: u64 = variable("HOSTILE_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let began = Instant::now();
-    let mut seed = first;
-    loop {
+    let seeds = u64::from(wanted.div_ceil(INPUTS).max(1));
+    for seed in (0..seeds).map(|number| first.wrapping_add(number)) {
         // A failure is kept in the corpus, by hand, rather than as a seed.
         let config = Config {
             cases: INPUTS,
@@ -173,12 +171,8 @@ fn explore(target: &str) {
                 "{target}: {error}\nagain: HOSTILE_SEED={seed} cargo test --test suite hostile::{target}"
             );
         }
-        seed = seed.wrapping_add(1);
-        if began.elapsed() >= time {
-            break;
-        }
     }
-    let tried = u64::from(INPUTS) * seed.wrapping_sub(first);
+    let tried = u64::from(INPUTS) * seeds;
     println!("{target}: {tried} inputs from HOSTILE_SEED={first} on, none breaks its property");
 }
 
