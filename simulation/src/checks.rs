@@ -1,7 +1,7 @@
 //! The invariants of `docs/protocol.md`, held against what one night left behind.
 
-use lambda_idempotency::record::{Record, Status, StoredOutcome};
 use lambda_idempotency::RecordId;
+use lambda_idempotency::record::{Record, Status, StoredOutcome};
 
 use crate::doors::http;
 use crate::night::{BATCH, Night};
