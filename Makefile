@@ -1,6 +1,6 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc e2e bench fuzz
+.PHONY: help test quick demo fmt lint doc e2e bench fuzz nights
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,11 @@ lint: ## clippy, as strict as in `make test`
 
 doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+SEEDS ?= 1000000
+FROM ?= 0
+nights: ## simulated nights: SEEDS=10000000 of them, the first of them FROM=0; may be stopped at any time
+	cargo run --profile checked --locked -p protocol-simulation -- --seeds $(SEEDS) --from $(FROM)
 
 bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md (needs Java 17, Node with npm, valgrind)
 	@scripts/bench

@@ -1,14 +1,14 @@
 //! Checks the protocol, scope by scope, and then that each defect made on purpose is found.
 //!
 //! ```sh
-//! cargo run --release -p protocol-model                      # a minute
-//! cargo run --release -p protocol-model -- --long            # hours, and gigabytes
-//! cargo run --release -p protocol-model -- --only "a step"   # the scopes with this in their names; works with --long, too
+//! cargo run --profile checked -p protocol-model                      # a minute
+//! cargo run --profile checked -p protocol-model -- --long            # hours, and gigabytes
+//! cargo run --profile checked -p protocol-model -- --only "a step"   # the scopes with this in their names; works with --long, too
 //! ```
 //!
 //! The decisions are the library's own (`protocol::decide`, `settle`, `decide_step`), and so are the conditions
 //! (`store::transition`) and what a journal's entry becomes. What is modelled here is the order in which an engine uses them, the
-//! network, the clocks, and TTL; that the real engine keeps to that order is shown by the simulation in `tests/simulation`.
+//! network, the clocks, and TTL; that the real engine keeps to that order is shown by the simulation in `simulation/`.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -374,3 +374,6 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Call::Commit, deadline, call).await
     }
 }
+
+#[cfg(test)]
+mod tests;

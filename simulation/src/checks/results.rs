@@ -1,0 +1,130 @@
+//! What callers are told.
+
+use lambda_idempotency::record::{Record, Status};
+use lambda_idempotency::{Fingerprint, RecordId};
+
+use super::completions;
+use crate::doors::payload;
+use crate::night::Night;
+use crate::watched::{Change, Kind};
+use crate::world::{End, Execution, What};
+
+pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
+    let mut broken = Vec::new();
+    let deliveries = &night.scenario.deliveries;
+    for result in &night.results {
+        let key = deliveries.get(result.delivery).map_or(
+            result.delivery.saturating_sub(deliveries.len()),
+            |delivery| delivery.key,
+        );
+        let mine: Vec<&Execution> = night
+            .executions
+            .iter()
+            .filter(|execution| execution.delivery == result.delivery)
+            .collect();
+        let recorded = |value| {
+            completions(night, result.at)
+                .any(|(change, found)| change.id == ids[key] && found == Some(value))
+        };
+        let ever_recorded =
+            |value| completions(night, i64::MAX).any(|(_, found)| found == Some(value));
+        let recorded_by = |value, counts: &dyn Fn(&Change) -> bool| {
+            completions(night, i64::MAX)
+                .any(|(change, found)| found == Some(value) && counts(change))
+        };
+        let succeeded = |value| {
+            mine.iter().any(|execution| {
+                execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
+            })
+        };
+        let is_true = match &result.what {
+            What::Executed(value) => succeeded(*value) && recorded(*value),
+            What::Unrecorded(value) => succeeded(*value),
+            What::Replayed(value) => {
+                recorded(*value)
+                    && night.executions[*value].key == key
+                    && same_payload(night, result.delivery, *value)
+            }
+            What::Acknowledged => is_done(night, ids, result.delivery, key, result.at),
+            What::Refused(code) => match *code {
+                "an outcome of another kind" | "a batch that failed" | "an unexpected answer" => {
+                    false
+                }
+                "not_committed" => !mine.iter().any(|execution| ever_recorded(execution.value)),
+                // A refusal says that the table refused the transaction now. An earlier send of it that got no answer, or a copy of
+                // it on the wire, may still arrive when the condition holds again, where nothing has ended the claim by then: without
+                // a claim nothing does, and with one the release may be lost. That is today's limit of the promise.
+                "condition_failed" => !mine
+                    .iter()
+                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
+                // What was recorded may have expired by the clock of a process that is ahead, and been replaced, before its own
+                // attempt was answered.
+                "lease_lost" => !mine.iter().any(|execution| {
+                    recorded_by(execution.value, &|change| {
+                        !is_replaced(night, change, result.at)
+                    })
+                }),
+                "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
+                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" => true,
+                // A step may have found out.
+                "interrupted" => true,
+                // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
+                // without an answer may arrive when the record that it met has expired and been swept.
+                _ if mine.iter().all(|execution| execution.claimless) => !mine
+                    .iter()
+                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
+                // Those who come again and again ran in an earlier call.
+                _ => mine.is_empty() || result.delivery >= deliveries.len(),
+            },
+            What::Reported | What::Crashed | What::HungUp | What::Panicked => true,
+        };
+        if !is_true {
+            broken.push(format!("{result:?}, of {mine:?}"));
+        }
+    }
+    broken
+}
+
+/// Whether a completion no longer stood by then: its record was swept, or replaced as expired.
+fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
+    let fresh = |change: &&Change| {
+        change.id == completion.id
+            && matches!(change.kind, Kind::Replace | Kind::Swept | Kind::Commit)
+            && (completion.at..=by).contains(&change.at)
+            && change.before == completion.after
+    };
+    night.changes.iter().any(|change| fresh(&change))
+}
+
+/// Whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
+fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
+    let deliveries = &night.scenario.deliveries;
+    let origin = night.executions[value].delivery;
+    match (deliveries.get(delivery), deliveries.get(origin)) {
+        (Some(one), Some(other)) => one.payload == other.payload,
+        _ => true,
+    }
+}
+
+/// Whether a message's work was done when it was acknowledged.
+fn is_done(night: &Night, ids: &[RecordId], delivery: usize, key: usize, at: i64) -> bool {
+    let deliveries = &night.scenario.deliveries;
+    let ran = night.executions.iter().any(|execution| {
+        execution.key == key
+            && same_payload(night, delivery, execution.value)
+            && matches!(execution.ended, Some((ended, End::Succeeded)) if ended <= at)
+    });
+    let bound = |record: &Record| match (deliveries.get(delivery), &record.fingerprint) {
+        (Some(delivery), Some(fingerprint)) => {
+            *fingerprint == Fingerprint::json(payload(delivery).as_bytes())
+        }
+        _ => true,
+    };
+    ran || completions(night, at).any(|(change, _)| {
+        change.id == ids[key]
+            && change
+                .after
+                .as_ref()
+                .is_some_and(|record| record.status == Status::Completed && bound(record))
+    })
+}

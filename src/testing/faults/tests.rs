@@ -1,0 +1,109 @@
+use super::*;
+use crate::clock::{EpochMillis, EpochSeconds};
+use crate::key::{Key, Namespace};
+use crate::record::{Owner, Status, StoredOutcome};
+use crate::store::MemoryStore;
+
+fn claim() -> NewClaim {
+    NewClaim {
+        id: Key::new("charge", "A-17")
+            .resolve(&Namespace::new("tests").unwrap(), 255)
+            .unwrap(),
+        owner: Owner::from_stored("me"),
+        fingerprint: None,
+        attempt: 1,
+        lease: EpochMillis(60_000),
+        expiration: EpochSeconds(120),
+        started_at: EpochMillis(0),
+    }
+}
+
+fn completion() -> Completion {
+    let claim = claim();
+    Completion {
+        id: claim.id,
+        owner: claim.owner,
+        status: Status::Completed,
+        outcome: StoredOutcome::Inline("1".to_owned()),
+        completed_at: EpochMillis(1_000),
+        expiration: EpochSeconds(120),
+    }
+}
+
+/// A wire whose first claim meets this fault.
+fn wire(fault: Fault) -> FaultyStore<MemoryStore> {
+    let wire = FaultyStore::new(MemoryStore::new());
+    wire.inject(Call::Create, fault);
+    wire
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn in_a_minute() -> Instant {
+    Instant::now() + seconds(60)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_write_arrives_although_its_caller_is_gone() {
+    let wire = wire(Fault::Delayed(seconds(5)));
+    let claim = claim();
+    let call = wire.create(&claim, in_a_minute());
+    assert!(tokio::time::timeout(seconds(1), call).await.is_err());
+    assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
+    tokio::time::sleep(seconds(4)).await;
+    let found = wire.load(&claim.id, in_a_minute()).await.unwrap();
+    assert_eq!(found.unwrap().version.owner.as_deref(), Some("me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_write_arrives_once_where_its_caller_waits() {
+    let wire = wire(Fault::Delayed(seconds(5)));
+    let claim = claim();
+    let answer = wire.create(&claim, in_a_minute()).await;
+    assert!(matches!(answer, Ok(Answer::Applied(()))));
+    assert!(wire.state().late.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_reply_is_delayed_has_applied_before_it_is_answered() {
+    for (pause, answered) in [(5, true), (90, false)] {
+        let wire = wire(Fault::ReplyDelayed(seconds(pause)));
+        let claim = claim();
+        let deadline = in_a_minute();
+        let call = wire.create(&claim, deadline);
+        let look = async {
+            tokio::time::sleep(seconds(1)).await;
+            wire.load(&claim.id, in_a_minute()).await
+        };
+        let (answer, found) = futures_util::future::join(call, look).await;
+        assert!(
+            found.unwrap().is_some(),
+            "it stands before the answer comes"
+        );
+        match answer {
+            Ok(Answer::Applied(())) => assert!(answered),
+            Err(StoreError::Timeout) => assert!(!answered && Instant::now() >= deadline),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copied_write_is_answered_and_arrives_once_more() {
+    let wire = wire(Fault::Copied(seconds(5)));
+    let claim = claim();
+    let answer = wire.create(&claim, in_a_minute()).await;
+    assert!(matches!(answer, Ok(Answer::Applied(()))));
+    let done = wire.complete(&completion(), in_a_minute()).await;
+    assert!(matches!(done, Ok(Answer::Applied(()))));
+    // TTL deletes the record: the copy of the claim finds nothing, and makes it anew.
+    wire.inner().sweep(EpochMillis(200_000));
+    assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
+    tokio::time::sleep(seconds(6)).await;
+    let found = wire.load(&claim.id, in_a_minute()).await.unwrap().unwrap();
+    assert_eq!(found.content.unwrap().status, Status::InProgress);
+    let met = wire.met();
+    assert_eq!(met.get(&(Call::Create, "copied")), Some(&1));
+}
