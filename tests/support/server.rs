@@ -6,6 +6,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition};
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::create_table::{CreateTableError, CreateTableOutput};
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType,
@@ -125,7 +127,7 @@ impl Server {
                         .expect("complete"),
                 );
         }
-        request.send().await.expect("a new table");
+        assert_created(request.send().await);
     }
 
     /// A fresh outbox, as the library describes it; its name.
@@ -171,7 +173,7 @@ impl Server {
             .attribute_definitions(attribute("recorded_at", ScalarAttributeType::N))
             .global_secondary_indexes(pending)
             .stream_specification(stream);
-        request.send().await.expect("a new table");
+        assert_created(request.send().await);
         table
     }
 
@@ -198,4 +200,14 @@ pub fn unique(prefix: &str) -> String {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).expect("entropy");
     format!("{prefix}-{:016x}", u64::from_ne_bytes(bytes))
+}
+
+/// Names are unique: a table that is there already was made by an earlier send of the same request, whose reply was lost.
+fn assert_created(result: Result<CreateTableOutput, SdkError<CreateTableError>>) {
+    if let Err(error) = result {
+        let is_there = error
+            .as_service_error()
+            .is_some_and(CreateTableError::is_resource_in_use_exception);
+        assert!(is_there, "a new table: {error:?}");
+    }
 }
