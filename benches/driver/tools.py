@@ -66,7 +66,9 @@ def build(*packages):
         "LAYOUTS": str(LAYOUTS),
         "LAYOUT_COUNT": str(LAYOUT_COUNT),
     }
-    run("cargo", "build", "--release", "--locked", *selection, cwd=ROOT, env=environment)
+    # Callgrind is told a function's name.
+    named = "--config=profile.release.package.benches.strip=false"
+    run("cargo", "build", "--release", "--locked", named, *selection, cwd=ROOT, env=environment)
 
 
 def program(name):
