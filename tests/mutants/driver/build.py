@@ -27,18 +27,17 @@ def everything():
     """The programs of today's source, with every mutant that compiles. Nothing is done if that was done before."""
     paths = [path for path in files() if not path.startswith("tests/mutants/")]
     source = [path for path in paths if path.startswith("src/") and path.endswith(".rs")]
-    state = digest([*paths, "tests/mutants/plan.toml"])
+    state = digest([*paths, *(path for path in files() if path.startswith(("tests/mutants/src/", "tests/mutants/plan")))])
     known = load(PROGRAMS)
     if known and known["state"] == state and all(os.path.exists(one) for one in known["paths"].values()):
         return load(MUTANTS), known
     rewriter = build_rewriter()
     copy(paths, source)
     before = load(MUTANTS)
-    of_source = digest(source)
-    # What the compiler refused, it refuses again, as long as the source is the same.
-    refused = set(before["refused"]) if before and before["source"] == of_source else set()
-    mutants = rewrite_until_it_compiles(rewriter, source, refused)
-    store(MUTANTS, {"source": of_source, "refused": sorted(refused), "mutants": mutants})
+    # What the compiler refused, it refuses again, as long as the mutants have the same numbers.
+    same = digest([*source, *(path for path in files() if path.startswith("tests/mutants/src/"))])
+    refused = set(before["refused"]) if before and before.get("same") == same else set()
+    rewrite_until_it_compiles(rewriter, source, refused, {"source": digest(source), "same": same})
     programs = {program["name"]: build(program) for program in PLAN["programs"]}
     contents = {name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for name, path in programs.items()}
     built = {"state": state, "paths": programs, "contents": contents}
@@ -82,13 +81,14 @@ def manifest(text):
     return text.replace(own, LINTS)
 
 
-def rewrite_until_it_compiles(rewriter, source, refused):
+def rewrite_until_it_compiles(rewriter, source, refused, state):
     for number in range(1, MOST_ROUNDS + 1):
         mutants = rewrite(rewriter, source, refused)
         errors, _ = cargo(PLAN["programs"][0])
+        store(MUTANTS, {**state, "refused": sorted(refused), "mutants": mutants})
         if not errors:
             say(f"{len(mutants)} mutants compile, {len(refused)} don't")
-            return mutants
+            return
         new = set()
         for error in errors:
             new |= blamed(error, mutants)
@@ -98,7 +98,6 @@ def rewrite_until_it_compiles(rewriter, source, refused):
             sys.exit("the copy doesn't compile, and no mutant is the reason")
         say(f"round {number}: {len(errors)} errors, {len(new - refused)} mutants less")
         refused |= new
-        store(MUTANTS, {"source": digest(source), "refused": sorted(refused), "mutants": mutants})
     sys.exit(f"the copy doesn't compile after {MOST_ROUNDS} rounds")
 
 

@@ -55,7 +55,7 @@ def lint():
 
 
 def run(arguments, built, programs, mutants, equivalent):
-    trial = Trial(programs, reached.everything(programs, arguments.jobs))
+    trial = Trial(programs, reached.everything(programs, arguments.jobs), mutants)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000)
     if arguments.id:
         chosen, put_aside = [mutant for mutant in mutants if mutant["number"] in arguments.id], []

@@ -36,11 +36,13 @@ def files():
 
 def room(path):
     """The room of a file, `None` for those that get no mutants."""
-    below = path.removeprefix("src/")
-    for name, starts in PLAN["rooms"].items():
-        if any(below == start or below.startswith((f"{start}.", f"{start}/")) for start in starts):
-            return name
-    return None
+    return next((name for name, starts in PLAN["rooms"].items() if below(path, starts)), None)
+
+
+def below(path, starts):
+    """Whether a file is one of these, or in the folder of one, from src/ on."""
+    path = path.removeprefix("src/")
+    return any(path == start or path.startswith((f"{start}.", f"{start}/")) for start in starts)
 
 
 def digest(paths):

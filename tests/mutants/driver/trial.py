@@ -1,6 +1,6 @@
 """Turns one mutant on, and runs the tests that reach it until one fails."""
 
-from .places import PLAN
+from .places import PLAN, below
 from .process import run
 from .reached import arguments
 
@@ -13,15 +13,17 @@ TIMES, START = 10, 20
 class Trial:
     """Every test that there is, and what it reaches."""
 
-    def __init__(self, programs, reached):
+    def __init__(self, programs, reached, mutants):
         self.paths = programs["paths"]
         self.reached = reached
         self.tests = {}
+        files = {mutant["number"]: mutant["file"] for mutant in mutants}
         for program in PLAN["programs"]:
             by_mutant = {}
             for name, test in reached[program["name"]].items():
                 for number in test["reached"]:
-                    by_mutant.setdefault(number, []).append((test["seconds"], name))
+                    if "files" not in program or below(files.get(number, ""), program["files"]):
+                        by_mutant.setdefault(number, []).append((test["seconds"], name))
             self.tests[program["name"]] = by_mutant
 
     def of(self, number):

@@ -81,15 +81,37 @@ fn binds(condition: &Expr) -> bool {
     }
 }
 
-/// Calls and assignments of which nothing is used but what they do.
+/// Calls and assignments of which nothing is used but what they do. Log lines are no behaviour here.
 pub fn can_be_left_out(expression: &Expr) -> bool {
     match expression {
-        Expr::Call(_) | Expr::MethodCall(_) | Expr::Assign(_) => true,
+        Expr::Assign(_) => true,
+        Expr::Call(call) => !matches!(call.func.as_ref(), Expr::Path(path) if logs(path)),
+        Expr::MethodCall(call) => {
+            let method = call.method.to_string();
+            !is_for_logs(&method) && !is_about_room(&method)
+        }
         Expr::Binary(ExprBinary { op, .. }) => is_compound(op),
         Expr::Await(inner) => can_be_left_out(&inner.base),
         Expr::Try(inner) => can_be_left_out(&inner.expr),
         _ => false,
     }
+}
+
+/// A function of `src/observe.rs`, or one that is named after what it does.
+fn logs(path: &ExprPath) -> bool {
+    let segments = &path.path.segments;
+    let named = |name: &syn::PathSegment| is_for_logs(&name.ident.to_string());
+    segments.iter().any(|segment| segment.ident == "observe") || segments.last().is_some_and(named)
+}
+
+/// `log`, `log_batch`: by their name, as this library has it.
+pub fn is_for_logs(function: &str) -> bool {
+    function.split('_').any(|word| word == "log")
+}
+
+/// A hint of how much room to make: nothing but the time depends on it.
+pub fn is_about_room(function: &str) -> bool {
+    matches!(function, "with_capacity" | "reserve")
 }
 
 fn is_compound(op: &BinOp) -> bool {
