@@ -35,9 +35,10 @@ def everything():
     copy(paths, source)
     before = load(MUTANTS)
     # What the compiler refused, it refuses again, as long as the mutants have the same numbers.
-    same = digest([*source, *(path for path in files() if path.startswith("tests/mutants/src/"))])
-    refused = set(before["refused"]) if before and before.get("same") == same else set()
-    rewrite_until_it_compiles(rewriter, source, refused, {"source": digest(source), "same": same})
+    code, _ = rewrite(rewriter, source, set())
+    same = [code, digest([path for path in files() if path.startswith("tests/mutants/src/")])]
+    refused = set(before["refused"]) if before and before["same"] == same else set()
+    rewrite_until_it_compiles(rewriter, source, refused, {"code": code, "same": same})
     programs = {program["name"]: build(program) for program in PLAN["programs"]}
     contents = {name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for name, path in programs.items()}
     built = {"state": state, "paths": programs, "contents": contents}
@@ -83,7 +84,7 @@ def manifest(text):
 
 def rewrite_until_it_compiles(rewriter, source, refused, state):
     for number in range(1, MOST_ROUNDS + 1):
-        mutants = rewrite(rewriter, source, refused)
+        _, mutants = rewrite(rewriter, source, refused)
         errors, _ = cargo(PLAN["programs"][0])
         store(MUTANTS, {**state, "refused": sorted(refused), "mutants": mutants})
         if not errors:
@@ -102,6 +103,7 @@ def rewrite_until_it_compiles(rewriter, source, refused, state):
 
 
 def rewrite(rewriter, source, refused):
+    """Writes the copy's source; a number for the code without its tests, and the mutants."""
     order = {
         "root": str(ROOT),
         "copy": str(TREE),
@@ -110,7 +112,8 @@ def rewrite(rewriter, source, refused):
         "refused": sorted(refused),
     }
     lines = subprocess.run([rewriter], input=json.dumps(order), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [json.loads(line) for line in lines.splitlines()]
+    code, *mutants = [json.loads(line) for line in lines.splitlines()]
+    return code, mutants
 
 
 def cargo(program):

@@ -67,7 +67,7 @@ def run(arguments, built, programs, mutants, equivalent):
         say(f"seed {seed}")
         chosen, put_aside = sample.choose(mutants, equivalent, seed, arguments.count)
     state = sorted(programs["contents"].values())
-    results = earlier(built["source"], state) if not arguments.id else {}
+    results = earlier(built["code"], state) if not arguments.id else {}
     left = [mutant for mutant in chosen if mutant["key"] not in results]
     say(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them known")
     lock = threading.Lock()
@@ -75,7 +75,7 @@ def run(arguments, built, programs, mutants, equivalent):
     def one(mutant):
         result = trial.of(mutant["number"])
         described = {name: mutant[name] for name in ("key", "number", "file", "line", "function", "operator", "from", "to")}
-        stamped = {"source": built["source"], "state": state, **described, **result}
+        stamped = {"code": built["code"], "state": state, **described, **result}
         with lock:
             results[mutant["key"]] = stamped
             with RESULTS.open("a") as out:
@@ -90,12 +90,12 @@ def run(arguments, built, programs, mutants, equivalent):
     return 1 if survived else 0
 
 
-def earlier(source, state):
-    """What an earlier run found: what was caught stays caught, as long as the source is the same; what survived is asked again."""
+def earlier(code, state):
+    """What an earlier run found: what was caught stays caught, as long as the code is the same; what survived is asked again."""
     results = {}
     if RESULTS.exists():
         for text in RESULTS.read_text().splitlines():
             result = json.loads(text)
-            if result["source"] == source and (result["verdict"] == "caught" or result["state"] == state):
+            if result["code"] == code and (result["verdict"] == "caught" or result["state"] == state):
                 results[result["key"]] = result
     return results

@@ -1,6 +1,7 @@
 //! Rewrites a copy of the library so that one program holds every mutant behind a switch.
 //!
-//! Reads an [`Order`] as JSON from standard input, writes the rewritten files, and prints each mutant as a line of JSON.
+//! Reads an [`Order`] as JSON from standard input and writes the rewritten files. Prints a number for the code, then each mutant
+//! as a line of JSON.
 //! `driver/` builds the copy, names the mutants that the compiler refuses in the next order, and runs the tests.
 
 mod names;
@@ -13,9 +14,11 @@ mod switch;
 use std::collections::HashSet;
 use std::error::Error;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use quote::ToTokens;
 use serde::Deserialize;
 
 /// What to rewrite, and where to.
@@ -38,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sources = read(&order.root, &order.library)?;
     let names = names::Names::of(&sources);
     let mut out = io::BufWriter::new(io::stdout().lock());
+    writeln!(out, "{}", code(&sources, &names))?;
     let mut number = 0;
     for (path, text, file) in &sources {
         let mutated = order.rooms.contains(path) && !names.is_test(path);
@@ -68,6 +72,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Stands for all that isn't a test: a mutant that was caught stays caught while this is the same.
+fn code(sources: &[Source], names: &names::Names) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (path, _, file) in sources {
+        if !names.is_test(path) {
+            path.hash(&mut hasher);
+            for item in file.items.iter().filter(|item| !names::is_test_item(item)) {
+                item.to_token_stream().to_string().hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
 }
 
 type Source = (String, String, syn::File);

@@ -126,6 +126,17 @@ fn constant(ty: &Type) -> Option<Constant> {
     }
 }
 
+/// Whether an item is compiled for the library's own tests alone.
+pub fn is_test_item(item: &Item) -> bool {
+    match item {
+        Item::Fn(item) => is_for_tests(&item.attrs),
+        Item::Mod(item) => is_for_tests(&item.attrs),
+        Item::Impl(item) => is_for_tests(&item.attrs),
+        Item::Use(item) => is_for_tests(&item.attrs),
+        _ => false,
+    }
+}
+
 /// `#[test]`, `#[tokio::test]`, `#[cfg(test)]`, `#[cfg(all(test, …))]`.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {

@@ -13,7 +13,7 @@ use syn::{
     Signature, Stmt,
 };
 
-use crate::names::{Names, is_for_tests};
+use crate::names::{Names, is_for_tests, is_test_item};
 use crate::operators::{self, Change};
 use crate::returns;
 use crate::switch::{Form, Mutant, Switch, one_line};
@@ -130,15 +130,9 @@ impl Walk<'_> {
 
 impl<'ast> Visit<'ast> for Walk<'_> {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        use syn::Item::{Const, Enum, Fn, Macro, Mod, Static};
-        let skipped = match item {
-            Const(_) | Static(_) | Enum(_) | Macro(_) => true,
-            Fn(item) => is_for_tests(&item.attrs),
-            Mod(item) => is_for_tests(&item.attrs),
-            syn::Item::Impl(item) => is_for_tests(&item.attrs),
-            _ => false,
-        };
-        if !skipped {
+        use syn::Item::{Const, Enum, Macro, Static};
+        let has_none = matches!(item, Const(_) | Static(_) | Enum(_) | Macro(_));
+        if !has_none && !is_test_item(item) {
             visit::visit_item(self, item);
         }
     }
