@@ -138,6 +138,19 @@ mod tests {
         record
     }
 
+    #[test]
+    fn an_entry_takes_its_texts_and_what_holds_them() {
+        let bare = size(&id(1), &Entry::Outcome(outcome("")));
+        assert_eq!(bare, OVERHEAD + id(1).as_str().len() + id(1).hash().len());
+        let mut full = outcome("1234");
+        full.owner = Some(Owner::from_stored("me"));
+        full.last_error = Some("why".to_owned());
+        let fingerprint = crate::Fingerprint::bytes(b"payload");
+        let texts = "1234mewhy".len() + fingerprint.as_str().len();
+        full.fingerprint = Some(fingerprint);
+        assert_eq!(size(&id(1), &Entry::Outcome(full)), bare + texts);
+    }
+
     fn claim(owner: &Owner) -> Record {
         let mut record = Record::new(Status::InProgress, EpochSeconds(100));
         record.owner = Some(owner.clone());
