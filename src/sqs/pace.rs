@@ -188,3 +188,6 @@ impl Drop for Entry<'_> {
         self.started();
     }
 }
+
+#[cfg(test)]
+mod tests;
