@@ -25,6 +25,7 @@ mod crashes;
 mod duplicates;
 mod failures;
 mod replays;
+mod times;
 mod unprotected;
 
 const LEASE: Duration = Duration::from_mins(1);
