@@ -54,3 +54,19 @@ async fn a_message_behind_one_that_was_reported_is_neither_claimed_nor_started()
     assert!(pace.refusal(&[1]).is_none());
     assert!(pace.start(&[1]).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_claimed_when_every_message_before_it_has_started_or_ended_without() {
+    let pace = Pace::new(10, 2, 4, None);
+    let is_admitted = || async {
+        let admitted = tokio::time::timeout(seconds(1), pace.admit(2)).await;
+        admitted.is_ok()
+    };
+    let (mut first, second) = (pace.entry(), pace.entry());
+    pace.admit(1).await;
+    first.started();
+    drop(first);
+    assert!(!is_admitted().await, "one of two");
+    drop(second);
+    assert!(is_admitted().await);
+}

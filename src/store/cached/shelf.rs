@@ -149,6 +149,18 @@ mod tests {
         let texts = "1234mewhy".len() + fingerprint.as_str().len();
         full.fingerprint = Some(fingerprint);
         assert_eq!(size(&id(1), &Entry::Outcome(full)), bare + texts);
+        let claimed = Record::new(Status::InProgress, EpochSeconds(100));
+        assert_eq!(size(&id(1), &Entry::Claim(claimed)), bare);
+    }
+
+    #[test]
+    fn an_entry_may_take_all_the_room_there_is() {
+        let room = size(&id(1), &Entry::Outcome(outcome("1")));
+        for (most, fits) in [(room, true), (room - 1, false)] {
+            let mut shelf = Shelf::new(2, most);
+            shelf.put_outcome(&id(1), outcome("1"));
+            assert_eq!(shelf.outcome(&id(1), NOW).is_some(), fits);
+        }
     }
 
     fn claim(owner: &Owner) -> Record {

@@ -129,3 +129,71 @@ impl Reader<'_> {
         value.ok_or_else(|| format!("`{}` is missing", self.layout.name(attribute)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A completed record of this crate's.
+    fn item() -> Item {
+        let entries = [
+            ("status", string("COMPLETED")),
+            ("expiration", number(100)),
+            ("owner", string("me")),
+            ("attempt", number(1)),
+            ("data", string("1")),
+            ("v", number(1)),
+        ];
+        entries.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn why(item: &Item) -> String {
+        decode(&TableLayout::default(), item).content.unwrap_err()
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(decode(&TableLayout::default(), &item()).content.is_ok());
+        for name in ["status", "expiration", "owner", "attempt", "data"] {
+            let mut item = item();
+            item.remove(name);
+            assert_eq!(why(&item), format!("`{name}` is missing"));
+        }
+        let mut claimed = item();
+        claimed.insert("status".to_owned(), string("INPROGRESS"));
+        assert_eq!(why(&claimed), "`in_progress_expiration` is missing");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named_and_not_quoted() {
+        for (name, value, reason) in [
+            (
+                "v",
+                number(2),
+                "layout version 2, where this release knows 1",
+            ),
+            (
+                "status",
+                string("PAUSED"),
+                "`status` has a value that this release doesn't know",
+            ),
+            (
+                "omitted",
+                string("lazy"),
+                "`omitted` has a value that this release doesn't know",
+            ),
+            ("owner", number(1), "`owner` is not a string"),
+            (
+                "expiration",
+                string("soon"),
+                "`expiration` is not a whole number",
+            ),
+            ("attempt", number(-1), "`attempt` is no count"),
+            ("packed", string("?"), "`packed`: it is not a map"),
+        ] {
+            let mut item = item();
+            item.insert(name.to_owned(), value);
+            assert_eq!(why(&item), reason);
+        }
+    }
+}

@@ -16,8 +16,9 @@ MUTANTS = OUT / "mutants.json"
 PROGRAMS = OUT / "programs.json"
 REACHED = OUT / "reached.json"
 RESULTS = OUT / "results.jsonl"
-# Dependencies are those of the library's own tests, and built once for both.
-TARGET = ROOT / "target"
+# Not the library's own: cargo gives a workspace's programs the same name wherever it lies, and a test that is built meanwhile would
+# take a mutated one's place.
+TARGET = OUT / "build"
 
 PLAN = tomllib.loads((HERE / "plan.toml").read_text())
 

@@ -175,3 +175,39 @@ async fn an_outcome_kept_beside_its_record_may_take_half_of_the_attempts_time() 
         assert_eq!(again.is_ok(), kept, "{delay}: {again:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_reply_is_taken_back_for_half_a_second_at_most() {
+    let store = FaultyStore::new(MemoryStore::new());
+    store.inject(Call::Create, Fault::RequestLost);
+    store.inject(Call::Release, Fault::Delayed(Duration::from_secs(30)));
+    let once = Idempotency::builder(store).namespace("engine");
+    let once = once.build().unwrap();
+    let began = Instant::now();
+    let outcome = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
+    assert!(matches!(outcome.await, Err(Error::Store(_))));
+    let taken = began.elapsed();
+    assert!(taken >= Duration::from_millis(500), "{taken:?}");
+    assert!(taken <= Duration::from_millis(505), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_gets_half_a_second_though_the_time_is_over() {
+    for (delay, recorded) in [(490, true), (510, false)] {
+        let clock = ManualClock::default();
+        let store = FaultyStore::new(MemoryStore::new());
+        store.inject(Call::Complete, Fault::Delayed(Duration::from_millis(delay)));
+        let once = Idempotency::builder(store).namespace("engine");
+        let once = once.clock(clock.clone()).lease(LEASE).build().unwrap();
+        let outcome = once.run(key(), payload(), |_| async {
+            clock.advance(LEASE);
+            Ok::<_, Infallible>(1)
+        });
+        let expected = if recorded {
+            Outcome::Executed(1)
+        } else {
+            Outcome::Unrecorded(1)
+        };
+        assert_eq!(outcome.await.unwrap(), expected, "{delay}");
+    }
+}

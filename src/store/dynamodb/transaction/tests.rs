@@ -105,3 +105,10 @@ fn an_outcome_leaves_room_in_its_item_for_what_a_record_has_besides() {
     assert_eq!(actions(largest).unwrap().len(), 1);
     assert!(matches!(actions(largest + 1), Err(StoreError::TooLarge)));
 }
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_is_not_made() {
+    let (store, id) = (store(), RecordId::unkeyed("nonce"));
+    let late = crate::store::Store::load(&store, &id, Instant::now()).await;
+    assert!(matches!(late, Err(StoreError::Timeout)));
+}
