@@ -1,9 +1,9 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc e2e bench fuzz nights
+.PHONY: help test quick demo fmt lint doc e2e bench fuzz mutants nights
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## everything, on DynamoDB Local too (needs Java 17 and npm)
 	@scripts/test full
@@ -38,3 +38,6 @@ e2e: ## the functions as processes, then the template deployed and driven throug
 	scripts/dynamodb-local run scripts/schemathesis run scripts/cargo-lambda run cargo test --test suite --test chaos -- end_to_end chaos
 	scripts/deployment lint
 	scripts/dynamodb-local run scripts/deployment test
+
+mutants: ## changes the library on purpose, 250 times at random, and looks whether a test notices
+	scripts/mutants run

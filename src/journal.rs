@@ -237,6 +237,31 @@ mod tests {
     }
 
     #[test]
+    fn a_step_begins_only_if_the_largest_result_would_fit() {
+        // What is left beside the steps that are there, to the byte.
+        let filled = |spare: usize| {
+            let mut journal = Journal::default();
+            let largest = 1 + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
+            let room = MAX_JOURNAL_BYTES - largest - spare;
+            let last_error = "x".repeat(room - 1 - ENTRY_OVERHEAD);
+            let entry = StepEntry {
+                last_error: Some(last_error),
+                ..entry(StepState::Failed)
+            };
+            let name = "a".to_owned();
+            journal.put(StepNote { name, entry });
+            journal
+        };
+        assert_eq!(
+            filled(0).size(),
+            MAX_JOURNAL_BYTES - MAX_STEP_RESULT_BYTES - 101
+        );
+        assert!(filled(0).has_room_for("b"));
+        assert!(!filled(0).has_room_for("bb"));
+        assert!(filled(1).has_room_for("bb"));
+    }
+
+    #[test]
     fn names_are_short_and_plain() {
         for name in ["charge", "send-mail.2", &"x".repeat(64)] {
             assert!(is_step_name(name), "{name}");

@@ -161,3 +161,15 @@ impl<E> StepError<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effects_own_error_comes_back_out() {
+        assert_eq!(StepError::Effect("mine").into_effect(), Some("mine"));
+        let other = StepError::<&str>::Store(StoreError::Timeout);
+        assert_eq!(other.into_effect(), None);
+    }
+}

@@ -46,3 +46,27 @@ fn an_event_that_is_remembered_has_applied() {
         Guarded::Refused { .. }
     ));
 }
+
+#[test]
+fn the_state_stands_in_the_attribute_that_is_named() {
+    let paid = paid().attribute("phase");
+    let is_paid = item(&[("phase", S("paid".into()))]);
+    assert_eq!(paid.judge(Some(&is_paid)), Guarded::AlreadyApplied);
+    let elsewhere = item(&[("status", S("paid".into()))]);
+    assert!(matches!(
+        paid.judge(Some(&elsewhere)),
+        Guarded::Refused { .. }
+    ));
+}
+
+#[test]
+fn the_events_stand_in_the_attribute_that_is_named() {
+    let add = Once::new("accounts", [("account", S("a".into()))], "e-1").attribute("seen");
+    let seen = item(&[("seen", Ss(vec!["e-1".into()]))]);
+    assert_eq!(add.judge(Some(&seen)), Guarded::AlreadyApplied);
+    let elsewhere = item(&[("applied_events", Ss(vec!["e-1".into()]))]);
+    assert!(matches!(
+        add.judge(Some(&elsewhere)),
+        Guarded::Refused { .. }
+    ));
+}

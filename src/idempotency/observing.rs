@@ -146,3 +146,26 @@ impl End {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn released(ended: &Result<Performed<(), std::fmt::Error>, ()>) -> Option<&'static str> {
+        match End::of(ended) {
+            End::Release(last_error) => last_error,
+            End::Complete | End::Fail => panic!("not released"),
+        }
+    }
+
+    #[test]
+    fn a_shadow_claim_that_is_released_names_the_kind_of_failure() {
+        assert_eq!(released(&Err(())), Some("panic"));
+        assert_eq!(released(&Ok(Err(Error::LeaseLost))), Some("not committed"));
+        assert_eq!(
+            released(&Ok(Ok((Err(std::fmt::Error), Verdict::Release)))),
+            Some("core::fmt::Error")
+        );
+        assert_eq!(released(&Ok(Ok((Ok(()), Verdict::Release)))), None);
+    }
+}

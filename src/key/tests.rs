@@ -14,6 +14,11 @@ fn the_id_starts_with_namespace_and_operation() {
 }
 
 #[test]
+fn a_key_tells_its_operation() {
+    assert_eq!(Key::new("charge", "t-1").operation(), "charge");
+}
+
+#[test]
 fn every_part_of_the_identity_changes_the_id() {
     let base = resolve(&Key::new("charge", "t")).unwrap();
     let other_namespace = Key::new("charge", "t")
@@ -99,6 +104,8 @@ fn a_raw_id_is_kept_and_bounded() {
         resolve(&Key::raw("op", "theirs#1")).unwrap().as_str(),
         "theirs#1"
     );
+    let longest = resolve(&Key::raw("op", "x".repeat(2_048))).unwrap();
+    assert_eq!(longest.as_str().len(), 2_048);
     assert_eq!(
         resolve(&Key::raw("op", "x".repeat(2_049))),
         Err(KeyError::IdTooLong { bytes: 2_049 })

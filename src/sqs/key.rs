@@ -165,6 +165,8 @@ mod tests {
     fn a_raw_id_is_the_whole_key() {
         let source = KeySource::message_id().raw_id(|body: &u32| format!("f.app.charge#{body}"));
         assert_eq!(key(&source, &7), Some(Key::raw("charge", "f.app.charge#7")));
+        let again = source.clone();
+        assert_eq!(key(&again, &7), Some(Key::raw("charge", "f.app.charge#7")));
         let empty = KeySource::message_id().raw_id(|_: &u32| String::new());
         assert_eq!(key(&empty, &7), None);
     }

@@ -126,6 +126,18 @@ mod tests {
             .await
     }
 
+    #[test]
+    fn each_reason_has_a_word_of_its_own() {
+        for (rejection, word) in [
+            (Rejection::Undecodable, "undecodable"),
+            (Rejection::UnusableKey, "unusable_key"),
+            (Rejection::Mismatch, "mismatch"),
+            (Rejection::Failed, "failed"),
+        ] {
+            assert_eq!(rejection.as_str(), word);
+        }
+    }
+
     #[tokio::test]
     async fn only_ok_takes_a_message() {
         assert!(takes(|_, _| async { Ok(()) }).await);

@@ -304,3 +304,19 @@ impl<S: Store> Store for CachedStore<S> {
         self.load_group(ids, deadline).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn by_default_a_thousand_records_are_remembered_in_four_mebibytes() {
+        let store = CachedStore::new(MemoryStore::new());
+        assert_eq!(store.shelf().max_entries, 1_000);
+        assert_eq!(store.shelf().max_bytes, 4 * 1_024 * 1_024);
+        let smaller = store.max_entries(7).max_bytes(70);
+        assert_eq!(smaller.shelf().max_entries, 7);
+        assert_eq!(smaller.shelf().max_bytes, 70);
+    }
+}

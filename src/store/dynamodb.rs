@@ -22,12 +22,9 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use aws_config::BehaviorVersion;
-use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
-use aws_config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 use tokio::time::{Instant, timeout_at};
@@ -40,6 +37,7 @@ use crate::store::{Answer, Store};
 use crate::transaction::{Admission, Commit, Committed};
 
 mod change;
+mod client;
 mod commit;
 mod expression;
 mod failure;
@@ -133,18 +131,9 @@ impl DynamoDbStore {
         if table.is_empty() {
             return Err(TableNotNamed);
         }
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(Duration::from_millis(3_100))
-            .operation_attempt_timeout(Duration::from_secs(4))
-            .operation_timeout(Duration::from_secs(10))
-            .build();
-        let retries = RetryConfig::standard()
-            .with_max_attempts(3)
-            .with_initial_backoff(Duration::from_millis(50))
-            .with_max_backoff(Duration::from_secs(1));
         let config = aws_config::defaults(BehaviorVersion::v2026_01_12())
-            .timeout_config(timeouts)
-            .retry_config(retries)
+            .timeout_config(client::timeouts())
+            .retry_config(client::retries())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .load()
             .await;

@@ -27,6 +27,7 @@ mod duplicates;
 mod failures;
 mod replays;
 mod switch;
+mod times;
 mod unprotected;
 
 const LEASE: Duration = Duration::from_mins(1);

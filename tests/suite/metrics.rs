@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Error as HandlerError;
 use std::num::NonZeroU32;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::{Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
@@ -84,6 +86,17 @@ pub fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u6
 
 async fn done(_: lambda_idempotency::Claim) -> Result<String, HandlerError> {
     Ok("done".to_owned())
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure() {
+    let counted = Counted::new();
+    let once = engine().build().unwrap();
+    let panics = |_| async { panic!("the handler's own") };
+    let run = once.run::<(), HandlerError, _, _>(key(), None, panics);
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+    let seen = counted.take();
+    assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
 }
 
 #[tokio::test]

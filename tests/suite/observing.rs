@@ -11,7 +11,7 @@ use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
 use tokio::time::Instant;
@@ -72,6 +72,21 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
         counted.operations(),
         ["namespace=shop.observed operation=charge"]
     );
+}
+
+#[tokio::test]
+async fn a_failure_for_good_is_counted_and_would_have_been_replayed() {
+    let counted = Counted::new();
+    let once = observer();
+    for _ in 0..2 {
+        let declined = |_| async { Err::<u32, _>(HandlerError::other("declined")) };
+        let run = once.run_with(key(), Fingerprint::json(b"1"), declined, |_| Verdict::Fail);
+        assert!(matches!(run.await, Err(Error::Handler(_))), "each one runs");
+    }
+    let seen = counted.take();
+    assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
+    assert_eq!(seen.get("replays"), Some(&1), "{seen:?}");
+    assert_eq!(seen.get("executions"), Some(&1), "{seen:?}");
 }
 
 #[tokio::test]

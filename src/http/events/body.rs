@@ -24,3 +24,21 @@ impl<E: HttpEvent> RequestBody for EventBody<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_may_be_as_long_as_the_limit() {
+        for (limit, fits) in [(4, true), (3, false)] {
+            let mut event = ApiGatewayV2httpRequest::default();
+            event.body = Some("four".to_owned());
+            let context = Context::default();
+            let read = EventBody { event, context }.read(limit).await;
+            assert_eq!(read.is_ok(), fits, "{limit}");
+        }
+    }
+}

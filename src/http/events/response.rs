@@ -185,3 +185,27 @@ fn encoded(body: Bytes) -> (Option<Body>, bool) {
         Err(error) => (Some(Body::Binary(error.into_bytes())), true),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealed::Answer;
+
+    #[test]
+    fn a_load_balancer_gets_the_headers_in_both_places() {
+        let response = Response::builder()
+            .header("x-order", "17")
+            .body(Bytes::new())
+            .unwrap();
+        let mut answer = AlbTargetGroupResponse::of_http(response);
+        let (name, value) = ("x-more", "1");
+        answer.add(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+        for headers in [&answer.headers, &answer.multi_value_headers] {
+            assert_eq!(headers["x-order"], "17");
+            assert_eq!(headers[name], value);
+        }
+    }
+}

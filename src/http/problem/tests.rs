@@ -96,3 +96,46 @@ fn the_handlers_error_comes_back_out() {
     assert_eq!(Problem::of(Error::Handler("mine")), Err("mine"));
     assert_eq!(Problem::of(Error::<&str>::Mismatch), Ok(Problem::Mismatch));
 }
+
+#[test]
+fn each_error_of_the_engine_has_a_problem_of_its_own() {
+    let too_long = KeyError::TokenTooLong { chars: 3, max: 2 };
+    let interrupted = Error::Interrupted {
+        since: std::time::SystemTime::now(),
+    };
+    let omitted = Error::OutcomeOmitted {
+        reason: crate::Omission::TooLarge,
+        completed_at: None,
+    };
+    let timeout = || crate::StoreError::Timeout;
+    let cases: [(Error<()>, &str); 18] = [
+        (Error::Key(KeyError::Missing), "key-missing"),
+        (Error::Key(KeyError::EmptyToken), "key-empty"),
+        (Error::Key(too_long), "key-too-long"),
+        (
+            Error::Key(KeyError::ControlCharacter),
+            "key-control-character",
+        ),
+        (Error::Mismatch, "mismatch"),
+        (interrupted, "interrupted"),
+        (Error::Exhausted { attempts: 2 }, "exhausted"),
+        (Error::LeaseLost, "lease-lost"),
+        (omitted, "outcome-omitted"),
+        (Error::TooLate, "too-late"),
+        (Error::Store(timeout()), "store-unavailable"),
+        (Error::Unrecorded(timeout()), "unrecorded"),
+        (Error::NotCommitted(timeout()), "not-committed"),
+        (Error::OutcomeUnknown(timeout()), "outcome-unknown"),
+        (Error::Unreadable("why".to_owned()), "unreadable"),
+        (Error::Failed(crate::Failure::unknown()), "failed"),
+        (Error::Key(KeyError::RawIdWithScope), "misconfigured"),
+        (
+            Error::Write(crate::transaction::WriteError::NotSupported),
+            "misconfigured",
+        ),
+    ];
+    for (error, code) in cases {
+        let problem = Problem::of(error).unwrap();
+        assert_eq!(problem.code(), code);
+    }
+}

@@ -27,6 +27,7 @@ fn a_route_matches_its_method_and_each_path_of_its_template() {
         ("/orders", "DELETE", "/orders", true),
         ("POST /{proxy+}", "POST", "/a/b", true),
         ("POST /{*rest}", "POST", "/a", true),
+        ("POST /{*rest}", "POST", "/a/b", true),
         ("POST /{*rest}", "POST", "/", false),
         ("POST /", "POST", "/", true),
     ] {

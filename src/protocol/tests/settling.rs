@@ -53,6 +53,20 @@ fn it_counts_only_if_time_and_outcome_are_mine() {
 }
 
 #[test]
+fn it_counts_only_if_the_owner_is_me_and_the_status_is_mine() {
+    let others = Record {
+        owner: Some(Owner::from_stored("other")),
+        ..applied()
+    };
+    assert_eq!(settled(others), "superseded");
+    let failed = Record {
+        status: Status::Failed,
+        ..applied()
+    };
+    assert_eq!(settled(failed), "lost");
+}
+
+#[test]
 fn a_successors_outcome_stands_if_the_payload_is_the_same() {
     assert_eq!(settled(completed()), "superseded");
     let other_payload = Record {

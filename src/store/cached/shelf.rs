@@ -138,6 +138,31 @@ mod tests {
         record
     }
 
+    #[test]
+    fn an_entry_takes_its_texts_and_what_holds_them() {
+        let bare = size(&id(1), &Entry::Outcome(outcome("")));
+        assert_eq!(bare, OVERHEAD + id(1).as_str().len() + id(1).hash().len());
+        let mut full = outcome("1234");
+        full.owner = Some(Owner::from_stored("me"));
+        full.last_error = Some("why".to_owned());
+        let fingerprint = crate::Fingerprint::bytes(b"payload");
+        let texts = "1234mewhy".len() + fingerprint.as_str().len();
+        full.fingerprint = Some(fingerprint);
+        assert_eq!(size(&id(1), &Entry::Outcome(full)), bare + texts);
+        let claimed = Record::new(Status::InProgress, EpochSeconds(100));
+        assert_eq!(size(&id(1), &Entry::Claim(claimed)), bare);
+    }
+
+    #[test]
+    fn an_entry_may_take_all_the_room_there_is() {
+        let room = size(&id(1), &Entry::Outcome(outcome("1")));
+        for (most, fits) in [(room, true), (room - 1, false)] {
+            let mut shelf = Shelf::new(2, most);
+            shelf.put_outcome(&id(1), outcome("1"));
+            assert_eq!(shelf.outcome(&id(1), NOW).is_some(), fits);
+        }
+    }
+
     fn claim(owner: &Owner) -> Record {
         let mut record = Record::new(Status::InProgress, EpochSeconds(100));
         record.owner = Some(owner.clone());

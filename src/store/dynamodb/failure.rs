@@ -113,3 +113,104 @@ pub(super) fn in_words(error: &dyn StdError) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the request failed")]
+    struct Failed(#[source] Refused);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no connection")]
+    struct Refused(#[source] io::Error);
+
+    fn classified(error: SdkError<PutItemError, HttpResponse>) -> StoreError {
+        classify(
+            "records",
+            &TableLayout::default(),
+            "dynamodb:PutItem",
+            error,
+        )
+    }
+
+    fn refused(code: &str, message: &str, status: u16) -> StoreError {
+        let metadata = ErrorMetadata::builder().code(code).message(message);
+        let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        let error = PutItemError::generic(metadata.build());
+        classified(SdkError::service_error(error, reply))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_must_be_mended() {
+        let late = SdkError::timeout_error("slow");
+        assert!(matches!(classified(late), StoreError::Timeout));
+        let unsent = SdkError::construction_failure("no region");
+        assert!(matches!(classified(unsent), StoreError::Rejected(_)));
+        for (status, transient) in [(400, false), (499, false), (500, true), (503, true)] {
+            let error = refused("Unheard", "", status);
+            let unavailable = matches!(error, StoreError::Unavailable(_));
+            assert_eq!(unavailable, transient, "{status}");
+            assert_ne!(unavailable, matches!(error, StoreError::Rejected(_)));
+        }
+        for code in [
+            "ProvisionedThroughputExceededException",
+            "ThrottlingException",
+            "RequestLimitExceeded",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Throttled), "{code}");
+        }
+        for code in [
+            "TransactionConflictException",
+            "ReplicatedWriteConflictException",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Conflict), "{code}");
+        }
+        assert!(matches!(
+            refused("AccessDeniedException", "", 400),
+            StoreError::AccessDenied { .. }
+        ));
+        assert!(matches!(
+            refused("ResourceNotFoundException", "", 400),
+            StoreError::TableNotFound { .. }
+        ));
+    }
+
+    #[test]
+    fn an_item_that_is_too_large_is_told_from_a_schema_that_is_another() {
+        let validation = |message| refused("ValidationException", message, 400);
+        assert!(matches!(
+            validation("Item size has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        assert!(matches!(
+            validation("Item size to update has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        assert!(matches!(
+            validation("One or more parameter values were invalid"),
+            StoreError::Schema { .. }
+        ));
+        assert!(matches!(
+            refused("ItemCollectionSizeLimitExceededException", "", 400),
+            StoreError::TooLarge
+        ));
+    }
+
+    #[test]
+    fn an_error_names_its_causes_down_to_the_first() {
+        let error = Failed(Refused(io::Error::other("the host has no address")));
+        assert_eq!(
+            in_words(&error),
+            "the request failed: no connection: the host has no address"
+        );
+    }
+}

@@ -220,3 +220,38 @@ impl TableLayout {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_attribute_has_the_name_that_it_is_given() {
+        let layout = TableLayout::default()
+            .key("pk")
+            .status("state")
+            .expiration("ttl")
+            .in_progress_expiration("lease")
+            .data("outcome")
+            .validation("payload");
+        assert_eq!(layout.partition(), "pk");
+        assert_eq!(layout.id_attribute(), "pk");
+        for (attribute, name) in [
+            (Attribute::Status, "state"),
+            (Attribute::Expiration, "ttl"),
+            (Attribute::Lease, "lease"),
+            (Attribute::Data, "outcome"),
+            (Attribute::Validation, "payload"),
+        ] {
+            assert_eq!(layout.name(attribute), name);
+        }
+    }
+
+    #[test]
+    fn of_two_keys_the_sort_key_holds_the_id() {
+        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
+        assert_eq!(layout.partition(), "pk");
+        assert_eq!(layout.id_attribute(), "sk");
+        assert!(layout.is_composite());
+    }
+}

@@ -53,3 +53,26 @@ pub(super) fn unknown(name: &str) -> String {
 fn missing(name: &str) -> String {
     format!("`{name}` is missing")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_is_missing_or_of_another_type_is_named() {
+        let value = AttributeValue::M(HashMap::from([(
+            "odd".to_owned(),
+            AttributeValue::Bool(true),
+        )]));
+        let members = Members::of(&value).unwrap();
+        let missing = Err("`none` is missing".to_owned());
+        assert_eq!(members.text("none"), Ok(None));
+        assert_eq!(members.required_text("none").map(drop), missing);
+        assert_eq!(members.number("none").map(drop), missing);
+        assert_eq!(members.bytes("none").map(drop), missing);
+        let odd = |kind: &str| Err(format!("`odd` is not {kind}"));
+        assert_eq!(members.text("odd").map(drop), odd("a string"));
+        assert_eq!(members.number("odd").map(drop), odd("a whole number"));
+        assert_eq!(members.bytes("odd").map(drop), odd("binary"));
+    }
+}

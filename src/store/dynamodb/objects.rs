@@ -150,3 +150,67 @@ async fn in_time<T>(deadline: Instant, request: impl Future<Output = T>) -> Resu
     let reply = timeout_at(deadline, request).await;
     reply.map_err(|_| StoreError::Timeout)
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_s3::config::BehaviorVersion;
+    use aws_sdk_s3::error::ErrorMetadata;
+    use aws_sdk_s3::operation::put_object::PutObjectError;
+    use aws_sdk_s3::primitives::SdkBody;
+
+    use super::*;
+
+    fn bucket() -> OutcomeBucket {
+        let config = aws_sdk_s3::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .build();
+        OutcomeBucket::new(Client::from_conf(config), "outcomes")
+    }
+
+    fn failure(error: &SdkError<PutObjectError, HttpResponse>) -> StoreError {
+        bucket().failure("s3:PutObject", error)
+    }
+
+    fn refused(code: &str, status: u16) -> StoreError {
+        let metadata = ErrorMetadata::builder().code(code).build();
+        let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        failure(&SdkError::service_error(
+            PutObjectError::generic(metadata),
+            reply,
+        ))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_must_be_mended() {
+        let late = SdkError::timeout_error("slow");
+        assert!(matches!(failure(&late), StoreError::Timeout));
+        let unsent = SdkError::construction_failure("no region");
+        assert!(matches!(failure(&unsent), StoreError::Unavailable(_)));
+        for (code, status) in [("SlowDown", 503), ("TooManyRequests", 400), ("Other", 429)] {
+            let error = refused(code, status);
+            assert!(matches!(error, StoreError::Throttled), "{code} {status}");
+        }
+        for status in [500, 503] {
+            let error = refused("InternalError", status);
+            assert!(matches!(error, StoreError::Unavailable(_)), "{status}");
+        }
+        for (code, says) in [
+            ("AccessDenied", "allow the function s3:PutObject"),
+            ("NoSuchBucket", "does not exist"),
+            ("InvalidRequest", "refused s3:PutObject: InvalidRequest"),
+        ] {
+            let error = refused(code, 499);
+            assert!(matches!(error, StoreError::Rejected(_)), "{code}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_outlasts_its_deadline_is_given_up() {
+        let late = in_time(Instant::now(), async {}).await;
+        assert!(matches!(late, Err(StoreError::Timeout)));
+        let soon = Instant::now() + std::time::Duration::from_secs(1);
+        let never = in_time(soon, std::future::pending::<()>()).await;
+        assert!(matches!(never, Err(StoreError::Timeout)));
+    }
+}

@@ -51,4 +51,21 @@ mod tests {
         ]);
         assert_eq!(of_item(&item), (2 + 2) + (2 + 1) + (4 + 3 + 1 + 3));
     }
+
+    #[test]
+    fn a_set_counts_as_its_members() {
+        let texts = ["ab", "c"].map(str::to_owned).to_vec();
+        assert_eq!(of_value(&AttributeValue::Ss(texts)), 3);
+        let numbers = ["12", "3"].map(str::to_owned).to_vec();
+        assert_eq!(of_value(&AttributeValue::Ns(numbers)), 3 + 2);
+        let bytes = [vec![1, 2], vec![3]].map(Into::into).to_vec();
+        assert_eq!(of_value(&AttributeValue::Bs(bytes)), 3);
+    }
+
+    #[test]
+    fn a_map_counts_as_its_members_and_a_container() {
+        let member = ("name".to_owned(), AttributeValue::B(vec![1, 2].into()));
+        let map = AttributeValue::M(HashMap::from([member]));
+        assert_eq!(of_value(&map), 3 + 1 + 4 + 2);
+    }
 }

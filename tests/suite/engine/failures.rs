@@ -1,5 +1,7 @@
 //! What a handler that fails or panics leaves behind.
 
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+
 use super::*;
 
 #[tokio::test]
@@ -44,6 +46,56 @@ async fn a_corrected_payload_may_use_the_key_of_a_failed_attempt() {
             Ok::<_, Infallible>(1)
         });
     assert_eq!(value(corrected.await), 1);
+}
+
+#[tokio::test]
+async fn a_corrected_payload_may_use_the_key_of_two_failed_attempts() {
+    let bench = bench();
+    for _ in 0..2 {
+        let failed = bench.once.run(key(), payload(), |_| async {
+            Err::<i32, _>(HandlerError::other("bad amount"))
+        });
+        failed.await.unwrap_err();
+        assert_eq!(bench.record().await.fingerprint, None);
+    }
+}
+
+#[tokio::test]
+async fn a_corrected_payload_may_use_the_key_of_an_attempt_whose_claim_was_sent_twice() {
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = Idempotency::builder(store.clone()).namespace("engine");
+    let once = once.build().unwrap();
+    store.inject(Call::Create, Fault::Resent);
+    let failed = once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("bad amount"))
+    });
+    failed.await.unwrap_err();
+    let corrected = once.run(key(), Fingerprint::bytes(b"corrected"), |_| async {
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(value(corrected.await), 1);
+}
+
+#[tokio::test]
+async fn the_payload_of_a_crashed_attempt_stays_bound_when_the_claim_after_it_was_sent_twice() {
+    let (store, clock) = (FaultyStore::new(MemoryStore::new()), ManualClock::default());
+    let once = Idempotency::builder(store.clone()).namespace("engine");
+    let once = once.lease(LEASE).clock(clock.clone()).build().unwrap();
+    let never = |_| std::future::pending::<Result<i32, Infallible>>();
+    let crashed = once.run(key(), payload(), never);
+    tokio::time::timeout(Duration::from_millis(5), crashed)
+        .await
+        .expect_err("cut off");
+    clock.advance(LEASE + LEASE);
+    store.inject(Call::TakeOver, Fault::Resent);
+    let failed = once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    failed.await.unwrap_err();
+    let other = once.run(key(), Fingerprint::bytes(b"other"), |_| async {
+        Ok::<_, Infallible>(1)
+    });
+    assert!(matches!(other.await, Err(Error::Mismatch)));
 }
 
 #[tokio::test]

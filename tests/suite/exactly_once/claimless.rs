@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::transaction::Write;
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict};
+use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict};
 
 use super::{Bench, Failed, key, number, payload, string};
 use crate::on_each_server;
@@ -41,6 +41,22 @@ on_each_server! {
         }
         assert!(!record.contains_key("in_progress_expiration"));
         assert!(record.contains_key("validation") && record.contains_key("started_at"));
+    }
+}
+
+on_each_server! {
+    async fn a_success_that_is_not_final_is_handed_out_and_writes_nothing(server: Server) {
+        let bench = Bench::on(&server).await;
+        let once = bench.once().claimless();
+        let handler = async |claim: Claim| {
+            claim.write(bench.deposit(5))?;
+            Ok::<_, Failed>(503)
+        };
+        let busy = once.run_with(key(), payload(), handler, |_| Verdict::Release).await;
+        assert_eq!(busy.unwrap(), Outcome::Executed(503));
+        assert_eq!(bench.balance().await, 0);
+        assert_eq!(deposit(&bench, &bench.once(), 200).await.unwrap(), Outcome::Executed(200));
+        assert_eq!(bench.balance().await, 5);
     }
 }
 

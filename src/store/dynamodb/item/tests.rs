@@ -47,3 +47,53 @@ fn another_librarys_record_needs_neither_owner_nor_attempt() {
     let record = content(&item).unwrap();
     assert_eq!((record.layout, record.owner), (None, None));
 }
+
+fn why(item: &Item) -> String {
+    content(item).unwrap_err()
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    assert!(content(&completed()).is_ok());
+    for name in ["status", "expiration", "owner", "attempt", "data"] {
+        let mut item = completed();
+        item.remove(name);
+        assert_eq!(why(&item), format!("`{name}` is missing"));
+    }
+    let mut claimed = completed();
+    claimed.insert("status".to_owned(), string("INPROGRESS"));
+    assert_eq!(why(&claimed), "`in_progress_expiration` is missing");
+}
+
+#[test]
+fn what_cannot_be_understood_is_named_and_not_quoted() {
+    for (name, value, reason) in [
+        (
+            "v",
+            number(2),
+            "layout version 2, where this release knows 1",
+        ),
+        (
+            "status",
+            string("PAUSED"),
+            "`status` has a value that this release doesn't know",
+        ),
+        (
+            "omitted",
+            string("lazy"),
+            "`omitted` has a value that this release doesn't know",
+        ),
+        ("owner", number(1), "`owner` is not a string"),
+        (
+            "expiration",
+            string("soon"),
+            "`expiration` is not a whole number",
+        ),
+        ("attempt", number(-1), "`attempt` is no count"),
+        ("packed", string("?"), "`packed`: it is not a map"),
+    ] {
+        let mut item = completed();
+        item.insert(name.to_owned(), value);
+        assert_eq!(why(&item), reason);
+    }
+}

@@ -2,8 +2,11 @@ use super::super::change;
 use super::*;
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
+use crate::journal::{StepEntry, StepNote};
 use crate::key::RecordId;
-use crate::record::{Completion, NewClaim, Owner, Status, StoredOutcome};
+use crate::record::{
+    Amendment, Completion, NewClaim, Owner, Release, Renewal, Status, StoredOutcome,
+};
 
 fn claim(fingerprint: Option<Fingerprint>) -> NewClaim {
     NewClaim {
@@ -96,6 +99,83 @@ fn a_completion_stands_under_the_fence() {
         "{}",
         failed.text
     );
+}
+
+#[test]
+fn a_release_that_forgets_the_payload_has_words_of_its_own() {
+    let layout = TableLayout::default();
+    let mut statements = statements(Verb::Update, "records", &layout);
+    let mut text = |forget_fingerprint| {
+        let release = Release {
+            id: RecordId::unkeyed("nonce"),
+            owner: Owner::from_stored("me"),
+            tombstone: Owner::from_stored("nobody"),
+            last_error: None,
+            forget_fingerprint,
+        };
+        statements.make(change::release(&layout, &release)).text
+    };
+    let (kept, forgotten) = (text(false), text(true));
+    assert!(!kept.contains("validation"), "{kept}");
+    assert!(forgotten.contains("REMOVE \"validation\""), "{forgotten}");
+    assert_eq!(text(false), kept);
+}
+
+#[test]
+fn a_steps_note_stands_over_an_older_one_alone() {
+    let layout = TableLayout::default();
+    let mut statements = statements(Verb::Update, "records", &layout);
+    let id = RecordId::unkeyed("nonce");
+    let first = StepEntry::begun(None, EpochMillis(5));
+    let entry = StepEntry::begun(Some(&first), EpochMillis(6));
+    let amendment = Amendment {
+        id: id.clone(),
+        owner: Owner::from_stored("me"),
+        last_error: None,
+        step: Some(StepNote {
+            name: "charge".to_owned(),
+            entry,
+        }),
+    };
+    let noted = statements.make(change::amend(&layout, &amendment));
+    assert_eq!(
+        noted.text,
+        "UPDATE \"records\" SET \"step:charge\"=? WHERE \"id\"=? AND \"owner\"=? AND \"status\"='INPROGRESS' \
+         AND (\"step:charge\" IS MISSING OR \"step:charge\".\"revision\"<?)"
+    );
+    assert_eq!(values(&noted), ["?", id.as_str(), "me", "2"]);
+}
+
+#[test]
+fn a_renewal_stands_over_a_shorter_lease_alone() {
+    let layout = TableLayout::default();
+    let mut statements = statements(Verb::Update, "records", &layout);
+    let id = RecordId::unkeyed("nonce");
+    let renewal = Renewal {
+        id: id.clone(),
+        owner: Owner::from_stored("me"),
+        lease: EpochMillis(17),
+        expiration: EpochSeconds(18),
+    };
+    let renewed = statements.make(change::renew(&layout, &renewal));
+    assert_eq!(
+        renewed.text,
+        "UPDATE \"records\" SET \"in_progress_expiration\"=? SET \"expiration\"=? WHERE \"id\"=? AND \"owner\"=? \
+         AND \"status\"='INPROGRESS' AND \"in_progress_expiration\"<?"
+    );
+    assert_eq!(values(&renewed), ["17", "18", id.as_str(), "me", "17"]);
+}
+
+#[test]
+fn a_parameter_counts_by_what_it_holds() {
+    let text = AttributeValue::S("four".to_owned());
+    assert_eq!(size_of_value(&text), 14);
+    assert_eq!(size_of_value(&AttributeValue::N("17".to_owned())), 12);
+    // Six bytes are eight signs of Base64, and there may be four more.
+    assert_eq!(size_of_value(&AttributeValue::B(vec![0; 6].into())), 22);
+    let members = [("name".to_owned(), text)].into_iter().collect();
+    assert_eq!(size_of_value(&AttributeValue::M(members)), 28);
+    assert_eq!(size_of_value(&AttributeValue::Bool(true)), 10);
 }
 
 #[test]

@@ -101,3 +101,66 @@ fn what_is_no_complete_write_is_refused() {
         Err(WriteError::NotSupported)
     );
 }
+
+#[test]
+fn each_kind_of_write_asks_for_what_a_failing_condition_meets() {
+    let key = || {
+        [("id".to_owned(), S("1".into()))]
+            .into_iter()
+            .collect::<Item>()
+    };
+    let kinds = [
+        TransactWriteItem::builder().put(
+            Put::builder()
+                .table_name("t")
+                .set_item(Some(key()))
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().update(
+            Update::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .update_expression("SET a = b")
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().delete(
+            Delete::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().condition_check(
+            ConditionCheck::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .condition_expression("attribute_exists(id)")
+                .build()
+                .unwrap(),
+        ),
+    ];
+    for kind in kinds {
+        let write = Write::from(kind.build());
+        let item = action(&write).unwrap();
+        let wish = (item.put.as_ref())
+            .and_then(|put| put.return_values_on_condition_check_failure.as_ref())
+            .or(item
+                .update
+                .as_ref()
+                .and_then(|update| update.return_values_on_condition_check_failure.as_ref()))
+            .or(item
+                .delete
+                .as_ref()
+                .and_then(|delete| delete.return_values_on_condition_check_failure.as_ref()))
+            .or(item
+                .condition_check
+                .as_ref()
+                .and_then(|check| check.return_values_on_condition_check_failure.as_ref()));
+        assert_eq!(wish, Some(&OnFailure::AllOld), "{item:?}");
+        let target = Target::of(item).unwrap();
+        assert_eq!((target.table, target.item), ("t", &key()));
+        assert_eq!(target.is_key, item.put.is_none());
+    }
+}
