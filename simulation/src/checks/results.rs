@@ -65,9 +65,8 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                     })
                 }),
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
-                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" => true,
-                // A step may have found out.
-                "interrupted" => true,
+                // A status says little of what became of the run; and a step may have found out about an interruption.
+                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" | "interrupted" => true,
                 // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
                 // without an answer may arrive when the record that it met has expired and been swept.
                 _ if mine.iter().all(|execution| execution.claimless) => !mine
