@@ -91,6 +91,14 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
         .collect()
 }
 
+/// Whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just as
+/// late, it may stand once more when TTL has deleted its record; it holds no booking, and is over for whoever meets it.
+fn is_expired(completion: &Change) -> bool {
+    let record = completion.after.as_ref();
+    completion.kind == Kind::Complete
+        && record.is_some_and(|record| record.expiration.to_millis().0 <= completion.at)
+}
+
 fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
     let wrong = |change: &&Change| {
         let before = change.before.as_ref().map(|record| record.attempt);

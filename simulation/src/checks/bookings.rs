@@ -1,9 +1,8 @@
 //! What transactions promise.
 
 use lambda_idempotency::RecordId;
-use lambda_idempotency::record::Record;
 
-use super::{ahead, completions, is_final};
+use super::{ahead, completions, is_expired, is_final};
 use crate::night::Night;
 use crate::scenario::{Books, MARGIN};
 use crate::watched::{Change, Kind};
@@ -55,16 +54,12 @@ pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Whether a completion repeats one that has expired: copies of a claim and of its completion that arrive when TTL has deleted the
-/// record make it anew. It holds no booking, and has expired as it stands.
+/// Whether a completion repeats one that has expired, together with its claim.
 fn is_raised(night: &Night, completion: &Change) -> bool {
     let is_claim = |change: &&Change| {
         matches!(change.kind, Kind::Create | Kind::Replace | Kind::Resume)
             && change.id == completion.id
             && change.by == completion.by
     };
-    let expired = |record: &Record| record.expiration.to_millis().0 <= completion.at;
-    completion.kind == Kind::Complete
-        && completion.after.as_ref().is_some_and(expired)
-        && night.changes.iter().filter(is_claim).count() > 1
+    is_expired(completion) && night.changes.iter().filter(is_claim).count() > 1
 }

@@ -3,7 +3,7 @@
 use lambda_idempotency::record::{Record, Status};
 use lambda_idempotency::{Fingerprint, RecordId};
 
-use super::completions;
+use super::{completions, is_expired};
 use crate::doors::payload;
 use crate::night::Night;
 use crate::watched::{Change, Kind};
@@ -58,16 +58,15 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                     .iter()
                     .any(|execution| recorded_by(execution.value, &|change| !change.late)),
                 // What was recorded may have expired by the clock of a process that is ahead, and been replaced, before its own
-                // attempt was answered.
+                // attempt was answered; or a copy may be so late that it has expired when it arrives.
                 "lease_lost" => !mine.iter().any(|execution| {
                     recorded_by(execution.value, &|change| {
-                        !is_replaced(night, change, result.at)
+                        !is_replaced(night, change, result.at) && !is_expired(change)
                     })
                 }),
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
-                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" => true,
-                // A step may have found out.
-                "interrupted" => true,
+                // A status says little of what became of the run; and a step may have found out about an interruption.
+                "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" | "interrupted" => true,
                 // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
                 // without an answer may arrive when the record that it met has expired and been swept.
                 _ if mine.iter().all(|execution| execution.claimless) => !mine
