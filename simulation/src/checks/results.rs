@@ -32,6 +32,15 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             completions(night, i64::MAX)
                 .any(|(change, found)| found == Some(value) && counts(change))
         };
+        // Whether something that the attempt sent stood when it was answered. What was recorded may have expired by the clock of a
+        // process that is ahead, and been replaced, before that.
+        let stood = |counts: &dyn Fn(&Change) -> bool| {
+            mine.iter().any(|execution| {
+                recorded_by(execution.value, &|change| {
+                    counts(change) && !is_replaced(night, change, result.at)
+                })
+            })
+        };
         let succeeded = |value| {
             mine.iter().any(|execution| {
                 execution.value == value && matches!(execution.ended, Some((_, End::Succeeded)))
@@ -54,24 +63,17 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 // A refusal says that the table refused the transaction now. An earlier send of it that got no answer, or a copy of
                 // it on the wire, may still arrive when the condition holds again, where nothing has ended the claim by then: without
                 // a claim nothing does, and with one the release may be lost. That is today's limit of the promise.
-                "condition_failed" => !mine
-                    .iter()
-                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
-                // What was recorded may have expired by the clock of a process that is ahead, and been replaced, before its own
-                // attempt was answered; or a copy may be so late that it has expired when it arrives.
-                "lease_lost" => !mine.iter().any(|execution| {
-                    recorded_by(execution.value, &|change| {
-                        !is_replaced(night, change, result.at) && !is_expired(change)
-                    })
-                }),
+                "condition_failed" => !stood(&|change| !change.late),
+                // A copy may be so late that it has expired when it arrives.
+                "lease_lost" => !stood(&|change| !is_expired(change)),
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
                 // A status says little of what became of the run; and a step may have found out about an interruption.
                 "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" | "interrupted" => true,
                 // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
                 // without an answer may arrive when the record that it met has expired and been swept.
-                _ if mine.iter().all(|execution| execution.claimless) => !mine
-                    .iter()
-                    .any(|execution| recorded_by(execution.value, &|change| !change.late)),
+                _ if mine.iter().all(|execution| execution.claimless) => {
+                    !stood(&|change| !change.late)
+                }
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
             },

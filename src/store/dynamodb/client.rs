@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn the_client_waits_and_retries_as_its_documentation_says() {
         let timeouts = timeouts();
-        let millis = |time: Option<Duration>| time.map(|time| time.as_millis());
+        let millis = |time: Option<Duration>| time.as_ref().map(Duration::as_millis);
         assert_eq!(millis(timeouts.connect_timeout()), Some(3_100));
         assert_eq!(millis(timeouts.operation_attempt_timeout()), Some(4_000));
         assert_eq!(millis(timeouts.operation_timeout()), Some(10_000));

@@ -134,18 +134,18 @@ fn opening(text: &mut String, mutants: &mut Vec<Placed>, file: &str, switch: &Sw
         let asks = format!("crate::mutants::on({})", mutant.number);
         let start = match switch.form {
             Form::Value => {
-                text.push_str(&format!("if {asks} {{"));
+                text.extend(["if ", &asks, " {"]);
                 text.len()
             }
             Form::Body => {
-                text.push_str(&format!(" if {asks} {{ return "));
+                text.extend([" if ", &asks, " { return "]);
                 text.len()
             }
             Form::Statement | Form::Arm => {
                 if index > 0 {
                     text.push_str(" && ");
                 }
-                text.push_str(&format!("!{asks}"));
+                text.extend(["!", &asks]);
                 place(mutant, text.len()..text.len());
                 continue;
             }
