@@ -21,8 +21,8 @@ STACK = "once"
 
 # Short, so that a redelivery takes seconds, and long enough for a cold start on a machine that does much else. The rest is as the
 # template has it.
-TIMEOUT = 8
-VISIBILITY = 12
+TIMEOUT = 6
+VISIBILITY = 10
 MAX_RECEIVES = 3
 
 
