@@ -94,9 +94,13 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
 /// Whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just as
 /// late, it may stand once more when TTL has deleted its record; it holds no booking, and is over for whoever meets it.
 fn is_expired(completion: &Change) -> bool {
-    let record = completion.after.as_ref();
-    completion.kind == Kind::Complete
-        && record.is_some_and(|record| record.expiration.to_millis().0 <= completion.at)
+    completion.kind == Kind::Complete && expires_at_once(completion)
+}
+
+/// Whether the record has expired as it is written, which a copy does that is later than the retention.
+fn expires_at_once(change: &Change) -> bool {
+    let record = change.after.as_ref();
+    record.is_some_and(|record| record.expiration.to_millis().0 <= change.at)
 }
 
 fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
@@ -105,6 +109,9 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
         let after = change.after.as_ref().map(|record| record.attempt);
         match change.kind {
             Kind::Create | Kind::Replace => after != Some(1),
+            // An attempt that lost its first insert took the record over instead. When TTL has deleted the record, late copies of
+            // that insert and of its successor's takeover skip a number, in a record that has expired as it is written.
+            Kind::Resume if expires_at_once(change) => after <= before,
             Kind::Resume => after != before.map(|attempt| attempt + 1),
             Kind::Swept => false,
             Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
