@@ -192,15 +192,6 @@ mod tests {
     use sealed::Answer;
 
     #[test]
-    fn cookies_become_headers_one_by_one() {
-        let mut answer = LambdaFunctionUrlResponse::default();
-        answer.cookies = vec!["a=1".to_owned(), "b=2".to_owned()];
-        let response = answer.to_http();
-        let cookies: Vec<_> = response.headers().get_all(SET_COOKIE).iter().collect();
-        assert_eq!(cookies, ["a=1", "b=2"]);
-    }
-
-    #[test]
     fn a_load_balancer_gets_the_headers_in_both_places() {
         let response = Response::builder()
             .header("x-order", "17")
