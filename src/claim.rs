@@ -188,7 +188,7 @@ impl Claim {
         self.inner.deadline.map(Into::into)
     }
 
-    /// Whether the claim's time is over, so that nothing may begin under it any more.
+    /// Tells whether the claim's time is over: nothing may begin under it any more.
     #[cfg(feature = "sqs")]
     pub(crate) fn is_over(&self) -> bool {
         self.inner.is_over()

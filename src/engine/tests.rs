@@ -105,7 +105,7 @@ fn others(claim: &NewClaim, attempt: u32) -> NewClaim {
     }
 }
 
-/// What another attempt left that was released; `number` tells one such record from another.
+/// Makes the record of another attempt that was released; each `number` gives another record.
 fn released_by_another(claim: &NewClaim, number: u32) -> Found {
     let mut record = Record::claimed(claim);
     record.owner = Some(Owner::from_stored(format!("tombstone {number}")));

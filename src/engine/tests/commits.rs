@@ -3,7 +3,7 @@
 use super::*;
 use crate::record::Release;
 
-/// What stands in the record's place when the release arrives.
+/// The record that the release meets.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Nothing,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::transaction::Basis;
 
-/// What a send meets.
+/// How the store answers a send.
 #[derive(Clone, Copy, Debug)]
 enum Meets {
     Conflict,
