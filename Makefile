@@ -35,7 +35,7 @@ fuzz: ## libFuzzer on the properties of hostile input, ten minutes for each (nee
 	scripts/fuzz run 600
 
 e2e: ## the functions as processes, then the template deployed and driven through its endpoint and queues (as `make test`)
-	scripts/dynamodb-local run scripts/schemathesis run scripts/cargo-lambda run cargo test --test suite --test chaos -- end_to_end chaos
+	scripts/dynamodb-local run scripts/schemathesis run scripts/cargo-lambda run scripts/version-before run cargo test --test suite --test chaos -- end_to_end chaos
 	scripts/deployment lint
 	scripts/dynamodb-local run scripts/deployment test
 

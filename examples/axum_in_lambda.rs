@@ -9,7 +9,7 @@ use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::routing::post;
 use http_body_util::BodyExt;
-use lambda_idempotency::http::{IdempotencyLayer, Route};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::{Claim, Idempotency};
 use tower::ServiceExt;
@@ -33,9 +33,12 @@ async fn book(
 /// `Router::layer` puts the layer behind the routing, so it knows the template: the operation is `POST /shops/{shop}/bookings`.
 fn router(store: impl Store) -> Result<Router, Error> {
     let once = Idempotency::builder(store).namespace("bookings").build()?;
-    let layer = IdempotencyLayer::new(once)
-        .route("POST /shops/{shop}/bookings", Route::required())?
-        .other_routes(Route::off());
+    let layer = IdempotencyLayer::unscoped(once)
+        .route(
+            "POST /shops/{shop}/bookings".parse()?,
+            RoutePolicy::required(),
+        )
+        .other_routes(RoutePolicy::off());
     Ok(Router::new()
         .route("/shops/{shop}/bookings", post(book))
         .layer(layer))
@@ -43,6 +46,9 @@ fn router(store: impl Store) -> Result<Router, Error> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     // In a function of your own: `DynamoDbStore::from_env().await?`.
     let router = router(MemoryStore::new())?;
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {

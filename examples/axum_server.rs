@@ -1,11 +1,11 @@
-//! A plain axum server, outside Lambda, with a client that retries. The server ends with the example.
+//! A plain axum server, outside Lambda, with a client that hangs up and retries. The server ends on SIGTERM, or with the example.
 //!
 //! ```sh
 //! cargo run --example axum_server
 //! ```
 //!
 //! A server of several processes needs a store that they share: `DynamoDbStore` works outside Lambda too. There is no deadline
-//! here, so a claim lasts as long as the engine's lease: make it longer than the slowest request.
+//! here, so a claim has a short lease, which is renewed while the handler runs. `docs/servers.md` says more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,38 +19,54 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::{Idempotency, InFlight};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("payments")
-        .lease(Duration::from_secs(30))
+        .renewed_lease(Duration::from_secs(30))
+        .in_flight(InFlight::WaitUpTo(Duration::from_secs(5)))
         .build()?;
     let charges = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&charges);
     let charge = move |body: String| {
         let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
-        async move { (StatusCode::CREATED, format!("charge {number}: {body}")) }
+        async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            (StatusCode::CREATED, format!("charge {number}: {body}"))
+        }
     };
     let router = Router::new()
         .route("/charges", post(charge))
-        .layer(IdempotencyLayer::new(once));
+        .layer(IdempotencyLayer::unscoped(once.clone()));
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
+    let mut terminate = signal(SignalKind::terminate())?;
     let server = tokio::spawn(async move {
-        let until = async { drop(stopped.await) };
+        let until = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = stopped => {}
+            }
+        };
         axum::serve(listener, router)
             .with_graceful_shutdown(until)
-            .await
+            .await?;
+        // The connections have ended; the runs of clients that hung up may not have.
+        Ok::<_, std::io::Error>(once.drain(Duration::from_secs(20)).await)
     });
 
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
@@ -66,6 +82,9 @@ async fn main() -> Result<(), Error> {
             answer.into_body().collect().await?.to_bytes(),
         ))
     };
+    // This client hangs up while the handler runs, and its retry waits until that is over.
+    let impatient = tokio::time::timeout(Duration::from_millis(100), send("cart-17", "12.50 EUR"));
+    assert!(impatient.await.is_err());
     let first = send("cart-17", "12.50 EUR").await?;
     let retry = send("cart-17", "12.50 EUR").await?;
     let other = send("cart-17", "99.00 EUR").await?;
@@ -73,7 +92,7 @@ async fn main() -> Result<(), Error> {
         first,
         (
             StatusCode::CREATED,
-            false,
+            true,
             Bytes::from("charge 1: 12.50 EUR")
         )
     );
@@ -81,11 +100,11 @@ async fn main() -> Result<(), Error> {
     assert_eq!(other.0, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(charges.load(Ordering::SeqCst), 1);
     println!(
-        "3 requests, 1 charge: {}",
+        "4 requests, 1 charge: {}",
         String::from_utf8_lossy(&retry.2)
     );
 
     drop((client, stop));
-    server.await??;
+    assert_eq!(server.await??, 0, "runs were cut off");
     Ok(())
 }

@@ -22,7 +22,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType,
 };
-use lambda_idempotency::outbox::PENDING_INDEX;
+use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -45,6 +45,9 @@ const PENDING: [Attribute; 2] = [text("pending"), number("recorded_at")];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let endpoint = match env::var("DYNAMODB_LOCAL_ENDPOINT") {
         Ok(endpoint) => endpoint,
         Err(_) => serve_in_memory().await?,

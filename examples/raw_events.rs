@@ -28,12 +28,15 @@ async fn refund(event: Incoming<ApiGatewayProxyRequest>) -> Result<ApiGatewayPro
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     // In a function of your own: `DynamoDbStore::from_env().await?`.
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("refunds")
         .build()?;
     let function = ServiceBuilder::new()
-        .layer(EventLayer::new(IdempotencyLayer::new(once)))
+        .layer(EventLayer::new(IdempotencyLayer::unscoped(once)))
         .service_fn(refund);
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         return lambda_runtime::run(function).await;

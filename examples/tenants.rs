@@ -41,16 +41,15 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("orders")
         .build()?;
     let api = ServiceBuilder::new()
         // What the authorizer verified, never what a header says; and nothing runs without it.
-        .layer(
-            IdempotencyLayer::new(once)
-                .scope(scope::jwt_claim("sub"))
-                .require_scope(),
-        )
+        .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
         .service_fn(order);
     let send = async |subject| -> Result<(StatusCode, bool, String), Error> {
         let answer = api.clone().oneshot(event(subject)?).await?;

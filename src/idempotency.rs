@@ -1,39 +1,48 @@
-//! The engine's public face, and the one place that knows the order: claim, handler, then complete or release.
+//! The typed interface of the engine runs a handler between [`Idempotency::begin`] and
+//! [`Run::end`](crate::Run::end).
 
 use std::fmt::Display;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+#[cfg(any(feature = "http", feature = "batch"))]
+use std::time::Duration;
+use std::time::SystemTime;
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::claim::Claim;
-use crate::clock::{Clock, EpochMillis};
-use crate::engine::{Acquired, Deadlines, Engine, Request};
-use crate::error::Error;
-use crate::fingerprint::Fingerprint;
-use crate::key::{Key, KeyError, Namespace, RecordId};
-#[cfg(feature = "sqs")]
-use crate::metrics::Count;
-use crate::observe;
-use crate::outcome::{Outcome, Verdict};
-use crate::owner::Owners;
-use crate::record::Owner;
-use crate::settings::{Builder, EVENT_RETENTION, MissingKey, Settings, StoreDown};
+#[cfg(feature = "batch")]
+use crate::engine::Batch;
+use crate::engine::claim::{Claim, to_json};
+use crate::engine::error::{Error, Obstacle};
+#[cfg(feature = "http")]
+use crate::engine::settings::MissingKey;
+use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::{Key, KeyError, RecordId};
+use crate::protocol::record::{Failure, error_kind};
 use crate::store::Store;
-#[cfg(feature = "sqs")]
-use crate::store::{GROUP, Grouped, Sending};
 
-mod held;
-mod observing;
-mod replay;
-mod transactional;
-mod unprotected;
+mod build_error;
+mod builder;
+mod detached;
+mod layers;
+pub(crate) mod outcome;
+mod retention;
+mod switch;
+
+pub use build_error::BuildError;
+pub use builder::Builder;
+pub use switch::DISABLED_VARIABLE;
+
+use outcome::{Outcome, Verdict};
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
-/// Cheap to clone; make one at start-up and share it. It spawns nothing: all work is done inside the calls.
+/// Cheap to clone; make one at start-up and share it. Only
+/// [`run_detached`](Self::run_detached) spawns a task: all other work is done inside the calls.
 ///
 /// ```
 /// use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
@@ -55,77 +64,44 @@ mod unprotected;
 #[derive(Debug)]
 pub struct Idempotency<S> {
     engine: Arc<Engine<S>>,
-    deadline: Option<EpochMillis>,
-    default_retention: Duration,
-    read_first: bool,
-    claimless: bool,
-    wants_outcome: bool,
-    overrides: Overrides,
-}
-
-/// What an adapter knows better than the engine, about one request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Overrides {
-    retention: Option<Duration>,
-    missing_key: Option<MissingKey>,
+    options: Options,
 }
 
 impl<S> Clone for Idempotency<S> {
     fn clone(&self) -> Self {
         Self {
             engine: Arc::clone(&self.engine),
-            ..*self
+            options: self.options.clone(),
         }
     }
 }
 
 impl<S: Store> Idempotency<S> {
-    /// Starts to build an engine over a store.
-    pub fn builder(store: S) -> Builder<S> {
-        Builder::new(store)
+    pub(crate) fn of(engine: Engine<S>) -> Self {
+        Self {
+            engine: Arc::new(engine),
+            options: Options::default(),
+        }
     }
 
-    pub(crate) fn new(
-        store: S,
-        clock: Arc<dyn Clock>,
-        namespace: Namespace,
-        settings: Settings,
-        disabled: bool,
-        observing: bool,
-    ) -> Result<Self, KeyError> {
-        let (namespace, observed) = if observing {
-            (namespace.observed()?, Some(namespace))
-        } else {
-            (namespace, None)
-        };
-        Ok(Self {
-            engine: Arc::new(Engine {
-                meters: Arc::default(),
-                owners: Owners::default(),
-                observed,
-                store: Arc::new(store),
-                deadlines: Arc::new(Deadlines::since(clock.now())),
-                clock,
-                namespace,
-                settings,
-                disabled,
-            }),
-            deadline: None,
-            default_retention: EVENT_RETENTION,
-            read_first: false,
-            claimless: false,
-            wants_outcome: true,
-            overrides: Overrides::default(),
-        })
+    fn with(&self, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = self.options.clone();
+        change(&mut options);
+        Self {
+            engine: Arc::clone(&self.engine),
+            options,
+        }
     }
 
-    /// The same engine, bound to an invocation that ends at `deadline`: claims last until then, plus the skew margin.
+    /// Binds the engine to an invocation that ends at `deadline`: claims last until then, plus the
+    /// skew margin.
     ///
-    /// In a Lambda handler, pass `event.context.deadline()`. The layers of this crate do so by themselves.
+    /// In a Lambda handler, `invocation` (feature `lambda`) does it. The layers of this crate do so
+    /// by themselves.
     ///
-    /// A deadline earlier than this engine was built, by its own clock, doesn't tell when the invocation ends (`cargo lambda
-    /// watch` sends such a deadline). The engine ignores it, warns once, and its claims last for the configured
-    /// [`lease`](Builder::lease).
+    /// A deadline earlier than this engine was built, by its own clock, isn't the end of the
+    /// invocation (`cargo lambda watch` sends such a deadline). The engine ignores it, warns once,
+    /// and its claims last for the configured [`lease`](Builder::lease).
     #[must_use]
     pub fn deadline(&self, deadline: SystemTime) -> Self {
         let Engine {
@@ -133,116 +109,174 @@ impl<S: Store> Idempotency<S> {
             settings,
             ..
         } = &*self.engine;
-        Self {
-            deadline: deadlines.known(deadline.into(), settings.lease),
-            ..self.clone()
-        }
+        let deadline = deadlines.known(deadline.into(), settings.lease);
+        self.with(|options| options.deadline = deadline)
     }
 
-    /// The same engine, with another default for the retention; one that was set stays.
+    /// Binds the engine to this invocation and its [deadline](Self::deadline).
+    ///
+    /// ```
+    /// use lambda_idempotency::{Error, Idempotency, Key, store::MemoryStore};
+    /// use lambda_runtime::LambdaEvent;
+    ///
+    /// async fn charge(once: &Idempotency<MemoryStore>, event: LambdaEvent<String>) -> Result<u32, Error<std::io::Error>> {
+    ///     let once = once.invocation(&event.context);
+    ///     let outcome = once.run(Key::new("charge", event.payload), None, |_| async { Ok(1250) });
+    ///     Ok(outcome.await?.into_inner())
+    /// }
+    /// ```
+    #[cfg(feature = "lambda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "lambda")))]
+    #[must_use]
+    pub fn invocation(&self, context: &lambda_runtime::Context) -> Self {
+        self.deadline(context.deadline())
+    }
+
+    /// Gives the engine in its **claimless form**, for handlers whose whole effect is the writes
+    /// that they hand to [`Claim::write`].
+    ///
+    /// Nothing is claimed before the handler. After it, one transaction says "this key has no
+    /// record yet" and holds the record and the writes: one request, exactly once, and no lease to
+    /// wait for after a crash. Without writes it is a single write of the record. A duplicate runs
+    /// the handler too (which has no effect of its own), loses, and gets the stored outcome; one
+    /// that is known to be a redelivery (SQS) reads first.
+    ///
+    /// Anything else that the handler does, an e-mail, a call, a write of its own, is done by each
+    /// duplicate. Use the claimed form for those.
+    ///
+    /// `dynamodb` has an example.
+    #[must_use]
+    pub fn claimless(&self) -> Self {
+        self.with(|options| options.claimless = true)
+    }
+
+    /// Gives the engine this retention and this policy for a missing key, where they are given.
     #[cfg(feature = "http")]
-    pub(crate) fn default_retention(self, retention: Duration) -> Self {
-        Self {
-            default_retention: retention,
-            ..self
-        }
+    pub(crate) fn with_overrides(
+        &self,
+        retention: Option<Duration>,
+        missing_key: Option<MissingKey>,
+    ) -> Self {
+        self.with(|options| {
+            options.retention = retention.or(options.retention);
+            options.missing_key = missing_key.or(options.missing_key);
+        })
     }
 
-    /// The same engine; where a record is expected it is read before a claim is tried.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn read_first(self, read_first: bool) -> Self {
-        Self { read_first, ..self }
+    /// Gives the engine a hint: where a record is expected it is read before a claim is tried.
+    #[cfg(feature = "batch")]
+    pub(crate) fn read_first(mut self, read_first: bool) -> Self {
+        self.options.read_first = read_first;
+        self
     }
 
-    /// The same engine, for runs whose replays nobody reads: a large outcome is not kept.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn unread(self) -> Self {
-        Self {
-            wants_outcome: false,
-            ..self
-        }
+    /// Binds the engine to the requests of one batch, whose replays are not read. Drive the batch,
+    /// or its groups don't leave. No store call lasts beyond `store_end`.
+    #[cfg(feature = "batch")]
+    pub(crate) fn batch(
+        &self,
+        grouped: bool,
+        requests: usize,
+        store_end: Option<tokio::time::Instant>,
+    ) -> (Self, Arc<Batch>) {
+        let batch = Arc::new(Batch::new(grouped, requests, store_end));
+        let bound = self.with(|options| {
+            options.wants_outcome = false;
+            options.batch = Some(Arc::clone(&batch));
+        });
+        (bound, batch)
     }
 
-    /// The same engine, for one batch of so many requests, on a store whose calls may leave in groups. Somebody must drive it.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn grouped(&self, sending: Sending, requests: usize) -> Idempotency<Grouped<S>> {
-        let engine = &self.engine;
-        Idempotency {
-            engine: Arc::new(Engine {
-                store: Arc::new(Grouped::new(Arc::clone(&engine.store), sending)),
-                clock: Arc::clone(&engine.clock),
-                deadlines: Arc::clone(&engine.deadlines),
-                namespace: engine.namespace.clone(),
-                settings: engine.settings.clone(),
-                disabled: engine.disabled,
-                meters: Arc::clone(&engine.meters),
-                owners: Owners::for_batch(requests.min(GROUP)),
-                observed: engine.observed.clone(),
-            }),
-            deadline: self.deadline,
-            default_retention: self.default_retention,
-            read_first: self.read_first,
-            claimless: self.claimless,
-            wants_outcome: self.wants_outcome,
-            overrides: self.overrides,
-        }
-    }
-
-    /// How much time the invocation has left, where its deadline is known.
-    #[cfg(feature = "sqs")]
+    /// Tells how much time the invocation has left, where its deadline is known.
+    #[cfg(any(feature = "batch", feature = "http"))]
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        Some(self.deadline?.saturating_since(self.engine.clock.now()))
+        let deadline = self.options.deadline?;
+        Some(deadline.saturating_since(self.engine.clock.now()))
     }
 
-    /// Counts a claim whose time was over before its message could start.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn count_too_late(&self, operation: &str) {
-        let engine = &self.engine;
-        let meter = engine.meters.of(engine.namespace.as_str(), operation);
-        meter.count(Count::TooLate);
-    }
-
-    /// The same engine, with this retention, whatever was set.
-    #[cfg(feature = "http")]
-    pub(crate) fn retention(mut self, retention: Duration) -> Self {
-        self.overrides.retention = Some(retention);
-        self
-    }
-
-    /// The same engine, with this answer to a missing key, whatever was set.
-    #[cfg(feature = "http")]
-    pub(crate) fn missing_key(mut self, policy: MissingKey) -> Self {
-        self.overrides.missing_key = Some(policy);
-        self
-    }
-
-    /// The store that the records live in.
+    /// Returns the store that the records live in.
     pub fn store(&self) -> &S {
         &self.engine.store
     }
 
+    /// Returns the id of a key's record in this engine's namespace: to look it up, or to find
+    /// duplicates within one batch.
+    ///
+    /// # Errors
+    ///
+    /// When the key can't be used.
+    pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
+        self.engine.record_id(key)
+    }
+
+    /// Begins a request and gives a run, or the outcome of an earlier one. For work that is not a
+    /// closure; [`run`](Self::run) is this and [`Run::end`](crate::Run::end) around a handler.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Begun, Disposition, Fingerprint, Idempotency, Key, store::MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// for expected in ["charged", "replayed"] {
+    ///     let done = match once.begin(Key::new("charge", "A-17"), Fingerprint::json(b"{}")).await? {
+    ///         Begun::Run(run) => {
+    ///             let receipt = run.claim().derive_key("gateway"); // charge the card here
+    ///             run.end(Disposition::Complete(Ok(format!("\"{receipt}\"")))).await?;
+    ///             "charged"
+    ///         }
+    ///         Begun::Replay(replayed) => {
+    ///             assert_eq!(replayed.decode::<String>()?.len(), 64);
+    ///             "replayed"
+    ///         }
+    ///     };
+    ///     assert_eq!(done, expected);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The obstacle, where there is neither: [`Error`] says what each means.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped may leave a claim, which the engine's next call releases.
+    pub async fn begin(
+        &self,
+        key: impl Into<Option<Key>>,
+        fingerprint: impl Into<Option<Fingerprint>>,
+    ) -> Result<Begun<S>, Obstacle> {
+        let options = self.options.clone();
+        self.engine
+            .begin(key.into(), fingerprint.into(), options)
+            .await
+    }
+
     /// Runs the handler once for this key, or replays what it produced.
     ///
-    /// The key is resolved and the fingerprint taken before the handler runs, so nothing that the handler does to its
-    /// input changes either. `key` may be an `Option`, for sources where it may be missing; `fingerprint` may be `None`
-    /// where the payload says nothing about the request. An error of the handler's ends the lease, so that a retry runs at
-    /// once; [`run_with`](Self::run_with) decides otherwise.
+    /// The key is resolved and the fingerprint taken before the handler runs, so nothing that the
+    /// handler does to its input changes either. `key` may be an `Option`, for sources where it may
+    /// be missing; `fingerprint` may be `None` where the payload says nothing about the request. An
+    /// error of the handler's ends the lease, so that a retry runs at once;
+    /// [`run_with`](Self::run_with) decides otherwise.
     ///
     /// The value comes back from storage on a replay: it must survive a round trip through JSON.
     ///
     /// # Errors
     ///
-    /// [`Error::Handler`] with the handler's own error; any other [`Error`] says why nothing ran, or why the result isn't
-    /// certain.
+    /// [`Error::Handler`] with the handler's own error; any other [`Error`] says why nothing ran,
+    /// or why the result isn't certain.
     ///
     /// # Panics
     ///
-    /// When the handler panics: the claim is released first (unless crashed attempts wait for a person), then the panic goes
-    /// on.
+    /// When the handler panics: the claim is released first (unless crashed attempts wait for a
+    /// person), then the panic continues.
     ///
     /// # Cancellation
     ///
-    /// A future that is dropped while the handler runs leaves the lease to run out; then a retry runs again.
+    /// Dropped, it ends the handler wherever it is. The engine's next call releases the key, or sends
+    /// the completion that was decided; under [`Crashed::Interrupt`](crate::Crashed) a dropped
+    /// handler's lease runs out. Where callers go away, use [`run_detached`](Self::run_detached).
     pub async fn run<T, E, F, Fut>(
         &self,
         key: impl Into<Option<Key>>,
@@ -258,7 +292,8 @@ impl<S: Store> Idempotency<S> {
         self.run_with(key, fingerprint, handler, Verdict::of).await
     }
 
-    /// As [`run`](Self::run), with a say in what becomes of each result: stored, released, or failed for good.
+    /// Runs the handler as [`run`](Self::run) does, and lets `verdict` decide what becomes of each
+    /// result: stored, released, or failed for good.
     ///
     /// ```
     /// # use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Verdict, store::MemoryStore};
@@ -299,84 +334,56 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let key = key.into();
-        if let Some(real) = self.observed() {
-            let observing = self.observe(real, key, fingerprint.into(), handler, verdict);
-            return Box::pin(observing).await;
-        }
-        let Some(key) = key else {
-            return Box::pin(self.run_without_key(handler, verdict)).await;
+        let run = match self
+            .begin(key, fingerprint)
+            .await
+            .map_err(Obstacle::widen)?
+        {
+            Begun::Run(run) => run,
+            Begun::Replay(replayed) => return given(&replayed),
         };
-        if self.engine.disabled {
-            // Switched off means as if nothing were there: a key that can't be used stops nobody.
-            // What is derived from the key stays the same, whether or not the engine was observing before.
-            let namespace = self.engine.observed.as_ref();
-            let namespace = namespace.unwrap_or(&self.engine.namespace);
-            let id = match key.resolve(namespace, self.engine.settings.max_token_chars) {
-                Ok(id) => id,
-                Err(_) => RecordId::unkeyed(Owner::random()?.as_str()),
-            };
-            let run = self.run_unprotected(Some(&key), id, handler, verdict);
-            return Box::pin(run).await;
-        }
-        let request = self.request(&key, fingerprint.into())?;
-        if self.claimless {
-            return Box::pin(self.run_claimless(&request, handler, verdict)).await;
-        }
-        match self.engine.acquire(&request).await {
-            Ok(Acquired::Run(hold)) => self.run_held(&request, hold, handler, verdict).await,
-            Ok(Acquired::Replay(record)) => {
-                let replayed = Box::pin(self.replay(&request, &record)).await;
-                replayed.inspect_err(|error| observe::refused(&request, error))
+        let claim = run.claim().clone();
+        // The call itself is inside, too: a handler may panic before it returns its future. Boxed,
+        // since its size is not known, and each future around it would have room for it, too.
+        let running = Box::pin(async move { handler(claim).await });
+        let running = AssertUnwindSafe(running).catch_unwind();
+        let result = match run.while_renewed(running).await {
+            Ok(result) => result,
+            Err(panic) => {
+                Box::pin(run.panicked()).await;
+                resume_unwind(panic);
             }
-            Err(Error::Store(error)) if error.is_unreachable() && self.fails_open() => {
-                observe::unprotected(&request.operation, &error);
-                let run = self.run_unprotected(Some(&key), request.id, handler, verdict);
-                Box::pin(run).await
-            }
-            Err(error) => {
-                observe::refused(&request, &error);
-                Err(error)
-            }
+        };
+        // The caller's verdict may panic, after a handler that succeeded: then the default verdict
+        // applies.
+        if let Err(error) = &result {
+            self.log_error(run.claim(), error);
+        }
+        let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
+            .unwrap_or_else(|_| Verdict::of(&result));
+        let disposition = match (&result, verdict) {
+            (Ok(_), Verdict::Release) => Disposition::Release(None),
+            (Ok(value), _) => run.completion(|| to_json(value)),
+            (Err(error), Verdict::Fail) => Disposition::Fail(Failure::of(error)),
+            (Err(_), _) => Disposition::Release(Some(error_kind::<E>().into())),
+        };
+        match (run.end(disposition).await, result) {
+            (Ok(Ended::Replay(replayed)), _) => given(&replayed),
+            (Ok(Ended::Done), Ok(value)) => Ok(Outcome::Executed(value)),
+            (Ok(Ended::Unrecorded(_)), Ok(value)) => Ok(Outcome::Unrecorded(value)),
+            (Ok(Ended::Unprotected), Ok(value)) => Ok(Outcome::Unprotected(value)),
+            (Ok(_), Err(error)) => Err(Error::Handler(error)),
+            // The handler's own answer to the condition of a write.
+            (Err(Error::Refused(refusal)), _) => Err(match refusal.into_answer() {
+                Ok(error) => Error::Handler(error),
+                Err(refusal) => Error::Refused(refusal),
+            }),
+            (Err(obstacle), _) => Err(obstacle.widen()),
         }
     }
+}
 
-    /// The id of the record that stands for a key in this engine's namespace: to look it up, or to tell duplicates apart
-    /// within one batch.
-    ///
-    /// # Errors
-    ///
-    /// When the key can't be used.
-    pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
-        key.resolve(&self.engine.namespace, self.engine.settings.max_token_chars)
-    }
-
-    /// Whether the kill switch is thrown.
-    #[cfg(feature = "http")]
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.engine.disabled
-    }
-
-    fn request(&self, key: &Key, fingerprint: Option<Fingerprint>) -> Result<Request, KeyError> {
-        let settings = &self.engine.settings;
-        Ok(Request {
-            operation: key.shared_operation(),
-            id: self.record_id(key)?,
-            fingerprint,
-            meter: self.engine.meter(Some(key)),
-            seen: Mutex::default(),
-            read_first: self.read_first,
-            wants_outcome: self.wants_outcome,
-            deadline: self.deadline,
-            retention: self
-                .overrides
-                .retention
-                .or(settings.retention)
-                .unwrap_or(self.default_retention),
-        })
-    }
-
-    fn fails_open(&self) -> bool {
-        self.engine.settings.store_down == StoreDown::FailOpen
-    }
+fn given<T: DeserializeOwned, E>(replayed: &Replayed) -> Result<Outcome<T>, Error<E>> {
+    let value = replayed.decode().map_err(Obstacle::widen)?;
+    Ok(Outcome::Replayed(value, replayed.replay()))
 }

@@ -1,8 +1,10 @@
-//! Idempotency for AWS Lambda handlers, backed by DynamoDB: a delivery that comes twice takes effect once.
+//! Idempotency for AWS Lambda handlers, backed by DynamoDB: a delivery that comes twice takes
+//! effect once.
 //!
-//! Queues deliver at least once, clients retry, and a function may die between its effect and its acknowledgement. This crate
-//! wraps a handler so that the first delivery runs, a concurrent one is told to wait, a later one gets the stored outcome,
-//! and an attempt that died is recovered when its lease is over, with stale handlers fenced out of the record.
+//! Queues deliver at least once, clients retry, and a function may die between its effect and its
+//! acknowledgement. This crate wraps a handler so that the first delivery runs, a concurrent one is
+//! told to wait, a later one gets the stored outcome, and an attempt that died is recovered when
+//! its lease is over, with stale handlers fenced out of the record.
 //!
 //! # Quick start
 //!
@@ -26,34 +28,39 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by `http::IdempotencyLayer`; anything else calls
-//! [`Idempotency::run`].
+//! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by
+//! `http::IdempotencyLayer`; anything else calls [`Idempotency::run`].
 //!
 //! # What it promises
 //!
-//! 1. **One at a time, then replay** ([`Idempotency::run`]): at most one live claim on a key, one stored outcome, stale owners
-//!    fenced out. A handler that outlives its lease may overlap its successor: the effect inside it can then happen twice,
-//!    its *outcome* can't be stored twice.
-//! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a provider which honours idempotency
-//!    keys catches what the first promise can't.
-//! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome are one transaction under the
-//!    fence. Handlers that do nothing else need no claim: [`Idempotency::claimless`].
+//! 1. **One at a time, then replay** ([`Idempotency::run`]): at most one live claim on a key, one
+//!    stored outcome, stale owners fenced out. A handler that outlives its lease may overlap its
+//!    successor: the effect inside it can then happen twice, its *outcome* can't be stored twice.
+//! 2. **The same key downstream** ([`Claim::derive_key`]): equal across attempts, so that a
+//!    provider which honours idempotency keys catches what the first promise can't.
+//! 3. **Exactly-once effects**, in DynamoDB ([`Claim::write`]): the business writes and the outcome
+//!    are one transaction under the fence. Handlers that do nothing else need no claim:
+//!    [`Idempotency::claimless`].
 //!
-//! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats none that is confirmed.
+//! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats
+//! none that is confirmed.
 //!
-//! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what each crash leaves behind.
+//! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what
+//! each crash leaves behind.
 //!
 //! # Where things are
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency`], `sqs`, `http` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, the attribute `#[idempotent]` |
+//! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
-//! | write to DynamoDB exactly once | [`transaction`], `guard`, `outbox` |
+//! | write to DynamoDB exactly once | [`store::transaction`], `dynamodb::guard`, `dynamodb::outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
-//! | keep records | [`store`]: `DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or your own |
+//! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
+//! | name no store in your types | [`AnyStore`](store::AnyStore) |
 //! | see how it decides | [`protocol`] |
 //! | count what happens | [`metrics`](mod@metrics) |
 //!
@@ -61,15 +68,20 @@
 //!
 //! | feature | default | gives |
 //! |---|---|---|
-//! | `dynamodb` | yes | `store::dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
-//! | `s3` | | `store::dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
-//! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue |
-//! | `jmespath` | | `sqs::Selector::jmespath`: keys that an expression finds in the body; implies `sqs` |
+//! | `dynamodb` | yes | `dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
+//! | `s3` | | `dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
+//! | `lambda` | | [`Idempotency::invocation`](Idempotency): an engine bound to the invocation of `lambda_runtime` |
+//! | `batch` | | `batch`: what every source of batches shares; for a `batch::Source` of your own |
+//! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue; implies `batch` |
+//! | `jmespath` | | `sqs::Selector::jmespath`, `http::Selector::jmespath`: keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
-//! | `http` | | `http::IdempotencyLayer`, for functions behind API Gateway or a load balancer |
-//! | `axum` | | the same layer, around an axum router in a function or in a server |
+//! | `http` | | `http::IdempotencyLayer`, for any tower service of `http::Request`; links nothing of Lambda's |
+//! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
+//! | `lambda-http` | | the same layer, for functions behind API Gateway, a load balancer or a function URL; implies `http` |
+//! | `macros` | | `#[idempotent]`: an attribute that makes an async function idempotent |
 //! | `powertools` | | `powertools`: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
-//! | `test-util` | | `testing`: a clock to set by hand, and the conformance suite for stores |
+//! | `test-util` | | `testing`: claims, messages, crashes and a clock for tests of handlers; the conformance suite for stores |
+//! | `test-dynamodb` | | `testing::TestDynamoDb`: a DynamoDB API in the test's own process; implies `test-util` and `dynamodb` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,
@@ -81,65 +93,83 @@
     )
 )]
 
-mod claim;
-mod clock;
-mod engine;
-mod error;
-mod fingerprint;
+/// Implements `Clone` field by field. A derive would ask it of every type parameter: of a source, a
+/// store, an error.
+#[cfg(any(feature = "batch", feature = "http"))]
+macro_rules! clone_fields {
+    ([$($parameters:tt)*] $type:ty { $($field:ident),+ }) => {
+        impl<$($parameters)*> Clone for $type {
+            fn clone(&self) -> Self {
+                Self { $($field: self.$field.clone()),+ }
+            }
+        }
+    };
+}
+
+/// Implements `Debug` by `Display`, for the errors that `main` may return at start-up: Rust prints
+/// the `Debug` of what `main` returns.
+macro_rules! debug_by_display {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+#[cfg(feature = "batch")]
+#[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
+pub mod batch;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
-pub mod guard;
-mod hash;
+pub mod dynamodb;
+mod engine;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
-pub mod journal;
-mod key;
-pub mod metrics;
-mod observe;
-mod omission;
-#[cfg(feature = "dynamodb")]
-#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
-pub mod outbox;
-mod outcome;
-mod owner;
-pub mod packed;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
 pub mod protocol;
-pub mod record;
-mod settings;
 #[cfg(feature = "sqs")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub mod sqs;
-mod step;
 pub mod store;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;
-pub mod transaction;
 
-pub use claim::Claim;
-pub use clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
-pub use error::{BoxError, Error, StoreError};
-pub use fingerprint::{Fingerprint, FingerprintError};
-pub use idempotency::Idempotency;
-pub use key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};
-pub use outcome::{Outcome, Replay, Verdict};
-pub use protocol::Crashed;
-pub use record::{Failure, Omission};
-pub use settings::{
-    Builder, DISABLED_VARIABLE, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown,
-    Unrecorded,
+pub use engine::claim::Claim;
+pub use engine::error::{Error, Obstacle};
+pub use engine::metrics;
+pub use engine::settings::{
+    EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown, Unrecorded,
 };
-pub use step::{Step, StepError};
+pub use engine::step::{Step, StepError};
+pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
+pub use idempotency::outcome::{Outcome, Verdict};
+pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+pub use lambda_idempotency_macros::idempotent;
+pub use protocol::Crashed;
+pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
+pub use protocol::fingerprint::{Fingerprint, FingerprintError};
+pub use protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};
+pub use protocol::namespace::NamespaceError;
+pub use protocol::pointer::{Pointer, PointerError};
+pub use protocol::record::{Failure, Omission};
+pub use protocol::token::IntoToken;
+pub use store::{BoxError, StoreError};
 
 /// Compiles what the README and the guide show.
 #[cfg(all(
     doctest,
     feature = "dynamodb",
-    feature = "http",
+    feature = "lambda-http",
+    feature = "macros",
     feature = "powertools",
     feature = "sqs"
 ))]

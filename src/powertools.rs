@@ -1,27 +1,32 @@
-//! Records that a function with Powertools for AWS Lambda (Python) has written, under the same keys.
+//! Makes the keys of records that a function with Powertools for AWS Lambda (Python) has written.
 //!
-//! A team that replaces such a function points this crate at the same table. [`PowertoolsKeys`] makes the ids that the function
-//! made, so that what it has done isn't done again, and so that both may run side by side while one takes over from the other.
-//! `docs/powertools.md` says what each side makes of the other's records.
+//! A team that replaces such a function points this crate at the same table. [`PowertoolsKeys`]
+//! makes the ids that the function made, so that its finished work isn't repeated, and so that both
+//! may run side by side while one replaces the other. `docs/powertools.md` describes how each side
+//! treats the other's records.
 //!
-//! Only the Python version's: the others write their hashes, or their results, in another form.
+//! The ids are those of the Python version: the others write their hashes, or their results, in
+//! another form.
 
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use serde_json::Value;
 
-use crate::fingerprint::Fingerprint;
-use crate::key::Key;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
 
 mod python;
 
-/// Makes ids as one function with Powertools for AWS Lambda (Python) makes them: `{prefix}#{MD5 of the selected value's JSON}`.
+/// Makes ids as one function with Powertools for AWS Lambda (Python) makes them:
+/// `{prefix}#{MD5 of the selected value's JSON}`.
 ///
-/// The prefix is the function's `key_prefix`, or without one `{Lambda function}.{module}.{function}`, such as
-/// `payments-prod.app.charge`; a look at any record of the table shows it. The value is what `event_key_jmespath` selects, with its
-/// type: `7` and `"7"` are two keys. `[order_id, tenant]` selects a list.
+/// The prefix is the function's `key_prefix`, or without one
+/// `{Lambda function}.{module}.{function}`, such as `payments-prod.app.charge`; a look at any
+/// record of the table shows it. The value is what `event_key_jmespath` selects, with its type: `7`
+/// and `"7"` are two keys. `[order_id, tenant]` selects a list.
 ///
-/// It knows MD5, which is Powertools' default; for another `hash_function`, make the id yourself and use [`Key::raw`].
+/// The hash is MD5, which is Powertools' default; for another `hash_function`, make the id yourself
+/// and use [`Key::raw`].
 ///
 /// ```
 /// use lambda_idempotency::powertools::PowertoolsKeys;
@@ -55,31 +60,33 @@ pub struct PowertoolsKeys {
 }
 
 impl PowertoolsKeys {
-    /// Of the function whose records begin with this prefix and a `#`.
+    /// Makes the keys of the function whose records begin with this prefix and a `#`.
     pub fn of(prefix: impl Into<String>) -> Self {
         Self {
             prefix: prefix.into(),
         }
     }
 
-    /// The id of the record for what `event_key_jmespath` selects. `None` where Powertools finds no key in it: `null`, an empty
-    /// text, and a list or an object of nothing but `null`.
+    /// Makes the id of the record for the value that `event_key_jmespath` selects. `None` where
+    /// Powertools finds no key in it: `null`, an empty text, and a list or an object of nothing but
+    /// `null`.
     pub fn id(&self, selected: impl Into<Value>) -> Option<String> {
         let selected = selected.into();
         (!is_missing(&selected)).then(|| format!("{}#{}", self.prefix, hash(&selected)))
     }
 
-    /// The same as a key, for [`run`](crate::Idempotency::run). The operation is what metrics call the work; it isn't part of the
-    /// id.
+    /// Makes the id as a key, for [`run`](crate::Idempotency::run). Metrics name the work by the
+    /// operation; it isn't part of the id.
     pub fn key(&self, operation: impl Into<String>, selected: impl Into<Value>) -> Option<Key> {
         self.id(selected).map(|id| Key::raw(operation, id))
     }
 }
 
-/// The fingerprint that a function with `payload_validation_jmespath` writes and expects, of the value that this selects.
+/// Makes the fingerprint that a function with `payload_validation_jmespath` writes and expects, of
+/// the value that this selects.
 ///
-/// Without it, such a function refuses each record of this crate as another payload's. It is an MD5: whoever can choose payloads
-/// can make two with the same.
+/// Without it, such a function refuses each record of this crate as another payload's. It is an
+/// MD5: a caller who can choose payloads can make two with the same.
 ///
 /// ```
 /// use lambda_idempotency::powertools::payload;

@@ -1,235 +1,32 @@
-//! The claim protocol, as pure functions over what was found: no clock, no store, nothing to await.
+//! The claim protocol has values, and rules as pure functions. It does no I/O, has no store, and
+//! awaits nothing.
 //!
-//! [`decide`] says what to do about a key, [`settle`] what became of a completion whose fence did not hold, [`decide_step`]
-//! what to do about a step. Everything that
-//! the engine does follows from these; `docs/protocol.md` is their prose.
+//! - [`decide`] decides what to do about a key, [`decide_step`] what to do about a step.
+//! - [`transition`] says what each conditional write makes of the record that it meets.
+//! - [`settle`] says what became of a completion whose fence did not hold.
+//!
+//! The engine, the stores, the model and the simulation all follow from these. `docs/protocol.md`
+//! is their prose.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+pub(crate) mod clock;
+mod decide;
+mod decide_step;
+pub(crate) mod fingerprint;
+pub(crate) mod hash;
+pub mod journal;
+pub(crate) mod key;
+pub(crate) mod namespace;
+mod omission;
+pub(crate) mod owner;
+pub mod packed;
+pub(crate) mod pointer;
+pub mod record;
+#[cfg(any(feature = "batch", feature = "http"))]
+pub(crate) mod selector;
+pub(crate) mod token;
+mod transition;
 
-use crate::clock::EpochMillis;
-use crate::fingerprint::Fingerprint;
-use crate::record::{Completion, Found, LAYOUT, Owner, Record, Status, Takeover, Version};
-
-/// What may happen to an attempt that outlived its lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Crashed {
-    /// Run the handler again, with the same derived keys (default).
-    #[default]
-    RunAgain,
-    /// Answer [`Error::Interrupted`](crate::Error::Interrupted) until a person has looked, or the record expires and the
-    /// request counts as new: for effects that can't be repeated and whose provider honours no keys.
-    Interrupt,
-}
-
-/// The settings that decisions depend on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// What may happen to an attempt that outlived its lease.
-    pub crashed: Crashed,
-    /// How many attempts a key may have before a crashed one is no longer taken over; `None` for no limit.
-    pub max_attempts: Option<NonZeroU32>,
-    /// By how much the clocks of two machines may differ.
-    pub skew_margin: Duration,
-}
-
-/// Who asks, with what, and when.
-#[derive(Clone, Copy, Debug)]
-pub struct Asking<'a> {
-    /// The owner that this attempt will claim as, made before its first write.
-    pub owner: &'a Owner,
-    /// The payload's fingerprint; `None` where the caller opted out.
-    pub fingerprint: Option<&'a Fingerprint>,
-    /// Now.
-    pub now: EpochMillis,
-}
-
-/// What to do about a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Decision<'a> {
-    /// Nothing stands for the key: create a record.
-    Create,
-    /// The record is this attempt's own claim: its write applied, the reply was lost.
-    Mine(&'a Record),
-    /// The record may be taken over, if it is still at this version.
-    TakeOver {
-        /// What the write must compare.
-        seen: &'a Version,
-        /// What it keeps.
-        mode: Takeover,
-        /// The number of the new attempt.
-        attempt: u32,
-    },
-    /// The outcome is final: replay it.
-    Replay(&'a Record),
-    /// The failure is final: replay it.
-    ReplayFailure(&'a Record),
-    /// The key was first used with another payload.
-    Mismatch,
-    /// Somebody holds the claim.
-    InFlight {
-        /// The instant from which the record may be taken over.
-        until: EpochMillis,
-    },
-    /// An attempt crashed, and the policy wants a person to look.
-    Interrupted {
-        /// When its lease ran out.
-        since: EpochMillis,
-    },
-    /// An attempt crashed, and the key has used up its attempts.
-    Exhausted {
-        /// How many it had.
-        attempts: u32,
-    },
-    /// The record can't be understood; it is left alone, and the handler doesn't run.
-    Unreadable(&'a str),
-}
-
-/// What to do about a key, given what stands for it. Pure; the rows are tried from top to bottom.
-pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -> Decision<'a> {
-    let Some(found) = found else {
-        return Decision::Create;
-    };
-    let mine = found.version.owner.as_deref() == Some(asking.owner.as_str());
-    if !mine && is_expired(&found.version, asking.now, rules.skew_margin) {
-        return Decision::TakeOver {
-            seen: &found.version,
-            mode: Takeover::Fresh,
-            attempt: 1,
-        };
-    }
-    let record = match &found.content {
-        Ok(record) => record,
-        Err(reason) => return Decision::Unreadable(reason),
-    };
-    if mine {
-        return match record.status {
-            Status::InProgress => Decision::Mine(record),
-            Status::Completed => Decision::Replay(record),
-            Status::Failed => Decision::ReplayFailure(record),
-        };
-    }
-    if differs(record, asking.fingerprint) {
-        return Decision::Mismatch;
-    }
-    match record.status {
-        Status::Completed => Decision::Replay(record),
-        Status::Failed => Decision::ReplayFailure(record),
-        Status::InProgress if record.is_released() => resume(found, record),
-        Status::InProgress => decide_in_progress(found, record, asking.now, rules),
-    }
-}
-
-fn decide_in_progress<'a>(
-    found: &'a Found,
-    record: &'a Record,
-    now: EpochMillis,
-    rules: &Rules,
-) -> Decision<'a> {
-    let Some(until) = lease_end(&found.version, rules.skew_margin) else {
-        return Decision::InFlight {
-            until: record.expiration.to_millis() + rules.skew_margin,
-        };
-    };
-    if now < until {
-        return Decision::InFlight { until };
-    }
-    if rules
-        .max_attempts
-        .is_some_and(|max| record.attempt >= max.get())
-    {
-        return Decision::Exhausted {
-            attempts: record.attempt,
-        };
-    }
-    match rules.crashed {
-        Crashed::RunAgain => resume(found, record),
-        Crashed::Interrupt => Decision::Interrupted { since: until },
-    }
-}
-
-fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
-    Decision::TakeOver {
-        seen: &found.version,
-        mode: Takeover::Resume,
-        attempt: record.attempt.saturating_add(1),
-    }
-}
-
-/// Fingerprints are compared only with those that this crate wrote: another library's is another hash.
-fn differs(record: &Record, fingerprint: Option<&Fingerprint>) -> bool {
-    match (record.layout, &record.fingerprint, fingerprint) {
-        (Some(LAYOUT), Some(stored), Some(presented)) => stored != presented,
-        _ => false,
-    }
-}
-
-/// When the lease ends. This crate's leases include the margin; another library's, which has no owner, do not.
-fn lease_end(version: &Version, margin: Duration) -> Option<EpochMillis> {
-    let lease = EpochMillis(version.lease?);
-    Some(if version.owner.is_some() {
-        lease
-    } else {
-        lease + margin
-    })
-}
-
-/// Whether the record counts as absent. One whose status is not known to be final also needs its lease to be over.
-fn is_expired(version: &Version, now: EpochMillis, margin: Duration) -> bool {
-    let Some(expiration) = version.expiration else {
-        return false;
-    };
-    let gone_at = EpochMillis(expiration.saturating_mul(1_000)) + margin;
-    let is_final = version
-        .status
-        .as_deref()
-        .and_then(Status::parse)
-        .is_some_and(|status| status != Status::InProgress);
-    let lease_over = is_final || lease_end(version, margin).is_none_or(|end| now >= end);
-    now >= gone_at && lease_over
-}
-
-/// What became of a completion whose condition failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Settled<'a> {
-    /// An earlier send of the same completion applied; its reply was lost.
-    Recorded,
-    /// A successor finished first, with the same payload: its outcome stands.
-    Superseded(&'a Record),
-    /// Somebody else holds the claim, or the record is gone.
-    Lost,
-}
-
-/// What became of a completion whose condition failed, given what the store found instead. Pure.
-///
-/// A record that is completed by this owner counts as its own only if the time and the outcome are the ones that it wrote:
-/// a library that completes without a fence could have written over it.
-pub fn settle<'a>(
-    found: Option<&'a Found>,
-    sent: &Completion,
-    fingerprint: Option<&Fingerprint>,
-) -> Settled<'a> {
-    let Some(record) = found.and_then(|found| found.content.as_ref().ok()) else {
-        return Settled::Lost;
-    };
-    if record.owner.as_ref() == Some(&sent.owner)
-        && record.status == sent.status
-        && record.completed_at == Some(sent.completed_at)
-        && record.outcome.as_ref() == Some(&sent.outcome)
-    {
-        return Settled::Recorded;
-    }
-    if record.status == Status::Completed && !differs(record, fingerprint) {
-        return Settled::Superseded(record);
-    }
-    Settled::Lost
-}
-
-mod steps;
-#[cfg(test)]
-mod tests;
-
-pub use steps::{StepDecision, decide_step};
+pub use decide::{Asking, Crashed, Decision, Rules, Settled, decide, settle};
+pub use decide_step::{StepDecision, decide_step};
+pub use fingerprint::canonical_text;
+pub use transition::{transition, transition_to_final};

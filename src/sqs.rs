@@ -1,8 +1,10 @@
-//! SQS: a handler of one message becomes a handler of batches.
+//! Makes a handler of SQS batches of a handler of one message.
 //!
-//! [`BatchLayer`] decodes each message, takes its key, and runs the handler for it once. The reply names the messages that
-//! have to come again, and only these: set `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source
-//! mapping, else Lambda ignores the reply and deletes the whole batch.
+//! [`BatchLayer`] decodes each message, takes its key, and runs the handler for it once. The reply
+//! names the messages that must come again, and only these: set
+//! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping, else Lambda
+//! ignores the reply and deletes the whole batch. Where you can't set it, call
+//! [`without_item_failures`](BatchLayer::without_item_failures).
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -41,33 +43,65 @@
 //!
 //! # Which key
 //!
-//! The key is made by whoever decides that the work be done. A consumer can only find it.
+//! The producer that asks for the work makes the key. A consumer can only find it.
 //!
 //! | the message comes from | key | because |
 //! |---|---|---|
 //! | a producer that you write | an identity of the work: order number, payment id. In the body, [`key`](BatchLayer::key) takes it; in a message attribute, [`Selector::attribute`] | it is the same however often the producer sends it |
 //! | SNS, raw delivery | the same | the body is the publisher's own |
-//! | SNS, in an envelope | an identity inside `Message`, which is JSON in a string: decode it in the closure; else [`Selector::pointer`]`("/MessageId")` | a publisher that retries makes a new envelope |
-//! | an event bus | an identity inside `detail`: `Selector::pointer("/detail/order_id")`; else `/id` | a producer that retries makes a new event |
-//! | S3 notifications | bucket, object key and `sequencer`, of one record: `Selector::jmespath` (feature `jmespath`) with `Records[0].s3.[bucket.name, object.key, object.sequencer]` | the notification has no id of its own |
+//! | SNS, in an envelope | [`Envelope::Sns`], and an identity inside `Message`; else `MessageId`, which is the default then | a publisher that retries makes a new envelope |
+//! | an event bus | [`Envelope::EventBridge`], and an identity inside `detail`; else `id`, which is the default then | a producer that retries makes a new event |
+//! | S3 notifications | [`Envelope::S3`], whose default is bucket, object key and `sequencer` | the notification has no id of its own |
 //! | a producer out of reach, bodies without identity | the message id (default) | it is the same in every receive of one message |
 //!
-//! What each choice survives:
+//! Each choice survives this:
 //!
 //! | | message id | envelope's or event's id | identity of the work |
 //! |---|---|---|---|
 //! | SQS or Lambda delivers again: visibility timeout, failed invocation, rare second delivery | yes | yes | yes |
 //! | [redrive][redrive] from the dead-letter queue: the message gets a new id | **no** | yes | yes |
 //! | the producer's SDK retries a send whose reply was lost | **no** | **no**, if the producer made it anew | yes |
-//! | somebody replays last Tuesday's traffic | **no** | **no** | yes |
+//! | old traffic is replayed as new messages | **no** | **no** | yes |
 //!
-//! A message that waits in a dead-letter queue and then comes back is recognised only while its record lives: keep outcomes
-//! for longer than both queues keep messages ([`retention`](crate::Builder::retention)).
+//! A message that waits in a dead-letter queue and then comes back is recognised only while its
+//! record lives: keep outcomes for longer than both queues keep messages
+//! ([`retention`](crate::Builder::retention), or [`BatchLayer::retention`] for some of them).
 //!
-//! Where tenants choose their own tokens, say whose they are with [`scope`](BatchLayer::scope): without it, two tenants
-//! that choose the same token meet in one record.
+//! Where tenants choose their own tokens, set the tenant with [`scope`](BatchLayer::scope): without
+//! it, two tenants that choose the same token share one record.
 //!
-//! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with [`raw_id`](BatchLayer::raw_id).
+//! # What is compared
+//!
+//! Two messages of one key must ask for the same, else the second is a
+//! [mismatch](Rejection::Mismatch), and no earlier outcome stands for it. By default the whole body
+//! is compared, as the text that was received: JSON by its value. An event bus and SNS stamp each
+//! message anew, so that a producer's retry would be a mismatch, go to the dead-letter queue, and
+//! stop its FIFO group until then. The layer takes a setting that says what counts:
+//!
+//! | the message | setting | compared |
+//! |---|---|---|
+//! | is in an SNS, EventBridge or S3 envelope | [`envelope`](BatchLayer::envelope) | what is inside; see [`Envelope`] |
+//! | has a time or a trace id in its body | [`fingerprint_without`](BatchLayer::fingerprint_without) | the body without these fields |
+//! | is to be compared in a few fields | [`fingerprint`](BatchLayer::fingerprint), [`fingerprint_from`](BatchLayer::fingerprint_from) | what the closure makes, or the selector finds |
+//! | says in an attribute what it asks for | [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) | these attributes, too |
+//! | can't differ under its key | [`no_fingerprint`](BatchLayer::no_fingerprint) | nothing |
+//!
+//! A key from a place inside an event, such as [`Selector::pointer`]`("/detail/order_id")`, changes
+//! no part of this.
+//!
+//! A worker for several types of events needs the type in its key: without it, one order's `placed`
+//! and `cancelled` have one key. The second is a mismatch; or, where the type is in a message
+//! attribute alone and the bodies are equal, **a duplicate that never runs**, since attributes are
+//! no part of a fingerprint unless
+//! [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
+//! declares none, decodes the whole event, takes both parts of the key from it, and sets
+//! `fingerprint_from(Selector::pointer("/detail")?)`. Events of an outbox have an id of their own,
+//! whatever their type: `key_from(Selector::attribute("event_id"))`.
+//!
+//! # Keys of another worker
+//!
+//! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with
+//! [`raw_id`](BatchLayer::raw_id).
 //!
 //! # What happens to each message
 //!
@@ -76,82 +110,88 @@
 //! | the handler ran and succeeded | the handler failed or panicked |
 //! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed for good, crashed and needs a person, or used up its attempts |
 //! | the outcome could not be recorded, where the [policy](crate::Unrecorded) returns it | it is in flight elsewhere, or its lease was lost |
-//! | it ran unprotected, by a policy or the kill switch | its key was first used with another body, is missing, or not usable |
-//! | | no body, or one that doesn't decode |
+//! | it ran unprotected, by a policy or the kill switch | its key was first used with another fingerprint, is missing, or not usable |
+//! | | no body, or one that is not in its envelope or doesn't decode |
 //! | | the store failed, or the record can't be read |
 //!
-//! What no retry will mend (a [`Rejection`]: a body that doesn't decode, a key that can't be used, a mismatch, a permanent
-//! failure) is reported as well, so that the queue's redrive policy moves it to the dead-letter queue. Without such a policy it
-//! comes back until the queue's retention is over: set one, or take such messages yourself with
-//! [`on_rejected`](BatchLayer::on_rejected). A message without an id fails the invocation before anything runs, since it can't
-//! be reported.
+//! A message that no retry will mend (a [`Rejection`]: a body that doesn't decode, a key that can't
+//! be used, a mismatch, a permanent failure) is reported as well, so that the queue's redrive
+//! policy moves it to the dead-letter queue. Without such a policy it comes back until the queue's
+//! retention is over: set one, or take such messages yourself with
+//! [`on_rejected`](BatchLayer::on_rejected). A message without an id fails the invocation before
+//! anything runs, since it can't be reported.
 //!
-//! A message that is in flight elsewhere comes back when the queue's visibility timeout is over, and each receive counts towards
-//! `maxReceiveCount`. `BatchLayer::visibility` (feature `visibility`) keeps it hidden until the other attempt's lease is over.
+//! A message that is in flight elsewhere comes back when the queue's visibility timeout is over,
+//! and each receive counts towards `maxReceiveCount`. `BatchLayer::visibility` (feature
+//! `visibility`) keeps it hidden until the other attempt's lease is over.
 //!
-//! The same key twice in one batch runs once: the second message waits for the first and shares its fate, or is reported as a
-//! mismatch where its body differs. The body's fingerprint is taken from the text as received.
+//! The same key twice in one batch runs once: the second message waits for the first and shares its
+//! fate, or is reported as a mismatch where its fingerprint differs.
 //!
 //! # In which order
 //!
-//! Messages of a standard queue run side by side. Of a FIFO queue, told by its ARN or by [`order`](BatchLayer::order), those of a
-//! message group run one after the other, and groups side by side: after a message that is reported, no later one of its
-//! group runs, and all of them are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch.
+//! Messages of a standard queue run side by side. In a FIFO queue, which its ARN or
+//! [`order`](BatchLayer::order) shows, those of a message group run one after the other, and groups
+//! side by side: after a message that is reported, no later one of its group runs, and all of them
+//! are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch.
 //!
 //! # When time runs out
 //!
-//! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it, no message starts; those that
-//! didn't start are reported, and their claims released. A handler that is still running can [see it](Message::cancelled).
-//! Where no deadline is known, or one that is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
-//! [`lease`](crate::Builder::lease), and there is no reserve. A message that waits longer than that (for its turn in a group, or for a
-//! free place among those that run) does not start either: it is reported as `too_late`.
-//! All work is done inside the invocation: nothing is spawned.
+//! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it,
+//! no message starts; those that didn't start are reported, and their claims released. A handler
+//! that still runs can [wait for it](Message::cancelled); in the middle of the reserve, at most half
+//! a second before the deadline, it is ended and its message alone is reported. Where no deadline is known, or one that
+//! is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
+//! [`lease`](crate::Builder::lease), and there is no reserve. A message that waits longer than that
+//! (for its turn in a group, or for a free place among those that run) does not start either: it is
+//! reported as `too_late`. All work is done inside the invocation: no task is spawned.
 //!
 //! # Group commit
 //!
-//! The claims of up to 25 messages leave in one request, and so do their completions: those that are ready while a request is
-//! under way leave together with the next. A batch of *n* new messages with quick handlers takes 2·⌈n/25⌉ requests instead
-//! of 2·n. Each write is as conditional as a single one; what a group can't settle is sent again by itself. A group is
-//! claimed only when all messages of the one before it have started, so that no claim lies idle for long. A delivery that SQS
-//! counts as a repetition is read first: a read costs a fraction of a claim that fails.
+//! The claims of up to 25 messages leave in one request, and so do their completions: those that
+//! are ready while a request is under way leave together with the next. A batch of *n* new messages
+//! with quick handlers takes 2·⌈n/25⌉ requests instead of 2·n. Each write is as conditional as a
+//! single one; a write that a group can't settle is sent again by itself. A group is claimed only
+//! when all messages of the one before it have started, so that no claim lies idle for long. A
+//! delivery that SQS counts as a repetition is read first: a read costs a fraction of a claim that
+//! fails.
 //!
-//! Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`. Where the function lacks one of
-//! them, those requests go out one by one, with one warning that names it. [`single_writes`](BatchLayer::single_writes) does
-//! without groups.
+//! Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.
+//! Where the function lacks one of them, those requests leave one by one, with one warning that
+//! names it. [`single_writes`](BatchLayer::single_writes) switches groups off.
 //!
 //! # What is logged
 //!
-//! One event for each message that is reported (`reported`) or taken by the hook (`rejected`), with its id and the reason, and
-//! one with the counts for their batch (`batch`); never a body, a key or an outcome. A handler's error, or the hook's, is named by its type alone, because its text may quote the message: log it in the handler, where a span named
-//! `sqs_message` says which message it is.
+//! One event for each message that is reported (`reported`) or taken by the hook (`rejected`), with
+//! its id and the reason, and one with the counts for their batch (`batch`); never a body, a key or
+//! an outcome. A handler's error, or the hook's, is named by its type alone, because its text may
+//! quote the message: [`on_error`](BatchLayer::on_error) is shown the error and its message, and
+//! [`log_errors`](crate::Builder::log_errors) logs its text. A body that doesn't decode is logged
+//! with the field that it lacks, or the kind of error, and the place.
 //!
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 
-mod aftermath;
-mod batch;
-mod key;
-mod layer;
-mod message;
-mod pace;
-mod plan;
-mod rejection;
-mod report;
-mod rounds;
-mod run;
-mod selector;
-mod service;
+mod source;
 mod trace;
 #[cfg(feature = "visibility")]
 mod visibility;
 
 #[doc(no_inline)]
 pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-pub use layer::BatchLayer;
-pub use message::Message;
-pub use plan::Order;
-pub use rejection::Rejection;
-pub use selector::{Selector, SelectorError};
-pub use service::{BatchError, BatchService};
+pub use source::Sqs;
 #[cfg(feature = "visibility")]
 #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
 pub use visibility::Visibility;
+
+pub use crate::batch::{BatchError, Envelope, Order, Rejection, Selector, SelectorError};
+
+/// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
+/// example.
+pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<Sqs, S, T, E>;
+
+/// Serves `LambdaEvent<SqsEvent>`. [`BatchLayer`] makes it.
+pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<Sqs, S, T, E, Svc>;
+
+/// Holds one SQS message: its decoded body, the claim of its handler, and the message as SQS
+/// delivered it.
+pub type Message<T> = crate::batch::Message<Sqs, T>;

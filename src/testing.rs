@@ -1,9 +1,20 @@
-//! For tests: a clock to set by hand, a store whose wire fails on purpose, and the suite that every store must pass. Feature
-//! `test-util`.
+//! Helps to test handlers and stores. Feature `test-util`; `docs/testing.md` in the repository has
+//! whole tests.
+//!
+//! | to test | use |
+//! |---|---|
+//! | a handler that the test calls directly | [`TestClaim`] |
+//! | a handler of SQS messages | `TestMessage` (feature `sqs`) |
+//! | an HTTP handler | `TestRequest` (feature `lambda-http`) |
+//! | what a handler hands to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
+//! | a lease or a retention that is over | [`ManualClock`] |
+//! | an attempt whose process died | [`Crash`] |
+//! | lost, late and repeated calls of the store | [`FaultyStore`] |
+//! | a store of your own | [`conformance()`] |
 //!
 //! ```
 //! use std::time::Duration;
-//! use lambda_idempotency::testing::ManualClock;
+//! use lambda_idempotency::testing::{Crash, ManualClock};
 //! use lambda_idempotency::{Clock, Error, Fingerprint, Idempotency, Key, store::MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,21 +28,43 @@
 //!     Ok::<_, std::io::Error>(claim.attempt())
 //! });
 //!
-//! // An attempt that is cut off holds its lease …
-//! let cut_off = once.run(Key::new("charge", "1"), Fingerprint::bytes(b""), |_| std::future::pending::<Result<u32, std::io::Error>>());
-//! let _ = tokio::time::timeout(Duration::from_millis(10), cut_off).await;
+//! // The process of the first attempt dies in its handler, and holds the key …
+//! let crash = Crash::new();
+//! let dies = once.run(Key::new("charge", "1"), Fingerprint::bytes(b""), |_| crash.here::<Result<u32, std::io::Error>>());
+//! crash.cut_off(dies).await?;
 //! assert!(matches!(run().await, Err(Error::InFlight { .. })));
 //!
-//! // … until it runs out.
-//! clock.advance(Duration::from_secs(61));
+//! // … until its lease is over.
+//! clock.pass_lease(&once);
 //! assert_eq!(run().await?.into_inner(), 2);
 //! # Ok(()) }
 //! ```
 
+mod claim;
 mod clock;
 mod conformance;
+mod crash;
+#[cfg(feature = "test-dynamodb")]
+mod dynamodb;
+mod error;
 mod faults;
+#[cfg(feature = "lambda-http")]
+mod http;
+#[cfg(feature = "sqs")]
+mod sqs;
 
+pub use claim::TestClaim;
 pub use clock::ManualClock;
 pub use conformance::{Violation, conformance};
+pub use crash::Crash;
+#[cfg(feature = "test-dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-dynamodb")))]
+pub use dynamodb::TestDynamoDb;
+pub use error::TestError;
 pub use faults::{Call, Fault, FaultyStore};
+#[cfg(feature = "lambda-http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
+pub use http::TestRequest;
+#[cfg(feature = "sqs")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
+pub use sqs::TestMessage;

@@ -7,15 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
+use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::protocol::record::{
+    Completion, Found, NewClaim, Owner, Record as Stored, StoredOutcome,
+};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide, settle};
-use lambda_idempotency::record::{
-    Completion, Found, NewClaim, Owner, Record as Stored, Status, StoredOutcome,
-};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
-use lambda_idempotency::{
-    Crashed, EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId,
-};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Error;
@@ -148,19 +146,12 @@ fn decoding() -> Result<Path, Error> {
 /// A duplicate that is replayed.
 fn deciding() -> Result<Path, Error> {
     let found = TableLayout::default().read(&item());
-    let rules = Rules {
-        crashed: Crashed::RunAgain,
-        max_attempts: None,
-        skew_margin: Duration::from_secs(1),
-    };
+    let rules = Rules::new(Duration::from_secs(1));
     let owner = Owner::random()?;
     let fingerprint = found.content.clone()?.fingerprint;
     Ok(call(move || {
-        let asking = Asking {
-            owner: &owner,
-            fingerprint: fingerprint.as_ref(),
-            now: EpochMillis(1_763_640_000_002),
-        };
+        let now = EpochMillis(1_763_640_000_002);
+        let asking = Asking::new(&owner, fingerprint.as_ref(), now);
         matches!(
             decide(Some(black_box(&found)), asking, &rules),
             Decision::Replay(_)
@@ -172,23 +163,17 @@ fn deciding() -> Result<Path, Error> {
 fn settling() -> Result<Path, Error> {
     let (id, owner) = (id("settle")?, Owner::random()?);
     let fingerprint = Fingerprint::bytes(b"settle");
-    let mut record = Stored::claimed(&NewClaim {
-        id: id.clone(),
-        owner: owner.clone(),
-        fingerprint: Some(fingerprint.clone()),
-        attempt: 1,
-        lease: EpochMillis(2),
-        expiration: EpochSeconds(9),
-        started_at: EpochMillis(1),
-    });
-    let completion = Completion {
-        id,
-        owner,
-        status: Status::Completed,
-        outcome: StoredOutcome::Inline("\"done\"".to_owned()),
-        completed_at: EpochMillis(2),
-        expiration: EpochSeconds(9),
-    };
+    let mut claim = NewClaim::new(
+        id.clone(),
+        owner.clone(),
+        EpochMillis(1),
+        EpochMillis(2),
+        EpochSeconds(9),
+    );
+    claim.fingerprint = Some(fingerprint.clone());
+    let mut record = Stored::claimed(&claim);
+    let outcome = StoredOutcome::Inline("\"done\"".to_owned());
+    let completion = Completion::new(id, owner, outcome, EpochMillis(2), EpochSeconds(9));
     record.status = completion.status;
     record.outcome = Some(completion.outcome.clone());
     record.completed_at = Some(completion.completed_at);

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::SqsEvent;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{Requests, connect};

@@ -47,7 +47,7 @@ impl Web {
         let handler = service_fn(move |event: Incoming<ApiGatewayV2httpRequest>| {
             std::future::ready(pay(&counted, &event.payload))
         });
-        let mut service = EventLayer::new(IdempotencyLayer::new(once)).layer(handler);
+        let mut service = EventLayer::new(IdempotencyLayer::unscoped(once)).layer(handler);
         let function = Box::new(move |event| -> Reply { Box::pin(service.call(event)) });
         Ok(Self { function, runs })
     }

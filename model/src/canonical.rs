@@ -131,20 +131,26 @@ impl Checker {
             }
             _ => return false,
         };
+        // Its owner is nobody's business any more, except for a takeover that compares nothing else.
+        let compares = self.mutation == Mutation::TakeoverComparesOwnerOnly;
+        let payload = claim.payload;
+        let refused = Claim { payload, ..nothing };
         let Seen::Exactly { owner, .. } = *seen else {
-            return false;
+            // A key was to be fenced off over a version that had been replaced already.
+            let changed = !compares && !applied && *claim != refused;
+            if changed {
+                *claim = refused;
+            }
+            return changed;
         };
         let stands = now.recs[key].as_ref().map(Seen::of) == Some(*seen);
         if stands || now.may_claim(owner) || self.mutation == Mutation::OwnerReused {
             return false;
         }
-        // Its owner is nobody's business any more, except for a takeover that compares nothing else.
-        let compares = self.mutation == Mutation::TakeoverComparesOwnerOnly;
         *seen = Seen::Stale(if compares { owner } else { STRANGER });
         if !compares && !applied {
             // It will be refused, whatever it says.
-            let payload = claim.payload;
-            *claim = Claim { payload, ..nothing };
+            *claim = refused;
         }
         true
     }
@@ -181,10 +187,13 @@ impl Checker {
     /// A transaction arrives before what it writes would have expired, or not at all: AWS refuses signatures and forgets
     /// client tokens after minutes, and the shortest retention is an hour.
     pub fn is_overdue(&self, write: &Write) -> bool {
-        let (Write::Commit { completion, .. } | Write::Apply { completion, .. }) = write else {
-            return false;
+        let is_late = match write {
+            Write::Commit { completion, .. } => completion.expiration < 0,
+            // A clock that is ahead sees it expire in this very tick, and nothing ends a claim that was never made.
+            Write::Apply { completion, .. } => completion.expiration <= 0,
+            _ => false,
         };
-        completion.expiration < 0 && self.mutation != Mutation::LateWithoutEnd
+        is_late && self.mutation != Mutation::LateWithoutEnd
     }
 }
 

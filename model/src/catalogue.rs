@@ -40,9 +40,18 @@ pub fn short() -> Vec<Scope> {
         two("a transaction: one fault of every class")
             .form(Form::Transaction)
             .faults(|b| *b = every(1)),
-        one("without a claim: lost replies, a late copy, TTL")
+        one("without a claim: a lost reply, a late copy, TTL")
             .form(Form::Claimless)
-            .faults(|b| (b.replies_lost, b.copies, b.sweeps) = (2, 1, 1)),
+            .faults(|b| (b.replies_lost, b.copies, b.sweeps) = (1, 1, 1)),
+        two("a transaction: a refusal, a lost request, a lost reply, a late copy")
+            .form(Form::Transaction)
+            .faults(|b| (b.refusals, b.requests_lost, b.replies_lost, b.copies) = (1, 1, 1, 1)),
+        two("without a claim: a refusal, a lost request, a lost reply, a late copy, TTL")
+            .form(Form::Claimless)
+            .faults(|b| {
+                (b.refusals, b.requests_lost, b.replies_lost) = (1, 1, 1);
+                (b.copies, b.sweeps) = (1, 1);
+            }),
         two("steps, keys honoured: a late copy")
             .steps(2, Provider::HonoursKeys)
             .faults(|b| (b.replies_lost, b.copies) = (1, 1)),

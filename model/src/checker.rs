@@ -80,6 +80,11 @@ impl Checker {
                 let reply = self.apply(world, key, &call.write);
                 self.receive(world, w, call, reply);
             }
+            Action::Refuse(_) => {
+                reach(Event::Refused);
+                world.budget.refusals -= 1;
+                self.refused(world, w, call);
+            }
             Action::Hold(_) => {
                 if !self.scope.grouped {
                     reach(Event::ReplyLate);
@@ -101,6 +106,8 @@ impl Checker {
                 let _ = self.apply(world, key, &call.write);
                 if action == Action::LoseReplyAndGiveUp(w) {
                     self.give_up(world, w, call);
+                } else {
+                    self.silence(world, w);
                 }
             }
             Action::LoseGroup(_, again) => {
@@ -129,10 +136,20 @@ impl Checker {
                 reach(Event::LateCopy);
                 world.budget.copies -= 1;
                 world.late.push((number, call.write));
+                self.silence(world, w);
             }
             _ => return None,
         }
         Some(())
+    }
+
+    /// A send got no answer. It matters where a later one may be refused.
+    fn silence(&self, world: &mut World, w: usize) {
+        if let Phase::Calling(call) = &mut world.workers[w].phase
+            && call.write.books()
+        {
+            call.silent = self.scope.budget.refusals > 0;
+        }
     }
 
     fn in_the_handler(&self, world: &mut World, w: usize, action: Action) -> Option<()> {
@@ -249,9 +266,11 @@ impl Model for Checker {
                 world.keys[key].rec = None;
                 world.keys[key].attempt = 0;
                 world.forget(self, key);
+                world.pardon(key);
             }
             Action::Stranger(key) => Self::meddle(&mut world, key)?,
             Action::Exchange(w)
+            | Action::Refuse(w)
             | Action::Hold(w)
             | Action::Receive(w)
             | Action::LoseReply(w)

@@ -51,6 +51,12 @@ pub fn controls() -> Vec<(Mutation, Scope)> {
         ),
         (Mutation::ClaimlessOverAnything, two().form(Form::Claimless)),
         (
+            Mutation::HiddenRetries,
+            two()
+                .form(Form::Claimless)
+                .faults(|b| (b.copies, b.refusals) = (1, 1)),
+        ),
+        (
             Mutation::LateWithoutEnd,
             two()
                 .form(Form::Claimless)

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The decisions are the library's own (`protocol::decide`, `settle`, `decide_step`), and so are the conditions
-//! (`store::transition`) and what a journal's entry becomes. What is modelled here is the order in which an engine uses them, the
+//! (`protocol::transition`) and what a journal's entry becomes. What is modelled here is the order in which an engine uses them, the
 //! network, the clocks, and TTL; that the real engine keeps to that order is shown by the simulation in `simulation/`.
 #![allow(
     clippy::expect_used,

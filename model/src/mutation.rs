@@ -26,6 +26,7 @@ pub enum Mutation {
     PendingFiresAnyway,
     ClaimlessOverAnything,
     LateWithoutEnd,
+    HiddenRetries,
 }
 
 impl Mutation {
@@ -66,6 +67,7 @@ impl fmt::Display for Mutation {
             Self::PendingFiresAnyway => "a pending step fires again, whatever its policy says",
             Self::ClaimlessOverAnything => "a transaction without a claim commits over a record",
             Self::LateWithoutEnd => "a transaction may be late without end",
+            Self::HiddenRetries => "a send without an answer is repeated, and hidden",
         })
     }
 }

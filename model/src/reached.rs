@@ -18,6 +18,8 @@ pub enum Event {
     Executed,
     LeaseLost,
     Failed,
+    Refused,
+    FencedOff,
     Unknown,
     TooLate,
     Unavailable,
@@ -40,7 +42,7 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Self; 29] = [
+    const ALL: [Self; 31] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -51,6 +53,8 @@ impl Event {
         Self::Executed,
         Self::LeaseLost,
         Self::Failed,
+        Self::Refused,
+        Self::FencedOff,
         Self::Unknown,
         Self::TooLate,
         Self::Unavailable,
@@ -78,6 +82,7 @@ impl Event {
             Answer::Replayed => Self::Replay,
             Answer::LeaseLost => Self::LeaseLost,
             Answer::Failed => Self::Failed,
+            Answer::Refused => Self::Refused,
             Answer::Unknown => Self::Unknown,
             Answer::InFlight => Self::InFlight,
             Answer::Mismatch => Self::Mismatch,

@@ -9,11 +9,11 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use ahash::RandomState;
-use lambda_idempotency::journal::{StepEntry, StepResult};
+use lambda_idempotency::protocol::journal::{StepEntry, StepResult};
+use lambda_idempotency::protocol::record::{Found, Takeover};
 use lambda_idempotency::protocol::{
     Asking, Crashed, Decision, Rules, Settled, StepDecision, decide, decide_step, settle,
 };
-use lambda_idempotency::record::{Found, Takeover};
 
 use crate::mutation::Mutation;
 use crate::values::{Completion, Entry, MARGIN, Mark, Name, Rec, Tick, Write};
@@ -79,16 +79,8 @@ pub fn verdict(found: Option<Rec>, owner: Name, payload: u8, skew: Tick) -> Verd
         || {
             let found = found.map(|rec| Found::readable(record(&rec)));
             let (owner, fingerprint) = (translate::owner(owner), fingerprint(payload));
-            let asking = Asking {
-                owner: &owner,
-                fingerprint: Some(&fingerprint),
-                now: millis(skew),
-            };
-            let rules = Rules {
-                crashed: Crashed::RunAgain,
-                max_attempts: None,
-                skew_margin: Duration::from_secs(u64::from(MARGIN.unsigned_abs())),
-            };
+            let asking = Asking::new(&owner, Some(&fingerprint), millis(skew));
+            let rules = Rules::new(Duration::from_secs(u64::from(MARGIN.unsigned_abs())));
             match decide(found.as_ref(), asking, &rules) {
                 Decision::Create => Verdict::Create,
                 Decision::Mine(_) => Verdict::Mine,
@@ -152,7 +144,7 @@ pub fn ended(begun: Entry, mark: Mark) -> Entry {
     small(&begun.ended(state, None, millis(0)))
 }
 
-/// What a write makes of the record that it meets: `store::transition`, or what a defect makes of it.
+/// What a write makes of the record that it meets: `protocol::transition`, or what a defect makes of it.
 pub fn apply(met: Option<Rec>, write: &Write, mutation: Mutation) -> Option<Rec> {
     remembered(
         |memories| &mut memories.writes,

@@ -85,6 +85,7 @@ mod tests {
             && more.replies_late >= less.replies_late
             && more.copies >= less.copies
             && more.sweeps >= less.sweeps
+            && more.refusals >= less.refusals
             && more.strangers >= less.strangers
             && more.renewals >= less.renewals
     }
@@ -128,6 +129,11 @@ mod tests {
                 .faults(|b| (b.copies, b.sweeps) = (1, 1)),
         );
         is_the_same(&two().form(Form::Transaction).faults(|b| b.replies_lost = 1));
+        is_the_same(
+            &two()
+                .form(Form::Claimless)
+                .faults(|b| (b.copies, b.refusals) = (1, 1)),
+        );
         is_the_same(&two().no_failures().faults(|b| b.replies_late = 1));
         is_the_same(&two().no_failures().faults(|b| b.requests_lost = 1));
         is_the_same(&two().faults(|b| b.sweeps = 1));

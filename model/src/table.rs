@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::mutation::Mutation;
 use crate::real;
 use crate::values::{Lease, Mark, Rec, Reply, Write};
-use crate::world::{Key, Phase, World};
+use crate::world::{Key, World};
 
 impl Checker {
     /// One atomic step of the table.
@@ -111,9 +111,18 @@ impl Checker {
 impl World {
     /// A business write commits.
     fn book(&mut self, key: usize, write: &Write) {
-        let (Write::Commit { applied, .. } | Write::Apply { applied, .. }) = *write else {
+        let (Write::Commit {
+            applied, denied, ..
+        }
+        | Write::Apply {
+            applied, denied, ..
+        }) = *write
+        else {
             return;
         };
+        if denied {
+            self.note("14: what is refused, or not committed, is not written later");
+        }
         if applied {
             self.note("5: a transaction commits at most once");
         }
@@ -121,17 +130,11 @@ impl World {
             self.note("5: a business write commits at most once while its outcome is kept");
         }
         self.keys[key].booked = Some(write.owner());
-        let sent = self.workers.iter_mut().filter_map(|w| match &mut w.phase {
-            Phase::Calling(call) | Phase::Answered(call, _) => Some(&mut call.write),
-            _ => None,
-        });
-        for other in sent.chain(self.late.iter_mut().map(|(_, write)| write)) {
-            if other.owner() == write.owner()
-                && let Write::Commit { applied, .. } | Write::Apply { applied, .. } = other
-            {
+        self.each_send(write.owner(), |other| {
+            if let Write::Commit { applied, .. } | Write::Apply { applied, .. } = other {
                 *applied = true;
             }
-        }
+        });
     }
 
     /// The key is fresh: what was seen of it no longer counts.

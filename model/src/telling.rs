@@ -38,6 +38,7 @@ impl World {
             Action::Tick => "time passes".to_owned(),
             Action::Deliver(w) => format!("{}: a delivery arrives", who(w)),
             Action::Exchange(w) => format!("{} arrives, and is answered", its(w)),
+            Action::Refuse(w) => format!("{} arrives, and a business condition fails", its(w)),
             Action::Hold(w) => format!("{} arrives, the answer is on its way", its(w)),
             Action::Receive(w) => format!("{} is answered", its(w)),
             Action::LoseReply(w) => {

@@ -98,6 +98,12 @@ pub struct Claim {
     pub expiration: Tick,
 }
 
+/// In the place of a lease's number: the claim is written as released, to fence off a key.
+pub const ENDED: u8 = u8::MAX;
+
+/// In the place of a payload: the claim is bound to none.
+pub const UNBOUND: u8 = u8::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Completion {
     pub owner: Name,
@@ -114,10 +120,12 @@ pub enum Write {
         claim: Claim,
     },
     Complete(Completion),
-    /// A completion with a business write, in one transaction; `applied`: an earlier send of it did.
+    /// A completion with a business write, in one transaction; `applied`: an earlier send of it did; `denied`: its sender has been
+    /// told that it never will.
     Commit {
         completion: Completion,
         applied: bool,
+        denied: bool,
     },
     /// The same without a claim before it, over nothing, or over what was seen.
     Apply {
@@ -125,6 +133,7 @@ pub enum Write {
         claim: Claim,
         completion: Completion,
         applied: bool,
+        denied: bool,
     },
     Renew(Renewal),
     Amend {
@@ -173,6 +182,11 @@ impl Write {
         matches!(self, Self::Commit { .. } | Self::Apply { .. })
     }
 
+    /// Whether it keeps the sends of a transaction without a claim from applying.
+    pub fn fences_off(&self) -> bool {
+        matches!(self, Self::Create(claim) | Self::TakeOver { claim, .. } if claim.number == ENDED)
+    }
+
     /// Its kind, counted from a base, and one of its times.
     pub fn shape(&self, base: u8) -> (u8, Tick) {
         let (kind, tick) = match *self {
@@ -192,6 +206,7 @@ impl Write {
     /// In few words.
     pub fn word(&self) -> &'static str {
         match self {
+            _ if self.fences_off() => "fence off",
             Self::Create(_) => "create",
             Self::TakeOver { .. } => "take over",
             Self::Complete(_) => "complete",

@@ -227,6 +227,9 @@ impl Checker {
                 answer(world, w, told);
             }
             (Why::Release, _) => finish(world, w),
+            (Why::Fence { sent, rounds }, fence) => {
+                self.fenced_off(world, w, sent, rounds, fence.owner(), reply);
+            }
             (Why::Prove(completion), Write::Release { tombstone, .. }) => {
                 self.proven(world, w, completion, tombstone, reply);
             }
@@ -260,7 +263,11 @@ impl Hold {
 /// A write leaves. What the worker held is kept by whoever needs it.
 pub fn call(world: &mut World, w: usize, write: Write, why: Why) {
     world.workers[w].hold = None;
-    world.workers[w].phase = Phase::Calling(Call { write, why });
+    world.workers[w].phase = Phase::Calling(Call {
+        write,
+        why,
+        silent: false,
+    });
 }
 
 /// The delivery has its answer.

@@ -57,6 +57,8 @@ pub struct Budget {
     pub copies: u8,
     /// Deletions by TTL.
     pub sweeps: u8,
+    /// Business conditions that fail.
+    pub refusals: u8,
     /// Completions by a library that has no fence.
     pub strangers: u8,
     /// No fault: how often a lease may be renewed.
@@ -95,6 +97,8 @@ pub enum Phase {
 pub struct Call {
     pub write: Write,
     pub why: Why,
+    /// An earlier send of this transaction got no answer.
+    pub silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,6 +117,8 @@ pub enum Why {
     Release,
     /// A release that is to settle what became of a commit.
     Prove(Completion),
+    /// A released record that is to keep the sends of a transaction without a claim from applying, after so many rounds.
+    Fence { sent: Completion, rounds: u8 },
     /// A read that is to settle what became of a transaction without a claim.
     Find,
     /// A read after a handler without a claim has failed.
@@ -161,6 +167,8 @@ pub enum Answer {
     Replayed,
     LeaseLost,
     Failed,
+    /// A business condition failed.
+    Refused,
     Unknown,
     InFlight,
     Mismatch,
@@ -211,6 +219,41 @@ impl Worker {
 }
 
 impl World {
+    /// The sender of a transaction is told that nothing of it is written, now or later.
+    pub fn deny(&mut self, key: usize, owner: Name) {
+        if self.keys[key].booked == Some(owner) {
+            self.note("14: what is refused, or not committed, was not written");
+        }
+        self.each_send(owner, |write| {
+            if let Write::Commit { denied, .. } | Write::Apply { denied, .. } = write {
+                *denied = true;
+            }
+        });
+    }
+
+    /// The key is fresh again: what was denied of it counts until then.
+    pub fn pardon(&mut self, key: usize) {
+        for (_, write) in self
+            .late
+            .iter_mut()
+            .filter(|(of, _)| usize::from(*of) == key)
+        {
+            if let Write::Commit { denied, .. } | Write::Apply { denied, .. } = write {
+                *denied = false;
+            }
+        }
+    }
+
+    /// All sends of an owner that have not arrived yet.
+    pub fn each_send(&mut self, owner: Name, mut f: impl FnMut(&mut Write)) {
+        let sent = self.workers.iter_mut().filter_map(|w| match &mut w.phase {
+            Phase::Calling(call) | Phase::Answered(call, _) => Some(&mut call.write),
+            _ => None,
+        });
+        let all = sent.chain(self.late.iter_mut().map(|(_, write)| write));
+        all.filter(|write| write.owner() == owner).for_each(&mut f);
+    }
+
     pub fn note(&mut self, broken: &'static str) {
         self.broken.get_or_insert(broken);
     }

@@ -1,7 +1,10 @@
 //! Defects on purpose: each takes one condition away, and has to be noticed.
 
 use lambda_idempotency::EpochSeconds;
-use lambda_idempotency::record::{Completion, NewClaim, Record, Release, Status, Version};
+use lambda_idempotency::protocol::record::{
+    Completion, NewClaim, RELEASED, Record, RecordWrite, Release, Renewal, Status, Takeover,
+    Version,
+};
 
 use crate::scenario::MARGIN;
 
@@ -14,6 +17,10 @@ pub enum Mutation {
     CommitWithoutFence,
     /// A release applies whoever holds the claim.
     ReleaseWithoutFence,
+    /// A renewal applies whoever holds the claim.
+    RenewalWithoutFence,
+    /// A renewal is answered, and forgotten.
+    RenewalForgotten,
     /// A takeover compares nothing.
     TakeoverWithoutVersion,
     /// A lease is written without its margin.
@@ -26,33 +33,60 @@ pub enum Mutation {
     JournalForgotten,
     /// A completion is answered, and forgotten.
     CompletionForgotten,
+    /// A release is answered, and forgotten.
+    ReleaseForgotten,
     /// A transaction whose condition fails is written, and refused all the same.
     RefusedAndWritten,
     /// A transaction that arrives late applies whoever holds the claim.
     LateCommitWithoutFence,
+    /// The store sends a transaction again by itself, so that the engine doesn't hear of a send that got no answer.
+    HiddenRetries,
+    /// The write that keeps late transactions from applying is answered, and forgotten.
+    FenceForgotten,
     /// Clocks stand still for long, so that handlers start when the time of their claims is over.
     ClocksThatStandStill,
 }
 
 impl Mutation {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::CompletionWithoutFence,
         Self::CommitWithoutFence,
         Self::ReleaseWithoutFence,
+        Self::RenewalWithoutFence,
+        Self::RenewalForgotten,
         Self::TakeoverWithoutVersion,
         Self::LeaseWithoutMargin,
         Self::EarlyExpiration,
         Self::AttemptsForgotten,
         Self::JournalForgotten,
         Self::CompletionForgotten,
+        Self::ReleaseForgotten,
         Self::RefusedAndWritten,
         Self::LateCommitWithoutFence,
+        Self::HiddenRetries,
+        Self::FenceForgotten,
         Self::ClocksThatStandStill,
     ];
 
     /// Whether a transaction applies although another holds the claim.
     pub fn spares_fence(self, late: bool) -> bool {
         self == Self::CommitWithoutFence || (late && self == Self::LateCommitWithoutFence)
+    }
+
+    /// Whether every transaction's first reply is lost, as only such a one shows the defect.
+    pub fn loses_replies(self) -> bool {
+        matches!(self, Self::HiddenRetries | Self::FenceForgotten)
+    }
+
+    /// Whether a write is answered, and forgotten.
+    pub fn forgets(self, write: &RecordWrite) -> bool {
+        match self {
+            Self::CompletionForgotten => matches!(write, RecordWrite::Complete(_)),
+            Self::ReleaseForgotten => matches!(write, RecordWrite::Release(_)),
+            Self::FenceForgotten => fences_off(write),
+            Self::RenewalForgotten => matches!(write, RecordWrite::Renew(_)),
+            _ => false,
+        }
     }
 
     /// How far clocks jump, in milliseconds.
@@ -63,7 +97,26 @@ impl Mutation {
         }
     }
 
-    pub fn claim(self, claim: &NewClaim) -> NewClaim {
+    /// The write as it is sent, on a table whose record is `current`.
+    pub fn write(self, write: &RecordWrite, current: Option<&Record>) -> RecordWrite {
+        match write {
+            RecordWrite::Create(claim) => self.claim(claim).into(),
+            RecordWrite::TakeOver { seen, mode, claim } => {
+                let (seen, claim) = self.takeover(seen, claim, current);
+                let mode = match self {
+                    Self::JournalForgotten => Takeover::Fresh,
+                    _ => *mode,
+                };
+                RecordWrite::TakeOver { seen, mode, claim }
+            }
+            RecordWrite::Complete(completion) => self.completion(completion, current).into(),
+            RecordWrite::Release(release) => self.release(release, current).into(),
+            RecordWrite::Renew(renewal) => self.renewal(renewal, current).into(),
+            other => other.clone(),
+        }
+    }
+
+    fn claim(self, claim: &NewClaim) -> NewClaim {
         let mut claim = claim.clone();
         match self {
             Self::LeaseWithoutMargin => claim.lease.0 -= MARGIN,
@@ -73,7 +126,7 @@ impl Mutation {
         claim
     }
 
-    pub fn takeover(
+    fn takeover(
         self,
         seen: &Version,
         claim: &NewClaim,
@@ -88,7 +141,7 @@ impl Mutation {
         (seen, claim)
     }
 
-    pub fn completion(self, completion: &Completion, current: Option<&Record>) -> Completion {
+    fn completion(self, completion: &Completion, current: Option<&Record>) -> Completion {
         let mut completion = completion.clone();
         if self == Self::CompletionWithoutFence
             && let Some(holder) = in_progress(current).and_then(|record| record.owner.clone())
@@ -98,7 +151,7 @@ impl Mutation {
         completion
     }
 
-    pub fn release(self, release: &Release, current: Option<&Record>) -> Release {
+    fn release(self, release: &Release, current: Option<&Record>) -> Release {
         let mut release = release.clone();
         if self == Self::ReleaseWithoutFence
             && let Some(holder) = in_progress(current).and_then(|record| record.owner.clone())
@@ -106,6 +159,24 @@ impl Mutation {
             release.owner = holder;
         }
         release
+    }
+
+    fn renewal(self, renewal: &Renewal, current: Option<&Record>) -> Renewal {
+        let mut renewal = renewal.clone();
+        if self == Self::RenewalWithoutFence
+            && let Some(holder) = in_progress(current).and_then(|record| record.owner.clone())
+        {
+            renewal.owner = holder;
+        }
+        renewal
+    }
+}
+
+/// Whether it writes a released record, over which no transaction without a claim can apply.
+pub fn fences_off(write: &RecordWrite) -> bool {
+    match write {
+        RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. } => claim.lease == RELEASED,
+        _ => false,
     }
 }
 

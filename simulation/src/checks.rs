@@ -1,7 +1,7 @@
 //! The invariants of `docs/protocol.md`, held against what one night left behind.
 
 use lambda_idempotency::RecordId;
-use lambda_idempotency::record::{Record, Status, StoredOutcome};
+use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 
 use crate::doors::http;
 use crate::night::{BATCH, Night};
@@ -10,6 +10,7 @@ use crate::watched::{Change, Kind};
 use crate::world::{Execution, What};
 
 mod bookings;
+mod drops;
 mod results;
 mod steps;
 
@@ -18,7 +19,7 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 11] = [
+    let checks: [(&str, Check); 12] = [
         (
             "a booking stands if and only if its record is completed",
             bookings::bookings_match,
@@ -37,6 +38,10 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         (
             "a step that is confirmed fires no more",
             steps::steps_fire_once,
+        ),
+        (
+            "a run that was dropped holds its key until the next call alone",
+            drops::keys_are_free,
         ),
         (
             "a batch is taken in order, each key once",
@@ -103,6 +108,25 @@ fn expires_at_once(change: &Change) -> bool {
     record.is_some_and(|record| record.expiration.to_millis().0 <= change.at)
 }
 
+/// The number of the attempt that takes over. One that was released before it started doesn't count.
+fn next(change: &Change) -> Option<u32> {
+    let before = change.before.as_ref().map(|record| record.attempt);
+    before.map(|attempt| attempt + u32::from(has_started(change)))
+}
+
+/// Whether the attempt that is taken over had begun its work, as far as its record says.
+fn has_started(change: &Change) -> bool {
+    !change
+        .before
+        .as_ref()
+        .is_some_and(|record| record.is_released() && is_marked(record))
+}
+
+/// Whether the record has the mark of an attempt that did not begin its work. An attempt that is at work never has it.
+fn is_marked(record: &Record) -> bool {
+    record.last_error.as_deref() == Some("not started")
+}
+
 fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
     let wrong = |change: &&Change| {
         let before = change.before.as_ref().map(|record| record.attempt);
@@ -111,8 +135,8 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
             Kind::Create | Kind::Replace => after != Some(1),
             // An attempt that lost its first insert took the record over instead. When TTL has deleted the record, late copies of
             // that insert and of its successor's takeover skip a number, in a record that has expired as it is written.
-            Kind::Resume if expires_at_once(change) => after <= before,
-            Kind::Resume => after != before.map(|attempt| attempt + 1),
+            Kind::Resume if expires_at_once(change) => after < next(change),
+            Kind::Resume => after != next(change) || change.after.as_ref().is_some_and(is_marked),
             Kind::Swept => false,
             Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
             // In the claimless form it is a claim as well.
@@ -160,7 +184,8 @@ fn live_leases_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
         .collect()
 }
 
-/// Beyond the margin, clocks that differ let two run; the fence still keeps their outcomes apart.
+/// Beyond the margin, clocks that differ let two run; the fence still keeps their outcomes apart. A lease that is renewed holds for as
+/// long as the claim says.
 fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
     if !night.scenario.clocks_agree() {
         return Vec::new();
@@ -180,7 +205,7 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
                 && !second.claimless
                 && second.key == first.key
                 && (first.began..ended).contains(&second.began)
-                && second.began < first.may_run_until
+                && (second.began < first.may_run_until || first.ended_in_time)
         });
         broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
     }

@@ -5,15 +5,15 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt;
+use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::testing::FaultyStore;
-use lambda_idempotency::transaction::Write;
 use lambda_idempotency::{
     Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
 };
 
 use crate::scenario::{Books, Deed, Delivery, Door};
 use crate::watched::{Booking, Watched};
-use crate::world::{Effect, End, Execution, Ledger, What, World, millis};
+use crate::world::{Effect, End, Execution, Ledger, SkewedClock, What, World, millis};
 
 pub mod http;
 pub mod sqs;
@@ -44,7 +44,13 @@ pub struct Worker {
     pub door: Door,
     pub world: World,
     pub skew: i64,
+    pub clock: SkewedClock,
+    /// Whether its process dies where its delivery is cut off.
+    pub dies: bool,
+    pub lease: i64,
     pub once: Idempotency<Table>,
+    /// The same engine in the claimless form, which needs a retention of an hour.
+    pub claimless: Idempotency<Table>,
     pub ledger: Ledger,
 }
 
@@ -75,8 +81,8 @@ impl Worker {
             claim.derive_key("gateway");
         }
         let until = claim
-            .deadline()
-            .map_or(i64::MAX, |deadline| EpochMillis::from(deadline).0);
+            .lease_end()
+            .map_or(i64::MAX, |end| EpochMillis::from(end).0);
         let value = self.ledger.begin(|value| Execution {
             value,
             delivery: number,
@@ -88,10 +94,12 @@ impl Worker {
             claimed_until: until,
             steps: Vec::new(),
             ended: None,
+            ended_in_time: false,
         });
         for step in 0..delivery.steps {
             let Some(effect) = self.step(&claim, &delivery, value, step).await else {
-                self.ledger.end(value, self.world.now(), End::Failed);
+                self.ledger
+                    .end(value, self.world.now(), End::Failed, claim.is_over());
                 return Err(Trouble::Passing);
             };
             self.ledger.step(value, effect);
@@ -110,7 +118,8 @@ impl Worker {
             Deed::FailForGood => (End::Failed, Err(Trouble::Permanent)),
             Deed::Panic => (End::Panicked, Ok(value)),
         };
-        self.ledger.end(value, self.world.now(), end);
+        self.ledger
+            .end(value, self.world.now(), end, claim.is_over());
         if end == End::Panicked {
             resume_unwind(Box::new(OnPurpose));
         }
@@ -167,17 +176,17 @@ impl Worker {
 
     /// Straight through the engine.
     pub async fn run(self, number: usize, delivery: Delivery) -> What {
+        let once = if self.claimless(&delivery) {
+            &self.claimless
+        } else {
+            &self.once
+        };
         let once = match delivery.deadline {
             Some(left) => {
                 let end = UNIX_EPOCH + Duration::from_millis(self.deadline(left));
-                self.once.deadline(end)
+                once.deadline(end)
             }
-            None => self.once.clone(),
-        };
-        let once = if self.claimless(&delivery) {
-            once.claimless()
-        } else {
-            once
+            None => once.clone(),
         };
         let verdict = |result: &Result<usize, Trouble>| match result {
             Err(Trouble::Permanent) => Verdict::Fail,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::panic;
 use std::rc::Rc;
 use std::sync::Once;
+use std::time::Duration;
 
-use lambda_idempotency::record::Status;
+use lambda_idempotency::protocol::record::Status;
 use lambda_idempotency::testing::{Call, FaultyStore};
 use lambda_idempotency::{Crashed, Idempotency, InFlight, Key, RecordId};
 use tokio::task::LocalSet;
@@ -91,10 +92,19 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
 
     let mut tasks = Vec::new();
     for batch in batches(&scenario) {
+        let (number, first) = batch[0];
+        let mut worker = workers[first.worker].clone();
+        worker.dies = dies(scenario.door, number, &first);
+        if worker.dies {
+            // Another process on the same machine, whose engine nobody calls afterwards.
+            let once = engine(&scenario, &table, worker.clock);
+            worker.claimless = once.claimless();
+            worker.once = once;
+        }
         tasks.push(tokio::task::spawn_local(send(
             world,
             Rc::clone(&scenario),
-            workers[batch[0].1.worker].clone(),
+            worker,
             batch,
             results.clone(),
         )));
@@ -138,29 +148,50 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
 }
 
 fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedClock) -> Worker {
+    let once = engine(scenario, table, clock);
+    Worker {
+        door: scenario.door,
+        world: clock.world,
+        skew: clock.skew,
+        clock,
+        dies: false,
+        lease: scenario.lease,
+        claimless: once.claimless(),
+        once,
+        ledger: ledger.clone(),
+    }
+}
+
+fn engine(scenario: &Scenario, table: &Table, clock: SkewedClock) -> Idempotency<Table> {
+    // A commit without a claim may be late, so the records of its key must be kept for longer.
+    let is_claimless = scenario
+        .deliveries
+        .iter()
+        .any(|delivery| delivery.claimless);
+    let least = Duration::from_hours(u64::from(is_claimless));
+    let kept = |retention| millis(retention).max(least);
     let mut builder = Idempotency::builder(table.clone())
         .namespace("night")
         .clock(clock)
         .lease(millis(scenario.lease))
         .skew_margin(millis(MARGIN))
-        .retention(millis(scenario.retention))
-        .failure_retention(millis(scenario.failure_retention))
+        .retention(kept(scenario.retention))
+        .failure_retention(kept(scenario.failure_retention))
         .store_timeout(millis(2_000))
         .crashed(scenario.crashed)
         .disabled(false);
     if scenario.patience > 0 {
         builder = builder.in_flight(InFlight::WaitUpTo(millis(scenario.patience)));
     }
+    if let Some((lease, longest)) = scenario.renewed {
+        builder = builder
+            .renewed_lease(millis(lease))
+            .max_duration(millis(longest));
+    }
     if let Some(most) = scenario.max_attempts {
         builder = builder.max_attempts(most);
     }
-    Worker {
-        door: scenario.door,
-        world: clock.world,
-        skew: clock.skew,
-        once: builder.build().expect("a namespace"),
-        ledger: ledger.clone(),
-    }
+    builder.build().expect("a namespace")
 }
 
 impl Worker {
@@ -172,6 +203,13 @@ impl Worker {
         };
         self.once.record_id(&key).expect("a key")
     }
+}
+
+/// Whether a delivery has a process of its own, which dies where it is cut off. Lambda ends the process of a batch that is over its
+/// time; of every other batch, a timeout of the caller's drops it before that.
+fn dies(door: Door, number: usize, first: &Delivery) -> bool {
+    let is_ended_by_lambda = door == Door::Sqs && (number / BATCH).is_multiple_of(2);
+    first.cut_off().map_or(is_ended_by_lambda, |(_, dies)| dies)
 }
 
 /// Deliveries that arrive together: messages of a batch, or one alone.
@@ -194,18 +232,13 @@ async fn send(
     tokio::time::sleep(millis(first.at - world.elapsed())).await;
     let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
     let running = answer(&scenario, worker, batch);
-    // A process that dies drops what it was doing, and so does one whose caller hangs up; what is on the wire arrives.
-    let end = match (first.dies_after, first.hangs_up_after) {
-        (Some(dies), Some(hangs_up)) if hangs_up < dies => Some((hangs_up, What::HungUp)),
-        (Some(dies), _) => Some((dies, What::Crashed)),
-        (None, Some(hangs_up)) => Some((hangs_up, What::HungUp)),
-        (None, None) => None,
-    };
-    let whats = match end {
+    // A process that dies drops what it was doing, with its engine. Where a caller hangs up the engine lives on. What is on the wire
+    // arrives.
+    let whats = match first.cut_off() {
         None => running.await,
-        Some((life, end)) => tokio::time::timeout(millis(life), running)
+        Some((life, dies)) => tokio::time::timeout(millis(life), running)
             .await
-            .unwrap_or_else(|_| vec![end; numbers.len()]),
+            .unwrap_or_else(|_| vec![What::cut_off(dies); numbers.len()]),
     };
     for (number, what) in numbers.into_iter().zip(whats) {
         results.note(world, number, what);

@@ -32,9 +32,10 @@ pub struct Report {
 /// As many as a person reads.
 const SHOWN: usize = 5;
 
-const CALLS: [Call; 7] = [
+const CALLS: [Call; 8] = [
     Call::Create,
     Call::TakeOver,
+    Call::Renew,
     Call::Amend,
     Call::Commit,
     Call::Complete,
@@ -54,10 +55,11 @@ const FAULTS: [&str; 9] = [
     "conflict",
 ];
 
-const WRITES: [Kind; 8] = [
+const WRITES: [Kind; 9] = [
     Kind::Create,
     Kind::Replace,
     Kind::Resume,
+    Kind::Renew,
     Kind::Amend,
     Kind::Commit,
     Kind::Complete,
@@ -92,11 +94,13 @@ const RESULTS: [&str; 24] = [
     "HTTP 503",
 ];
 
-const BESIDES: [&str; 4] = [
+const BESIDES: [&str; 6] = [
+    "a release of a run that was dropped",
     "a late transaction that applies",
     "a late transaction whose condition fails",
     "a transaction out of season",
     "a transaction whose caller is gone",
+    "a key that is fenced off",
 ];
 
 impl Report {

@@ -55,7 +55,7 @@ pub struct Delivery {
     pub claimless: bool,
     /// How long its invocation may take, where that is known.
     pub deadline: Option<i64>,
-    /// When its process dies, counted from its start.
+    /// When its process dies, counted from its start. It has an engine of its own.
     pub dies_after: Option<i64>,
     /// When its caller hangs up, counted from its start: its future is dropped, and its process goes on.
     pub hangs_up_after: Option<i64>,
@@ -87,6 +87,15 @@ impl Delivery {
         }
     }
 
+    /// When its future is dropped, counted from its start, and whether its process dies then.
+    pub fn cut_off(&self) -> Option<(i64, bool)> {
+        match (self.dies_after, self.hangs_up_after) {
+            (Some(dies), Some(hangs_up)) if hangs_up < dies => Some((hangs_up, false)),
+            (Some(dies), _) => Some((dies, true)),
+            (None, hangs_up) => hangs_up.map(|hangs_up| (hangs_up, false)),
+        }
+    }
+
     /// Its message group.
     pub fn group(&self) -> String {
         format!("g-{}", self.key % 2)
@@ -115,6 +124,8 @@ pub struct Scenario {
     pub season: i64,
     /// In a queue whose messages have an order.
     pub fifo: bool,
+    /// The length of a lease that is renewed, and how long an attempt may take under it, where no deadline is known.
+    pub renewed: Option<(i64, i64)>,
 }
 
 impl Scenario {
@@ -149,6 +160,8 @@ impl Scenario {
             sweeps: (0..dice.usize(0..4)).map(|_| dice.i64(0..90_000)).collect(),
             season: [40, 400, 3_000, 20_000][dice.usize(0..4)],
             fifo: dice.bool(),
+            renewed: (dice.u8(0..3) == 0)
+                .then(|| (dice.i64(lease / 4..=lease), dice.i64(lease..=4 * lease))),
         }
     }
 

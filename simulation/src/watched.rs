@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
-use lambda_idempotency::packed::{LargeOutcome, Place};
-use lambda_idempotency::record::{
-    Amendment, Completion, Found, NewClaim, Owner, Record, Release, Renewal, Takeover, Version,
-};
+use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
+use lambda_idempotency::protocol::record::{Found, Owner, Record, RecordWrite, Takeover};
+use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
-use lambda_idempotency::transaction::{Admission, Commit, Committed};
 use tokio::time::Instant;
 
-use crate::broken::Mutation;
+use crate::broken::{Mutation, fences_off};
 use crate::scenario::Scenario;
 use crate::world::World;
 
@@ -50,6 +48,24 @@ pub enum Kind {
     Amend,
     Release,
     Swept,
+}
+
+impl Kind {
+    fn of(write: &RecordWrite) -> Self {
+        match write {
+            RecordWrite::Create(_) => Self::Create,
+            RecordWrite::TakeOver {
+                mode: Takeover::Fresh,
+                ..
+            } => Self::Replace,
+            RecordWrite::TakeOver { .. } => Self::Resume,
+            RecordWrite::Complete(_) => Self::Complete,
+            RecordWrite::Renew(_) => Self::Renew,
+            RecordWrite::Amend(_) => Self::Amend,
+            RecordWrite::Release(_) => Self::Release,
+            other => panic!("a write that nobody watches: {other:?}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -140,88 +156,44 @@ impl Watched {
             late,
         });
     }
+}
 
-    async fn watch<T>(
-        &self,
-        id: &RecordId,
-        kind: Kind,
-        by: &Owner,
-        write: impl Future<Output = Result<Answer<T>, StoreError>>,
-    ) -> Result<Answer<T>, StoreError> {
-        self.arrivals().await;
-        // Nothing in memory waits, so nobody comes between.
-        let before = self.record(id).await;
-        let answer = write.await?;
-        if matches!(answer, Answer::Applied(_)) {
-            let after = self.record(id).await;
-            self.note(id, kind, Some(by), before, after, false);
-        }
-        Ok(answer)
+/// Whether it releases a run that was dropped.
+fn is_of_a_drop(write: &RecordWrite) -> bool {
+    match write {
+        RecordWrite::Release(release) => release.last_error.as_deref() == Some("dropped"),
+        _ => false,
     }
 }
 
 impl Store for Watched {
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        let sent = self.mutation.claim(claim);
-        let write = self.table.create(&sent, deadline);
-        self.watch(&claim.id, Kind::Create, &claim.owner, write)
-            .await
-    }
-
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let kind = match mode {
-            Takeover::Fresh => Kind::Replace,
-            _ => Kind::Resume,
-        };
-        let current = self.record(&claim.id).await;
-        let (seen, sent) = self.mutation.takeover(seen, claim, current.as_ref());
-        let mode = match self.mutation {
-            Mutation::JournalForgotten => Takeover::Fresh,
-            _ => mode,
-        };
-        let write = self.table.take_over(&seen, &sent, mode, deadline);
-        self.watch(&claim.id, kind, &claim.owner, write).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        if self.mutation == Mutation::CompletionForgotten {
-            return Ok(Answer::Applied(()));
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        if self.mutation.forgets(write) {
+            return Ok(Answer::Applied(None));
         }
-        let current = self.record(&completion.id).await;
-        let sent = self.mutation.completion(completion, current.as_ref());
-        let write = self.table.complete(&sent, deadline);
-        self.watch(&completion.id, Kind::Complete, &completion.owner, write)
-            .await
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = self.table.renew(renewal, deadline);
-        self.watch(&renewal.id, Kind::Renew, &renewal.owner, write)
-            .await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = self.table.amend(amendment, deadline);
-        self.watch(&amendment.id, Kind::Amend, &amendment.owner, write)
-            .await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        let current = self.record(&release.id).await;
-        let sent = self.mutation.release(release, current.as_ref());
-        let write = self.table.release(&sent, deadline);
-        self.watch(&release.id, Kind::Release, &release.owner, write)
-            .await
+        self.arrivals().await;
+        // Nothing in memory waits, so nobody comes between.
+        let before = self.record(write.id()).await;
+        let sent = self.mutation.write(write, before.as_ref());
+        let answer = self.table.write(&sent, deadline).await?;
+        if answer.is_applied() {
+            if fences_off(write) {
+                self.reach("a key that is fenced off");
+            }
+            if is_of_a_drop(write) {
+                self.reach("a release of a run that was dropped");
+            }
+            let after = self.record(write.id()).await;
+            self.note(
+                write.id(),
+                Kind::of(write),
+                Some(write.owner()),
+                before,
+                after,
+                false,
+            );
+        }
+        Ok(answer)
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {

@@ -61,7 +61,7 @@ pub struct Execution {
     pub began: i64,
     /// Whether it holds no claim, so that others may run beside it.
     pub claimless: bool,
-    /// In true time: until when its claim lets it run.
+    /// In true time: until when its claim lets it run, as long as no renewal has moved that.
     pub may_run_until: i64,
     /// The same by the clock of its machine, as its claim has it.
     pub claimed_until: i64,
@@ -69,6 +69,8 @@ pub struct Execution {
     pub steps: Vec<usize>,
     /// How it ended, and when; `None` where its process died.
     pub ended: Option<(i64, End)>,
+    /// Whether its claim was not over then, as the claim told it.
+    pub ended_in_time: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +107,10 @@ impl Ledger {
         value
     }
 
-    pub fn end(&self, value: usize, at: i64, end: End) {
-        self.executions.lock().expect("not poisoned")[value].ended = Some((at, end));
+    pub fn end(&self, value: usize, at: i64, end: End, is_over: bool) {
+        let execution = &mut self.executions.lock().expect("not poisoned")[value];
+        execution.ended = Some((at, end));
+        execution.ended_in_time = !is_over;
     }
 
     /// What the next of its steps gave.
@@ -148,6 +152,13 @@ pub enum What {
     Acknowledged,
     /// A message that its queue delivers again.
     Reported,
+}
+
+impl What {
+    /// What a delivery comes to whose future is dropped.
+    pub fn cut_off(dies: bool) -> Self {
+        if dies { Self::Crashed } else { Self::HungUp }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,81 +1,80 @@
-//! How a run gets its claim: decide and set, at most three times.
+//! Acquires the claim of a run: decides and sets, at most three times.
 
 use std::time::Duration;
 
-use crate::claim::Hold;
-use crate::clock::EpochMillis;
-use crate::engine::patience::{Wait, persist};
-use crate::engine::{Engine, LEAST_STORE_TIME, Moment, Request};
-use crate::error::{Error, StoreError};
-use crate::observe;
+use crate::engine::claim::Hold;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::moment::{LEAST_STORE_TIME, Moment};
+use crate::engine::permission::ClaimRight;
+use crate::engine::persist::{Wait, is_rejected_for_now, persist};
+use crate::engine::settings::InFlight;
+use crate::engine::unsent::OnDrop;
+use crate::engine::{Engine, Request, events};
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::record::{
+    EntropyError, Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Takeover, Version,
+    WITHOUT_REPLY,
+};
 use crate::protocol::{Asking, Decision, decide};
-use crate::record::{Found, NewClaim, Owner, Record, Takeover, Version};
-use crate::settings::InFlight;
-use crate::store::{Answer, Store};
+use crate::store::{Answer, Store, StoreError};
 
-/// After so many lost races the key is plainly being worked on.
+/// The number of lost races after which another attempt holds the key.
 pub(super) const MAX_ROUNDS: u32 = 3;
 
-/// What became of the wish to run.
+/// The reason why no claim is made while completions are refused.
+const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
+     function to update records; until then one claim a minute is made";
+
+/// The answer to a request that wants to run.
 #[derive(Debug)]
-pub(crate) enum Acquired {
-    /// The claim is ours: run the handler.
-    Run(Hold),
-    /// An earlier outcome, or failure, is final: replay it.
+pub(super) enum Acquired {
+    /// The claim is this attempt's, and the handler runs.
+    Claimed(Hold),
+    /// An earlier outcome, or failure, is final and is replayed.
     Replay(Box<Record>),
 }
 
-enum Set<'a> {
-    Create,
-    TakeOver(&'a Version, Takeover),
-}
-
 impl<S: Store> Engine<S> {
-    /// The claim, or what stands in its way.
-    pub(crate) async fn acquire<E>(&self, request: &Request) -> Result<Acquired, Error<E>> {
+    /// Acquires the claim, or returns the obstacle.
+    pub(super) async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
         let began = self.moment();
         let acquired = self.try_acquire(request, began).await;
         request.meter.claimed_in(began.instant.elapsed());
         acquired
     }
 
-    async fn try_acquire<E>(
-        &self,
-        request: &Request,
-        mut now: Moment,
-    ) -> Result<Acquired, Error<E>> {
-        let owner = self.owners.next()?;
+    async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
+        let owner = self.new_owner(request)?;
         let mut wait = match self.settings.in_flight {
             InFlight::FailFast => None,
-            InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.patience(request, limit))),
+            InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.longest_wait(request, limit))),
         };
         let mut found = None;
-        if request.read_first {
-            // The read only saves a write that would fail. Without it, the claim itself finds out.
+        let mut right = None;
+        if request.options.read_first || self.permission.is_refused() {
+            // The read only saves a write that would fail, and shows what may be replayed while no
+            // claim is made. Without it, the claim itself finds out.
             found = Box::pin(self.look(request)).await.unwrap_or_default();
             now = self.moment();
         }
         let mut rounds = 0;
         loop {
             request.meet(found.as_ref(), now.time);
-            let asking = Asking {
-                owner: &owner,
-                fingerprint: request.fingerprint.as_ref(),
-                now: now.time,
-            };
-            let (set, attempt, keeps_fingerprint) =
+            let asking = Asking::new(&owner, request.fingerprint.as_ref(), now.time);
+            let (over, attempt, keeps_fingerprint) =
                 match decide(found.as_ref(), asking, &self.settings.rules) {
-                    Decision::Create => (Set::Create, 1, false),
+                    Decision::Create => (None, 1, false),
                     Decision::TakeOver {
                         seen,
                         mode,
                         attempt,
                     } => {
-                        let keeps = mode == Takeover::Resume && has_fingerprint(found.as_ref());
-                        (Set::TakeOver(seen, mode), attempt, keeps)
+                        let keeps = mode != Takeover::Fresh && has_fingerprint(found.as_ref());
+                        (Some((seen.clone(), mode)), attempt, keeps)
                     }
                     Decision::Mine(record) => {
-                        return self.start(request, Hold::of_record(&owner, record)).await;
+                        let hold = Hold::of_record(&owner, record);
+                        return self.start(request, hold, right).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
                         return Ok(Acquired::Replay(Box::new(record.clone())));
@@ -84,7 +83,11 @@ impl<S: Store> Engine<S> {
                         if matches!(other, Decision::InFlight { .. })
                         && let Some(wait) = &mut wait
                         && Box::pin(wait.pause()).await
-                        // A store that fails meanwhile changes nothing: somebody holds the claim.
+                        // Nothing is claimed yet, and the caller that would get the outcome may
+                        // have gone.
+                        && !request.options.called_by.has_gone()
+                        // A store that fails meanwhile changes nothing: another attempt holds the
+                        // claim.
                         && let Ok(seen) = Box::pin(self.look(request)).await
                         {
                             found = seen;
@@ -101,20 +104,32 @@ impl<S: Store> Engine<S> {
                 });
             }
             rounds += 1;
-            let claim = self.claim(request, &owner, attempt, now.time);
-            let answer = match self.set(&claim, set, now).await {
+            if right.is_none() {
+                right = self.permission.claim(now.time);
+            }
+            if right.is_none() {
+                return Err(StoreError::Denied(NO_COMPLETION.into()).into());
+            }
+            let claim = self.new_claim(request, &owner, attempt, now.time);
+            let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
+            // It may have applied although its reply was not waited for.
+            let left = || self.leave_claimed(request, &hold);
+            let unless_dropped = OnDrop::new(left);
+            let answer = self.send_claim(request, claim, over, now).await;
+            unless_dropped.disarm();
+            let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
-                    let hold = Hold::of_claim(&claim, true);
+                    hold.keeps_fingerprint = true;
                     Box::pin(self.give_up(request, &hold, &error)).await;
                     return Err(error.into());
                 }
             };
             match answer {
-                Answer::Applied(taken_over) => {
-                    let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
-                    match taken_over.map(|found| found.content).transpose() {
-                        // The reply has what the predecessor wrote up to the takeover; what was read before may not.
+                Answer::Applied(left) => {
+                    match left.map(|found| found.content).transpose() {
+                        // The reply has what the predecessor wrote up to the takeover; what was
+                        // read before may not.
                         Ok(record) => {
                             let journal = record.map(|record| record.journal);
                             hold.journal = journal.unwrap_or_default();
@@ -124,7 +139,7 @@ impl<S: Store> Engine<S> {
                             return Err(Error::Unreadable(reason));
                         }
                     }
-                    return self.start(request, hold).await;
+                    return self.start(request, hold, right).await;
                 }
                 Answer::Refused(other) => found = other,
             }
@@ -132,8 +147,8 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The write, frozen: each send of it carries the same times and the same owner.
-    pub(super) fn claim(
+    /// Makes the claim that is written: each send of it carries the same times and the same owner.
+    pub(super) fn new_claim(
         &self,
         request: &Request,
         owner: &Owner,
@@ -153,65 +168,80 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// What the SDK has not retried already is retried here. A store that can't be reached is not: the caller hears of it.
-    async fn set(
+    /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
+    /// not asked again: the caller gets the error.
+    async fn send_claim(
         &self,
-        claim: &NewClaim,
-        set: Set<'_>,
+        request: &Request,
+        claim: NewClaim,
+        over: Option<(Version, Takeover)>,
         now: Moment,
-    ) -> Result<Answer<Option<Found>>, StoreError> {
+    ) -> Result<Answer, StoreError> {
         let until = claim.lease - self.settings.rules.skew_margin;
-        let deadline = now.store_deadline(until, self.settings.store_timeout);
-        let again =
-            |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
-        match set {
-            Set::Create => {
-                let send = || self.store.create(claim, deadline);
-                match persist(deadline, again, send).await? {
-                    Answer::Applied(()) => Ok(Answer::Applied(None)),
-                    Answer::Refused(found) => Ok(Answer::Refused(found)),
-                }
-            }
-            Set::TakeOver(seen, mode) => {
-                let send = || self.store.take_over(seen, claim, mode, deadline);
-                match Box::pin(persist(deadline, again, send)).await? {
-                    Answer::Applied(found) => Ok(Answer::Applied(Some(found))),
-                    Answer::Refused(found) => Ok(Answer::Refused(found)),
-                }
-            }
+        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        let write = match over {
+            None => RecordWrite::Create(claim),
+            Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
+        };
+        let send = || self.write(request, &write, deadline);
+        persist(deadline, is_rejected_for_now, send).await
+    }
+
+    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {
+        #[cfg(feature = "batch")]
+        if let Some(batch) = &request.options.batch {
+            return batch.owners.next();
         }
+        let _ = request;
+        self.owners.next()
     }
 
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
         let now = self.moment();
         let until = self.run_until(request, now.time);
-        let deadline = now.store_deadline(until, self.settings.store_timeout);
-        self.store.load(&request.id, deadline).await
+        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        self.read(request, deadline).await
     }
 
-    /// A claim that may have applied although no reply came would hold the key until its lease is over: one short try to end it.
+    /// Tries once, for a short time, to end a claim that may have applied although no reply came.
+    /// Left alone, it holds the key until its lease is over.
     async fn give_up(&self, request: &Request, hold: &Hold, error: &StoreError) {
         if error.is_unreachable() {
-            let release = self.release(request, hold, Some("claim without a reply"));
-            // Dropping it leaves what was there: a lease that runs out.
-            let _ = tokio::time::timeout(LEAST_STORE_TIME, release).await;
+            let Ok(tombstone) = Owner::random() else {
+                return;
+            };
+            let reason = Some(WITHOUT_REPLY);
+            let release = self.release_as(tombstone, request, hold, reason, is_rejected_for_now);
+            // Where it has no answer by then, the next call sends it again.
+            let released = tokio::time::timeout(LEAST_STORE_TIME, release).await;
+            if let Ok(Ok(Answer::Refused(Some(_)))) = released {
+                request.note_record();
+            }
         }
     }
 
-    /// A claim whose reply came when its time was over is not run. The margin is not the attempt's to use: another machine's
-    /// clock may have reached the lease already.
-    async fn start<E>(&self, request: &Request, hold: Hold) -> Result<Acquired, Error<E>> {
+    /// Hands out a claim, or releases one whose reply came when its time was over. The margin is
+    /// not the attempt's to use: another machine's clock may have reached the lease already.
+    async fn start(
+        &self,
+        request: &Request,
+        hold: Hold,
+        right: Option<ClaimRight<'_>>,
+    ) -> Result<Acquired, Obstacle> {
         if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
-            Box::pin(self.release(request, &hold, None)).await;
+            Box::pin(self.release(request, &hold, Some(NOT_STARTED))).await;
             return Err(Error::TooLate);
         }
-        observe::claimed(request, &hold);
-        Ok(Acquired::Run(hold))
+        if let Some(right) = right {
+            right.spend();
+        }
+        events::claimed(request, &hold);
+        Ok(Acquired::Claimed(hold))
     }
 }
 
-/// Why nothing runs, where something stands in the way.
-pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E> {
+/// Returns the obstacle that a decision means.
+pub(super) fn obstacle(decision: &Decision<'_>, now: EpochMillis) -> Obstacle {
     match *decision {
         Decision::InFlight { until } => Error::InFlight {
             retry_after: until.saturating_since(now),
@@ -222,7 +252,7 @@ pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E>
         },
         Decision::Exhausted { attempts } => Error::Exhausted { attempts },
         Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
-        // Nothing stands in the way, and yet it was not to be had.
+        // The key is free, but the claim was lost to other attempts in each round.
         Decision::Create
         | Decision::Mine(_)
         | Decision::TakeOver { .. }
@@ -233,7 +263,8 @@ pub(super) fn obstacle<E>(decision: &Decision<'_>, now: EpochMillis) -> Error<E>
     }
 }
 
-/// A crashed attempt, or one that was released with its fingerprint, may have had an effect with this payload.
+/// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
+/// fingerprint, may have had an effect with this payload.
 fn has_fingerprint(found: Option<&Found>) -> bool {
     found
         .and_then(|found| found.content.as_ref().ok())

@@ -1,36 +1,53 @@
-//! Which deadlines an engine believes.
+//! Recognises deadlines that no invocation of an engine can have.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::clock::EpochMillis;
+use crate::protocol::clock::EpochMillis;
 
-/// Tells deadlines that an invocation of this engine can have from those that it can't.
+/// The variables that Lambda sets in every function's environment.
+const LAMBDA_VARIABLES: [&str; 2] = ["AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_RUNTIME_API"];
+
+/// Separates deadlines that an invocation of this engine can have from those that it can't.
 ///
-/// An engine is built before its first invocation begins, so every invocation ends later than that. An earlier deadline
-/// doesn't say when the invocation ends: `cargo lambda watch` sends 600000 with each event, ten minutes after 1970.
+/// An engine is built before its first invocation begins, so every invocation ends later than that.
+/// An earlier deadline doesn't say when the invocation ends: `cargo lambda watch` sends 600000 with
+/// each event, ten minutes after 1970. Nor does a deadline of 0, which `Context::default()` has.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    /// When the engine was built, by its own clock.
+    /// The time when the engine was built, by its own clock.
     built_at: EpochMillis,
+    is_in_lambda: bool,
     has_warned: AtomicBool,
 }
 
 impl Deadlines {
-    /// For an engine that is built now.
-    pub(crate) fn since(built_at: EpochMillis) -> Self {
+    /// Makes the check for an engine that is built at this time in this process.
+    pub(crate) fn of_process(built_at: EpochMillis) -> Self {
+        let is_in_lambda = LAMBDA_VARIABLES
+            .iter()
+            .any(|variable| std::env::var_os(variable).is_some());
+        Self::since(built_at, is_in_lambda)
+    }
+
+    fn since(built_at: EpochMillis, is_in_lambda: bool) -> Self {
         Self {
             built_at,
+            is_in_lambda,
             has_warned: AtomicBool::new(false),
         }
     }
 
-    /// The deadline; `None`, and a warning the first time, where it is earlier than the engine. Claims then last for `lease`.
+    /// Returns the deadline; `None` where it is 0, or earlier than the engine, which is warned of
+    /// the first time. Claims then last for `lease`.
     pub(crate) fn known(&self, deadline: EpochMillis, lease: Duration) -> Option<EpochMillis> {
+        if deadline.0 == 0 {
+            return None;
+        }
         if deadline >= self.built_at {
             return Some(deadline);
         }
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        if self.warns() {
             tracing::warn!(
                 event = "deadline_unknown",
                 deadline_ms = deadline.0,
@@ -40,6 +57,22 @@ impl Deadlines {
             );
         }
         None
+    }
+
+    /// Warns the first time that a request in Lambda has no deadline. Its claim lasts for `lease`.
+    pub(super) fn missing(&self, lease: Duration) {
+        if self.is_in_lambda && self.warns() {
+            tracing::warn!(
+                event = "deadline_missing",
+                lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+                "the engine runs in Lambda without the deadline of the invocation, so that claims last for the configured lease: bind it in the handler with `once.deadline(event.context.deadline())`; the HTTP layer does so with the feature `lambda-http`"
+            );
+        }
+    }
+
+    /// Returns true once.
+    fn warns(&self) -> bool {
+        !self.has_warned.load(Ordering::Relaxed) && !self.has_warned.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -52,19 +85,35 @@ mod tests {
 
     #[test]
     fn a_deadline_earlier_than_the_engine_is_unknown() {
-        let deadlines = Deadlines::since(BUILT_AT);
+        let deadlines = Deadlines::since(BUILT_AT, false);
         for earlier in [0, 600_000, BUILT_AT.0 - 1] {
             assert_eq!(deadlines.known(EpochMillis(earlier), LEASE), None);
         }
     }
 
     #[test]
+    fn a_deadline_of_0_is_unknown_whatever_the_clock_says() {
+        let deadlines = Deadlines::since(EpochMillis(0), false);
+        assert_eq!(deadlines.known(EpochMillis(0), LEASE), None);
+        assert!(!deadlines.has_warned.into_inner());
+    }
+
+    #[test]
     fn a_deadline_at_or_after_the_engines_construction_is_known() {
-        let deadlines = Deadlines::since(BUILT_AT);
+        let deadlines = Deadlines::since(BUILT_AT, false);
         for later in [BUILT_AT.0, BUILT_AT.0 + 1, i64::MAX] {
             let later = EpochMillis(later);
             assert_eq!(deadlines.known(later, LEASE), Some(later));
         }
         assert!(!deadlines.has_warned.into_inner());
+    }
+
+    #[test]
+    fn a_missing_deadline_is_warned_of_in_lambda_alone() {
+        for is_in_lambda in [false, true] {
+            let deadlines = Deadlines::since(BUILT_AT, is_in_lambda);
+            deadlines.missing(LEASE);
+            assert_eq!(deadlines.has_warned.into_inner(), is_in_lambda);
+        }
     }
 }

@@ -1,78 +1,82 @@
-//! How a claim ends: completed, failed for good, or released.
+//! Ends a claim: completes it, fails it for good, or releases it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use serde::Serialize;
-
-use crate::claim::Hold;
-use crate::engine::patience::persist;
-use crate::engine::{Engine, Moment, Request};
-use crate::error::StoreError;
-use crate::observe;
-use crate::protocol::{Settled, settle};
-use crate::record::{
-    Completion, Failure, Found, Omission, Owner, Record, Release, Status, StoredOutcome,
+use crate::engine::claim::Hold;
+use crate::engine::fence::{Fence, fence};
+use crate::engine::moment::Moment;
+use crate::engine::persist::{is_rejected_for_now, persist};
+use crate::engine::unsent::OnDrop;
+use crate::engine::{Engine, Request, events};
+use crate::protocol::record::{
+    Completion, Failure, Omission, Owner, RecordWrite, Release, Status, StoredOutcome,
 };
-use crate::store::{Answer, Store};
-
-/// What became of a completion.
-#[derive(Debug)]
-pub(crate) enum Finished {
-    /// It stands in the record.
-    Recorded,
-    /// The lease ran out, and a successor's outcome stands instead.
-    Superseded(Box<Record>),
-    /// The lease ran out, and somebody else holds the key.
-    Lost,
-    /// The store didn't take it in time.
-    Unrecorded(StoreError),
-}
+use crate::store::{Answer, Store, StoreError};
 
 impl<S: Store> Engine<S> {
     /// Stores a success, under the fence.
-    pub(crate) async fn complete<T: Serialize>(
+    pub(super) async fn complete(
         &self,
         request: &Request,
         hold: &Hold,
-        value: &T,
-    ) -> Finished {
-        let completion = self.completion_of(request, hold, value).await;
+        outcome: Result<String, Omission>,
+    ) -> Result<Fence, StoreError> {
+        let (mut completion, large) = self.completed(request, hold, outcome);
+        if let Some(text) = large {
+            let left = || self.leave(request, hold, completion.clone().into(), Some(text.clone()));
+            let unless_dropped = OnDrop::new(left);
+            let until = completion.expiration;
+            let outcome = Box::pin(self.pack(request, hold, &text, until)).await;
+            unless_dropped.disarm();
+            completion.outcome = outcome;
+        }
         self.finish(request, hold, completion).await
     }
 
-    /// A success in the form in which it is stored.
-    pub(crate) async fn completion_of<T: Serialize>(
+    /// Makes the completion of a success.
+    pub(super) async fn completion_of(
         &self,
         request: &Request,
         hold: &Hold,
-        value: &T,
+        outcome: Result<String, Omission>,
     ) -> Completion {
-        // The value's own code runs here. If it panics, the handler has succeeded all the same.
-        let text = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value)));
-        let unfit = StoredOutcome::Omitted(Omission::NotSerializable);
-        let mut completion = self.completion(request, &hold.owner, Status::Completed, unfit);
-        match text {
-            Ok(Ok(text)) if text.len() <= self.settings.inline_limit => {
-                completion.outcome = StoredOutcome::Inline(text);
-            }
-            Ok(Ok(text)) => {
-                let until = completion.expiration;
-                completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
-            }
-            Ok(Err(_)) | Err(_) => {}
+        let (mut completion, large) = self.completed(request, hold, outcome);
+        if let Some(text) = large {
+            let until = completion.expiration;
+            completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
         }
         completion
     }
 
-    /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are kept whatever the limit.
-    pub(crate) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) -> Finished {
-        let completion = self.failure_of(request, &hold.owner, failure);
-        self.finish(request, hold, completion).await
+    /// Makes the completion of a success, and returns the text of an outcome that is over the
+    /// inline limit beside it.
+    fn completed(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        outcome: Result<String, Omission>,
+    ) -> (Completion, Option<String>) {
+        let (outcome, large) = match outcome {
+            Ok(text) if text.len() <= self.settings.inline_limit => {
+                (StoredOutcome::Inline(text), None)
+            }
+            Ok(text) => (StoredOutcome::Omitted(Omission::NotKept), Some(text)),
+            Err(reason) => (StoredOutcome::Omitted(reason), None),
+        };
+        let completion = self.completion(request, &hold.owner, Status::Completed, outcome);
+        (completion, large)
     }
 
-    /// A failure in the form in which it is stored.
-    pub(crate) fn failure_of(
+    /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are
+    /// kept whatever the limit.
+    pub(super) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) {
+        let completion = self.failure_of(request, &hold.owner, failure);
+        // The caller has the failure already; an event reports what became of the record.
+        let _ = self.finish(request, hold, completion).await;
+    }
+
+    /// Makes the completion of a failure.
+    pub(super) fn failure_of(
         &self,
         request: &Request,
         owner: &Owner,
@@ -85,25 +89,47 @@ impl<S: Store> Engine<S> {
         self.completion(request, owner, Status::Failed, outcome)
     }
 
-    /// Tries for as long as the attempt's time allows, since giving up leaves an effect that a duplicate would repeat.
-    async fn finish(&self, request: &Request, hold: &Hold, mut completion: Completion) -> Finished {
+    /// Sends a completion for as long as the attempt's time allows, since giving up leaves an
+    /// effect that a duplicate would repeat.
+    pub(super) async fn finish(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        completion: Completion,
+    ) -> Result<Fence, StoreError> {
         let began = self.moment();
-        let mut answer = self.send(hold, &completion, began).await;
-        if let Err(StoreError::TooLarge) = answer {
+        let mut write = RecordWrite::Complete(completion);
+        let mut answer = self.send(request, hold, &write, began).await;
+        if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) =
+            (&answer, &mut write)
+        {
             completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
-            answer = self.send(hold, &completion, self.moment()).await;
+            answer = self.send(request, hold, &write, self.moment()).await;
         }
+        let RecordWrite::Complete(completion) = write else {
+            return Ok(Fence::Lost);
+        };
+        self.note_permission(&answer);
         let finished = match answer {
-            Ok(Answer::Applied(())) => Finished::Recorded,
-            Ok(Answer::Refused(found)) => settled(request, &completion, found.as_ref()),
-            Err(error) => Finished::Unrecorded(error),
+            Ok(Answer::Applied(_)) => Ok(Fence::Held),
+            Ok(Answer::Refused(found)) => Ok(fence(request, &completion, found.as_ref())),
+            Err(error) => Err(error),
         };
         request.meter.completed_in(began.instant.elapsed());
-        observe::finished(request, hold, &completion, &finished);
+        events::finished(request, hold.attempt, &completion, &finished);
         finished
     }
 
-    /// Frozen before the first send: each one says the same.
+    /// Notes whether the function has the permission to complete.
+    pub(super) fn note_permission(&self, answer: &Result<Answer, StoreError>) {
+        match answer {
+            Ok(_) => self.permission.granted(),
+            Err(StoreError::Denied(_)) => self.permission.refused(self.clock.now()),
+            Err(_) => {}
+        }
+    }
+
+    /// Makes a completion, whose time is fixed before the first send.
     fn completion(
         &self,
         request: &Request,
@@ -116,20 +142,19 @@ impl<S: Store> Engine<S> {
             Status::Failed => self.settings.failure_retention,
             _ => request.retention,
         };
+        let expiration = (completed_at + retention).ceil_seconds();
+        let (id, owner) = (request.id.clone(), owner.clone());
         Completion {
-            id: request.id.clone(),
-            owner: owner.clone(),
             status,
-            outcome,
-            completed_at,
-            expiration: (completed_at + retention).ceil_seconds(),
+            ..Completion::new(id, owner, outcome, completed_at, expiration)
         }
     }
 
     async fn send(
         &self,
+        request: &Request,
         hold: &Hold,
-        completion: &Completion,
+        completion: &RecordWrite,
         now: Moment,
     ) -> Result<Answer, StoreError> {
         let until = hold.lease - self.settings.rules.skew_margin;
@@ -138,29 +163,38 @@ impl<S: Store> Engine<S> {
             Some(_) => self.settings.store_timeout,
             None => Duration::MAX,
         };
-        let deadline = now.store_deadline(until, limit);
-        persist(deadline, StoreError::is_transient, || {
-            self.store.complete(completion, deadline)
-        })
-        .await
+        let deadline = request.store_deadline(now, until, limit);
+        let send = || self.write(request, completion, deadline);
+        let unless_dropped = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
+        let answer = persist(deadline, StoreError::is_transient, send).await;
+        unless_dropped.disarm();
+        answer
     }
 
-    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself. Another payload may use the
-    /// key from then on, unless this attempt or one before it may have had an effect.
-    pub(crate) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
+    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself.
+    /// Another payload may use the key from then on, unless this attempt or one before it may have
+    /// had an effect.
+    pub(super) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
         match Owner::random() {
-            Ok(tombstone) => drop(self.release_as(tombstone, request, hold, last_error).await),
-            Err(error) => observe::release_failed(request, hold, &error),
+            Ok(tombstone) => {
+                let again = is_rejected_for_now;
+                let release = self.release_as(tombstone, request, hold, last_error, again);
+                // An event reports what became of the record.
+                let _ = release.await;
+            }
+            Err(error) => events::release_failed(request, hold.attempt, &error),
         }
     }
 
-    /// The same, with what the store answered.
+    /// Ends the lease with this tombstone, and returns the store's answer. `again` selects the
+    /// errors after which the release is sent again.
     pub(super) async fn release_as(
         &self,
         tombstone: Owner,
         request: &Request,
         hold: &Hold,
         last_error: Option<&str>,
+        again: fn(&StoreError) -> bool,
     ) -> Result<Answer, StoreError> {
         let release = Release {
             id: request.id.clone(),
@@ -170,32 +204,20 @@ impl<S: Store> Engine<S> {
             forget_fingerprint: !hold.keeps_fingerprint,
         };
         let until = hold.lease - self.settings.rules.skew_margin;
-        let deadline = self
-            .moment()
-            .store_deadline(until, self.settings.store_timeout);
-        let again =
-            |error: &StoreError| matches!(error, StoreError::Throttled | StoreError::Conflict);
-        let answer = persist(deadline, again, || self.store.release(&release, deadline)).await;
+        let timeout = self.settings.store_timeout;
+        let deadline = request.store_deadline(self.moment(), until, timeout);
+        let release = RecordWrite::Release(release);
+        let send = || self.write(request, &release, deadline);
+        let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
+        let answer = persist(deadline, again, send).await;
+        unless_dropped.disarm();
         match &answer {
-            // Refused: somebody else holds the key, or an earlier send of this release applied. Either way it is not ours.
-            Ok(Answer::Applied(()) | Answer::Refused(_)) => {
-                observe::released(request, hold, last_error);
+            // Refused: another attempt holds the key, or an earlier send of this release applied.
+            Ok(_) => {
+                events::released(request, hold.attempt, last_error);
             }
-            Err(error) => observe::release_failed(request, hold, error),
+            Err(error) => events::release_failed(request, hold.attempt, error),
         }
         answer
-    }
-}
-
-/// What became of a completion whose fence didn't hold.
-pub(super) fn settled(
-    request: &Request,
-    completion: &Completion,
-    found: Option<&Found>,
-) -> Finished {
-    match settle(found, completion, request.fingerprint.as_ref()) {
-        Settled::Recorded => Finished::Recorded,
-        Settled::Superseded(record) => Finished::Superseded(Box::new(record.clone())),
-        Settled::Lost => Finished::Lost,
     }
 }

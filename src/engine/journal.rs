@@ -1,20 +1,19 @@
-//! How a step's notes get into the record.
+//! Writes the notes of steps into the record.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::claim::{Scribe, Urgency};
-use crate::clock::EpochMillis;
-use crate::engine::patience::persist;
+use crate::engine::claim::{Scribe, Urgency};
+use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::{Engine, LEAST_STORE_TIME};
-use crate::error::StoreError;
-use crate::record::Amendment;
-use crate::store::{Answer, Store};
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::record::RecordWrite;
+use crate::store::{Answer, Store, StoreError};
 
 impl<S: Store> Scribe for Engine<S> {
     fn note<'a>(
         &'a self,
-        amendment: &'a Amendment,
+        amendment: &'a RecordWrite,
         until: EpochMillis,
         urgency: Urgency,
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
@@ -22,15 +21,14 @@ impl<S: Store> Scribe for Engine<S> {
             Urgency::Begin | Urgency::Confirm => self.settings.store_timeout,
             Urgency::Tell => LEAST_STORE_TIME,
         };
-        let deadline = self.moment().store_deadline(until, limit);
+        let deadline = self.moment().store_deadline(until, limit, None);
         let again = move |error: &StoreError| match urgency {
             Urgency::Confirm => error.is_transient(),
-            // What the SDK has not retried already. A store that can't be reached is not asked again: the caller hears of it.
-            Urgency::Begin | Urgency::Tell => {
-                matches!(error, StoreError::Throttled | StoreError::Conflict)
-            }
+            // What the SDK does not retry. A store that can't be reached is not asked again: the
+            // caller gets the error.
+            Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
         };
-        let send = move || self.store.amend(amendment, deadline);
+        let send = move || self.store.write(amendment, deadline);
         persist(deadline, again, send).boxed()
     }
 }

@@ -1,32 +1,33 @@
-//! Outcomes over the inline limit: how they get out of the record's way, and back for a replay.
+//! Packs outcomes over the inline limit, and unpacks them for a replay.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::claim::Hold;
-use crate::clock::EpochSeconds;
-use crate::engine::patience::persist;
+use crate::engine::claim::Hold;
+use crate::engine::error::Obstacle;
+use crate::engine::events;
+use crate::engine::persist::persist;
 use crate::engine::{Engine, Request};
-use crate::error::{Error, StoreError};
-use crate::observe;
-use crate::packed::{LargeOutcome, PackedOutcome, Place};
-use crate::record::{Omission, StoredOutcome};
-use crate::store::Store;
+use crate::protocol::clock::EpochSeconds;
+use crate::protocol::packed::{LargeOutcome, PackedOutcome, Place};
+use crate::protocol::record::{Omission, StoredOutcome};
+use crate::store::{Store, StoreError};
 
-/// How much longer than its record an outcome is kept elsewhere: a replay that was decided upon in the record's last moment
-/// still finds it.
+/// The time by which an outcome is kept longer than its record: a replay that was decided upon in
+/// the record's last moment still finds it.
 const GRACE: Duration = Duration::from_hours(1);
 
 impl<S: Store> Engine<S> {
-    /// What stands in the record for a text over the inline limit. Whatever happens, the record can be completed with it.
-    pub(crate) async fn pack(
+    /// Compresses a text over the inline limit, and keeps it in the first place that takes it. The
+    /// record can be completed with the result whatever happens.
+    pub(super) async fn pack(
         &self,
         request: &Request,
         hold: &Hold,
         text: &str,
         expiration: EpochSeconds,
     ) -> StoredOutcome {
-        if !request.wants_outcome {
+        if !request.options.wants_outcome {
             return StoredOutcome::Omitted(Omission::TooLarge);
         }
         let (packed, content) = PackedOutcome::pack(text);
@@ -43,25 +44,25 @@ impl<S: Store> Engine<S> {
         // The completion that is to follow gets as much time as this.
         let end = hold.lease - self.settings.rules.skew_margin;
         let now = self.moment();
-        let deadline = now.store_deadline(end, end.saturating_since(now.time) / 2);
+        let deadline = request.store_deadline(now, end, end.saturating_since(now.time) / 2);
         let keep = || self.store.keep(&outcome, deadline);
         match persist(deadline, StoreError::is_transient, keep).await {
             Ok(place) => StoredOutcome::Packed(packed(place)),
             Err(StoreError::TooLarge) => StoredOutcome::Omitted(Omission::TooLarge),
             Err(error) => {
-                observe::not_kept(request, hold, &error);
+                events::not_kept(request, hold, &error);
                 StoredOutcome::Omitted(Omission::NotKept)
             }
         }
     }
 
-    /// The JSON text of a compressed outcome, verified.
-    pub(crate) async fn unpack<E>(
+    /// Reads the JSON text of a compressed outcome, and verifies it.
+    pub(super) async fn unpack(
         &self,
         request: &Request,
         packed: &PackedOutcome,
-    ) -> Result<Result<String, Omission>, Error<E>> {
-        if !request.wants_outcome {
+    ) -> Result<Result<String, Omission>, Obstacle> {
+        if !request.options.wants_outcome {
             return Ok(Ok("null".to_owned()));
         }
         let content = match &packed.place {
@@ -69,8 +70,8 @@ impl<S: Store> Engine<S> {
             place => {
                 let now = self.moment();
                 let until = self.run_until(request, now.time);
-                let deadline = now.store_deadline(until, self.settings.store_timeout);
-                let again = |error: &StoreError| matches!(error, StoreError::Throttled);
+                let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+                let again = |error: &StoreError| matches!(error, StoreError::Throttled(_));
                 let fetch = || self.store.fetch(&request.id, place, deadline);
                 match persist(deadline, again, fetch).await? {
                     Some(content) => Cow::Owned(content),

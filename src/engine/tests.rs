@@ -7,23 +7,34 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::clock::{Clock, EpochMillis, SystemClock};
-use crate::error::{Error, StoreError};
-use crate::fingerprint::Fingerprint;
+use crate::engine::error::Error;
 use crate::idempotency::Idempotency;
-use crate::key::Key;
-use crate::outcome::Outcome;
-use crate::record::{Found, NewClaim, Owner, RELEASED, Record};
+use crate::idempotency::outcome::Outcome;
+use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
+use crate::protocol::record::{Found, NewClaim, Owner, RELEASED, Record};
+use crate::store::StoreError;
+use crate::store::transaction::{Commit, Committed, Write};
 use crate::store::{Answer, MemoryStore, Store};
-use crate::transaction::{Commit, Committed, Write};
 
 use scripted::{Script, Scripted};
 
+#[cfg(feature = "batch")]
+mod batches;
+mod bindings;
 mod claims;
 mod commits;
+mod counts;
+mod deadlines;
+mod fences;
+mod refusals;
+mod replays;
 mod scripted;
+mod shadow;
 mod steps;
 mod tokens;
+mod waits;
 
 const LEASE: Duration = Duration::from_mins(1);
 

@@ -1,9 +1,10 @@
-//! Handlers of events as they are, on `lambda_runtime`, without `lambda_http`.
+//! Wraps handlers of events as Lambda delivers them, on `lambda_runtime`, without `lambda_http`.
 //!
-//! [`EventLayer`] does for a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`], [`AlbTargetGroupRequest`] or
-//! [`LambdaFunctionUrlRequest`] what [`IdempotencyLayer`](super::IdempotencyLayer) does for a service of HTTP requests, with its
-//! settings: the same event gets the same key and the same fingerprint either way. The handler is given an
-//! [`Incoming`] event, which is a `LambdaEvent` with the [`Claim`] beside it.
+//! [`EventLayer`] does for a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`],
+//! [`AlbTargetGroupRequest`] or [`LambdaFunctionUrlRequest`] what
+//! [`IdempotencyLayer`](super::IdempotencyLayer) does for a service of HTTP requests, with its
+//! settings: the same event gets the same key and the same fingerprint either way. The handler is
+//! given an [`Incoming`] event, which is a `LambdaEvent` with the [`Claim`] beside it.
 //!
 //! ```
 //! use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
@@ -24,7 +25,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
-//! let function = ServiceBuilder::new().layer(EventLayer::new(IdempotencyLayer::new(once))).service_fn(order);
+//! let function = ServiceBuilder::new().layer(EventLayer::new(IdempotencyLayer::unscoped(once))).service_fn(order);
 //! // In a function: lambda_runtime::run(function).await
 //!
 //! # let event = r#"{"version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
@@ -39,8 +40,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Headers that a client repeated are all seen here, those of REST APIs among them. A first answer goes out as the handler
-//! made it. A replay's body is text where it is UTF-8, base64 where it isn't.
+//! Headers that a client repeated are all seen here, those of REST APIs among them. A first answer
+//! goes out as the handler made it. A replay's body is text where it is UTF-8, base64 where it
+//! isn't.
 //!
 //! [`ApiGatewayProxyRequest`]: lambda_http::aws_lambda_events::apigw::ApiGatewayProxyRequest
 //! [`ApiGatewayV2httpRequest`]: lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest
@@ -49,10 +51,10 @@
 
 use std::fmt;
 
-use http::Response;
+use http::{HeaderMap, Response};
 use lambda_http::Context;
 
-use crate::claim::Claim;
+use crate::engine::claim::Claim;
 
 mod body;
 mod request;
@@ -61,16 +63,29 @@ mod service;
 
 pub use service::{EventLayer, EventService};
 
-/// An event on its way to the handler. Its `Debug` shows the claim and the invocation: the event is not for logs.
+/// Holds an event on its way to the handler. Its `Debug` shows the claim and the invocation: the
+/// event is not for logs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Incoming<E> {
     /// The event as Lambda delivered it.
     pub payload: E,
-    /// What the runtime says of the invocation.
+    /// The invocation, as the runtime describes it.
     pub context: Context,
-    /// What the engine holds for this request; `None` where the request passes through.
+    /// The claim on this request; `None` where the request passes through.
     pub claim: Option<Claim>,
+}
+
+impl<E> Incoming<E> {
+    /// Makes an event without a claim, as a handler gets one that passes through: for tests of a
+    /// handler.
+    pub fn new(payload: E, context: Context) -> Self {
+        Self {
+            payload,
+            context,
+            claim: None,
+        }
+    }
 }
 
 impl<E> fmt::Debug for Incoming<E> {
@@ -82,50 +97,56 @@ impl<E> fmt::Debug for Incoming<E> {
     }
 }
 
-/// An event of one of Lambda's HTTP doors; implemented for the four types on the [module page](self).
+/// Reads an event of one of Lambda's HTTP sources; implemented for the four types on the
+/// [module page](self).
 pub trait HttpEvent: sealed::Request + Send + 'static {
-    /// What a handler answers it with.
-    type Response: HttpAnswer;
+    /// The type of the handler's response.
+    type Response: HttpEventResponse;
 }
 
-/// An answer to an [`HttpEvent`].
-pub trait HttpAnswer: sealed::Answer + Clone + Send + Sync + 'static {}
+/// Writes the response to an [`HttpEvent`].
+pub trait HttpEventResponse: sealed::Answer + Clone + Send + Sync + 'static {}
+
+/// Merges all values of each header. Where both maps name one, the map with many values counts: the
+/// other has the last value alone.
+fn merged(multi: &HeaderMap, single: &HeaderMap) -> HeaderMap {
+    let mut headers = multi.clone();
+    for (name, value) in single {
+        if !multi.contains_key(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
 
 mod sealed {
     use super::Response;
     use bytes::Bytes;
-    use lambda_http::RequestExt;
 
-    /// What there is of an event in terms of HTTP.
+    /// Reads an event in terms of HTTP.
     pub trait Request {
-        /// The request without its body.
+        /// Makes the request without its body.
         fn head(&self) -> http::Request<()>;
 
-        /// The body as it was transported, and whether in base64.
-        fn transported(&self) -> (&str, bool);
+        /// Gives the body as it was transported, and whether it is in base64.
+        fn transported(&self) -> (Option<&String>, bool);
 
-        /// The body as it was sent; `None` where its base64 is damaged.
+        /// Decodes the body as it was sent; `None` where its base64 is damaged.
         fn body(&self) -> Option<Bytes> {
-            match self.transported() {
-                (text, false) => Some(Bytes::copy_from_slice(text.as_bytes())),
-                (text, true) => data_encoding::BASE64
-                    .decode(text.as_bytes())
-                    .ok()
-                    .map(Into::into),
+            let (text, is_base64) = self.transported();
+            let bytes = text.map(String::as_bytes).unwrap_or_default();
+            if !is_base64 {
+                return Some(Bytes::copy_from_slice(bytes));
             }
-        }
-
-        /// The head with what the runtime says of the invocation.
-        fn head_with(&self, context: lambda_http::Context) -> http::Request<()> {
-            self.head().with_lambda_context(context)
+            data_encoding::BASE64.decode(bytes).ok().map(Into::into)
         }
     }
 
-    /// An answer in terms of HTTP, and back.
+    /// Converts a response to HTTP, and back.
     pub trait Answer {
         fn to_http(&self) -> Response<Bytes>;
         fn of_http(response: Response<Bytes>) -> Self;
-        /// Adds a header to an answer of the handler's.
+        /// Adds a header to a response of the handler's.
         fn add(&mut self, name: http::header::HeaderName, value: http::header::HeaderValue);
     }
 }

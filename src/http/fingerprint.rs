@@ -1,20 +1,24 @@
-//! The fingerprint of a request: method, concrete path, query, body, and the headers that were chosen. Pure.
+//! Takes the fingerprint of a request: method, concrete path, query, body, and the headers that
+//! were chosen. Pure.
+
+mod multipart;
 
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 
 use super::operation::uri;
-use crate::fingerprint::{Fingerprint, JsonPointer};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::pointer::Pointer;
 
-/// What counts besides method, path, query and body, and what of the body doesn't.
+/// Selects the headers that count, and the fields of a JSON body that don't.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct FingerprintSettings {
     pub(super) headers: Vec<HeaderName>,
-    pub(super) left_out: Vec<JsonPointer>,
+    pub(super) without: Vec<Pointer>,
 }
 
-impl Sight {
-    /// Of the request as it was received.
+impl FingerprintSettings {
+    /// Takes the fingerprint of a request as it was received.
     pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let text = |text: &str| Fingerprint::bytes(text.as_bytes());
         let uri = uri(parts);
@@ -22,18 +26,29 @@ impl Sight {
             text(parts.method.as_str()),
             text(uri.path()),
             text(&canonical_query(uri.query())),
-            if is_json(parts) {
-                Fingerprint::json_without(body, &self.left_out)
-            } else {
-                Fingerprint::bytes(body)
-            },
+            self.of_body(parts, body),
         ];
         all.extend(self.headers.iter().map(|name| header(parts, name)));
         Fingerprint::combine(&all)
     }
+
+    /// Takes the fingerprint of a body: of JSON by its value, of a form by its parts, of anything
+    /// else by its bytes.
+    fn of_body(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
+        let content_type = parts.headers.get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        match content_type {
+            Some(content_type) if is_json(content_type) => {
+                Fingerprint::json_without(body, &self.without)
+            }
+            Some(content_type) => multipart::fingerprint(content_type, body)
+                .unwrap_or_else(|| Fingerprint::bytes(body)),
+            None => Fingerprint::bytes(body),
+        }
+    }
 }
 
-/// Each value for itself: two headers are not one with a comma.
+/// Hashes each value of a header for itself: two headers are not one with a comma.
 fn header(parts: &Parts, name: &HeaderName) -> Fingerprint {
     let values = parts.headers.get_all(name).iter();
     let values = values.map(|value| Fingerprint::bytes(value.as_bytes().trim_ascii()));
@@ -42,22 +57,20 @@ fn header(parts: &Parts, name: &HeaderName) -> Fingerprint {
     Fingerprint::combine(&all)
 }
 
-/// Sorted by name; values of one name keep their order. `lambda_http` rebuilds the query of REST API and ALB events from a
-/// hash map, so that the same request arrives in another order each time.
+/// Sorts the query by name; values of one name keep their order. `lambda_http` rebuilds the query
+/// of REST API and ALB events from a hash map, so that the same request arrives in another order
+/// each time.
 fn canonical_query(query: Option<&str>) -> String {
     let mut pairs: Vec<&str> = query.unwrap_or_default().split('&').collect();
     pairs.sort_by_key(|pair| pair.split_once('=').map_or(*pair, |(name, _)| name));
     pairs.join("&")
 }
 
-/// Whether the content type says `application/json`, or something in JSON's syntax (RFC 6839, 3.1).
-fn is_json(parts: &Parts) -> bool {
-    let content_type = parts.headers.get(CONTENT_TYPE);
-    let essence = content_type
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .map(|essence| essence.trim().to_ascii_lowercase());
-    essence.is_some_and(|essence| essence == "application/json" || essence.ends_with("+json"))
+/// Tells whether the content type says `application/json`, or something in JSON's syntax (RFC 6839, 3.1).
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
 }
 
 #[cfg(test)]
@@ -67,7 +80,7 @@ mod tests {
     fn print(uri: &str, content_type: &str, body: &str) -> Fingerprint {
         let request = http::Request::post(uri).header(CONTENT_TYPE, content_type);
         let request = request.body(()).unwrap();
-        Sight::default().of(&request.into_parts().0, body.as_bytes())
+        FingerprintSettings::default().of(&request.into_parts().0, body.as_bytes())
     }
 
     #[test]
@@ -82,7 +95,10 @@ mod tests {
             assert_ne!(base, other);
         }
         let patch = http::Request::patch("/orders/1?a=1").body(()).unwrap();
-        assert_ne!(base, Sight::default().of(&patch.into_parts().0, b"x"));
+        assert_ne!(
+            base,
+            FingerprintSettings::default().of(&patch.into_parts().0, b"x")
+        );
     }
 
     #[test]
@@ -115,17 +131,17 @@ mod tests {
 
     #[test]
     fn a_chosen_header_counts_with_each_of_its_values() {
-        let print = |values: &[&str], sight: &Sight| {
+        let print = |values: &[&str], settings: &FingerprintSettings| {
             let mut request = http::Request::post("/").body(()).unwrap();
             for value in values {
                 let value = value.parse().unwrap();
                 request.headers_mut().append("x-currency", value);
             }
-            sight.of(&request.into_parts().0, b"")
+            settings.of(&request.into_parts().0, b"")
         };
-        let sight = Sight {
+        let settings = FingerprintSettings {
             headers: vec![HeaderName::from_static("x-currency")],
-            ..Sight::default()
+            ..FingerprintSettings::default()
         };
         let all = [
             &[][..],
@@ -137,10 +153,10 @@ mod tests {
         ];
         for (i, one) in all.iter().enumerate() {
             for other in all.iter().skip(i + 1) {
-                assert_ne!(print(one, &sight), print(other, &sight));
+                assert_ne!(print(one, &settings), print(other, &settings));
                 assert_eq!(
-                    print(one, &Sight::default()),
-                    print(other, &Sight::default())
+                    print(one, &FingerprintSettings::default()),
+                    print(other, &FingerprintSettings::default())
                 );
             }
         }

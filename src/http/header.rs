@@ -1,4 +1,4 @@
-//! The key as a client sends it. Pure.
+//! Parses the key as a client sends it. Pure.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
@@ -8,7 +8,7 @@ use super::problem::Problem;
 /// The header that carries the key, unless configured otherwise.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Which forms of a key are taken.
+/// Selects the forms of a key that are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     /// Bare too: what clients really send.
@@ -18,11 +18,11 @@ pub(super) enum Form {
     Quoted,
 }
 
-/// The token in the header; `None` where there is no such header.
+/// Takes the token from the header; `None` where there is no such header.
 ///
-/// Clients send it bare, or as the string that the IETF draft asks for (RFC 9651, 3.3.3): both name the same key. Length and
-/// emptiness are the engine's to judge. A bare comma is how some gateways join a repeated header, and a bare semicolon
-/// how parameters begin, so either has to be quoted.
+/// Clients send it bare, or as the string that the IETF draft asks for (RFC 9651, 3.3.3): both name
+/// the same key. Length and emptiness are the engine's to judge. A bare comma is how some gateways
+/// join a repeated header, and a bare semicolon how parameters begin, so either has to be quoted.
 pub(super) fn token(
     headers: &HeaderMap,
     name: &HeaderName,
@@ -65,7 +65,7 @@ fn bare(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// What stands between the quotes; `rest` begins after the first.
+/// Takes the text between the quotes; `rest` begins after the first.
 fn unquote(rest: &str) -> Result<String, Problem> {
     let mut token = String::with_capacity(rest.len());
     let mut chars = rest.chars();

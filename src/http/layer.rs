@@ -1,7 +1,8 @@
-//! The layer, and how it is configured.
+//! Configures the layer.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -9,28 +10,36 @@ use http::request::Parts;
 use http::{Method, Response};
 use tower::Layer;
 
-use super::config::ConfigError;
-use super::details::ProblemDetails;
+use super::documentation::DocumentationUrl;
 use super::header::Form;
+use super::problem::ProblemDetails;
+use super::replay_hook::{ReplayHook, ReplayedResponse};
 use super::route::Route;
+use super::route_policy::RoutePolicy;
 use super::service::IdempotencyService;
 use super::settings::Settings;
-use crate::fingerprint::JsonPointer;
+use crate::engine::settings::HTTP_RETENTION;
 use crate::idempotency::Idempotency;
-use crate::settings::HTTP_RETENTION;
+use crate::protocol::pointer::Pointer;
+use crate::store::Store;
 
-/// Wraps a service so that a request which comes twice takes effect once. The [module page](super) says how.
+/// Wraps a service so that a request which comes twice takes effect once. The [module page](super)
+/// says how.
 ///
 /// ```
 /// use http::Method;
 /// use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
 ///
 /// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-/// let layer = IdempotencyLayer::new(once)
-///     .scope(|parts| Some(parts.headers.get("x-tenant-id")?.to_str().ok()?.to_owned()))
+/// /// Who the client is: an authentication layer outside puts it into the request's extensions.
+/// #[derive(Clone)]
+/// struct Tenant(String);
+/// let tenant = |parts: &http::request::Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
+/// let layer = IdempotencyLayer::scoped(once, tenant)
+///     .require_scope()
 ///     .methods([Method::POST, Method::PATCH, Method::PUT])
 ///     .body_limit(64 * 1_024);
-/// # Ok::<(), lambda_idempotency::KeyError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct IdempotencyLayer<S> {
@@ -38,14 +47,7 @@ pub struct IdempotencyLayer<S> {
     settings: Settings,
 }
 
-impl<S> Clone for IdempotencyLayer<S> {
-    fn clone(&self) -> Self {
-        Self {
-            once: self.once.clone(),
-            settings: self.settings.clone(),
-        }
-    }
-}
+clone_fields!([S] IdempotencyLayer<S> { once, settings });
 
 impl<S> fmt::Debug for IdempotencyLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,85 +60,93 @@ impl<S> fmt::Debug for IdempotencyLayer<S> {
     }
 }
 
-impl<S: crate::store::Store> IdempotencyLayer<S> {
-    /// A layer over an engine. Outcomes are kept for 24 hours ([`HTTP_RETENTION`]) unless the engine was told otherwise.
-    pub fn new(once: Idempotency<S>) -> Self {
+impl<S: Store> IdempotencyLayer<S> {
+    /// Makes a layer over an engine, for an API with several clients: keys of different scopes
+    /// never meet. Outcomes are kept for 24 hours ([`HTTP_RETENTION`]) unless the engine has a
+    /// retention of its own.
+    ///
+    /// The scope names the client. Take it from what was verified
+    /// [outside of the layer](super#whose-key), never from a header that a client chooses: a claim
+    /// of a verified token, an IAM identity, an extension that an authentication layer has set; the
+    /// feature `lambda-http` has the usual ones ready made, in `http::scope`. Where the closure gives `None`, the request shares
+    /// its keys with all others that have no scope, unless [`require_scope`](Self::require_scope)
+    /// refuses it.
+    pub fn scoped<F>(once: Idempotency<S>, scope: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    {
+        let mut layer = Self::unscoped(once);
+        layer.settings.scope = Some(Arc::new(scope));
+        layer
+    }
+
+    /// Makes a layer over an engine, for an API with a single client.
+    ///
+    /// **Any two clients that choose the same key share one record, and one that sends the other's
+    /// request gets the other's answer.** For several clients use [`scoped`](Self::scoped).
+    pub fn unscoped(once: Idempotency<S>) -> Self {
         Self {
             once: once.default_retention(HTTP_RETENTION),
             settings: Settings::default(),
         }
     }
 
-    /// The header that carries the key. Default: `Idempotency-Key`.
+    /// Sets the header that carries the key. Default: `Idempotency-Key`.
     pub fn header(mut self, name: HeaderName) -> Self {
         self.settings.header = name;
         self
     }
 
     /// Takes the key only as the draft defines it: a structured-field string
-    /// ([RFC 9651, 3.3.3](https://www.rfc-editor.org/rfc/rfc9651#section-3.3.3)), in double quotes. Default: the bare form too,
-    /// because it is what most clients send.
+    /// ([RFC 9651, 3.3.3](https://www.rfc-editor.org/rfc/rfc9651#section-3.3.3)), in double quotes.
+    /// Default: the bare form too, because it is what most clients send.
     pub fn strict(mut self) -> Self {
         self.settings.form = Form::Quoted;
         self
     }
 
-    /// The methods that need a key. Default: POST and PATCH. Safe methods (GET, HEAD, OPTIONS, TRACE) are never guarded, even if
-    /// they are listed: a request of theirs has no effect to be repeated.
+    /// Sets the methods that need a key. Default: POST and PATCH. Safe methods (GET, HEAD, OPTIONS,
+    /// TRACE) are never guarded, even if they are listed: a request of theirs has no effect to be
+    /// repeated.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.settings.methods = methods.into_iter().collect();
         self
     }
 
-    /// How the requests of one route are treated: `POST /orders/{id}`, `ANY /orders`, or without a method. `{name}` stands for one
-    /// segment, `{name+}` or `{*name}` at the end for one or more. Of several routes that match, the first counts.
+    /// Sets how the requests of one route are treated. Of several routes that match, the first
+    /// counts.
     ///
-    /// A route that names its method is guarded for it, whatever [`methods`](Self::methods) says. Its template names the
-    /// [operation](Self::operation), where nothing else knows one.
-    ///
-    /// # Errors
-    ///
-    /// When the route can't be read, or its method is safe.
-    pub fn route(mut self, route: &str, treatment: Route) -> Result<Self, ConfigError> {
-        self.settings.routes.declare(route, treatment)?;
-        Ok(self)
-    }
-
-    /// How the requests of all other routes are treated. Default: a key is needed, unless the engine's
-    /// [`MissingKey`](crate::MissingKey) policy lets them run unprotected.
-    ///
-    /// [`Route::off`] leaves them to the service behind: a request to a path that doesn't exist then gets its 404, and not a 400
-    /// for want of a key.
-    pub fn other_routes(mut self, treatment: Route) -> Self {
-        self.settings.routes.other = treatment;
+    /// A route that names its method is guarded for it, whatever [`methods`](Self::methods) says.
+    /// Its template names the [operation](Self::operation), where nothing else knows one.
+    pub fn route(mut self, route: Route, policy: RoutePolicy) -> Self {
+        self.settings.routes.push((route, policy));
         self
     }
 
-    /// Who sends the request: keys of different tenants never meet. Default: nobody in particular.
+    /// Sets how the requests of all other routes are treated. Default: a key is needed, unless the
+    /// engine's [`MissingKey`](crate::MissingKey) policy lets them run unprotected.
     ///
-    /// **Without a scope, any two clients that choose the same key share one record, and one that sends the other's
-    /// request gets the other's answer.** Take the scope from something that the client can't choose freely: a claim of a verified
-    /// token, an IAM identity, an API key; [`scope`](super::scope) has the usual ones ready made. Where the closure gives `None`,
-    /// the request shares its keys with all others that have no scope, unless [`require_scope`](Self::require_scope) refuses it.
-    pub fn scope<F>(mut self, scope: F) -> Self
-    where
-        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
-    {
-        self.settings.scope = Some(Arc::new(scope));
+    /// [`RoutePolicy::off`] leaves them to the service behind: a request to a path that doesn't
+    /// exist then gets its 404, and not a 400 for want of a key.
+    pub fn other_routes(mut self, policy: RoutePolicy) -> Self {
+        self.settings.other_routes = policy;
         self
     }
 
-    /// Refuses a request with a key whose scope is `None`, with a 403.
+    /// Refuses a request with a key whose scope is `None`, with a 403: each one, where the layer is
+    /// [`unscoped`](Self::unscoped).
     pub fn require_scope(mut self) -> Self {
-        self.settings.needs_scope = true;
+        self.settings.requires_scope = true;
         self
     }
 
-    /// Which operation a request asks for. Default: method and route template (`POST /orders/{id}`) where API Gateway, axum (feature
-    /// `axum`) or a declared [`route`](Self::route) tells it, else method and path.
+    /// Names the operation that a request asks for. Default: method and route template
+    /// (`POST /orders/{id}`) where API Gateway, axum (feature `axum`) or a declared
+    /// [`route`](Self::route) tells it, else method and path.
     ///
-    /// The fingerprint holds method, concrete path and query in any case, so one key on two paths of one operation is a mismatch,
-    /// never a replay of the other's answer. An empty name is answered with a 500.
+    /// The fingerprint holds method, concrete path and query in any case, so one key on two paths
+    /// of one operation is a mismatch, never a replay of the other's answer. An empty name is
+    /// answered with a 500.
     pub fn operation<F>(mut self, operation: F) -> Self
     where
         F: Fn(&Parts) -> String + Send + Sync + 'static,
@@ -145,89 +155,168 @@ impl<S: crate::store::Store> IdempotencyLayer<S> {
         self
     }
 
-    /// Request headers that belong to the fingerprint: a retry must bring the same values. Default: none, because proxies and
-    /// clients change headers between retries.
+    /// Sets the request headers that count in the fingerprint: a retry must have the same values.
+    /// Default: none, because proxies and clients change headers between retries.
     pub fn fingerprint_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        let names = names.into_iter();
-        self.settings.sight.headers = names.collect();
-        self.settings
-            .sight
-            .headers
-            .sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        self.settings.sight.headers.dedup();
+        let mut names: Vec<HeaderName> = names.into_iter().collect();
+        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        names.dedup();
+        self.settings.fingerprint.headers = names;
         self
     }
 
-    /// Fields of a JSON body that may differ between retries, as JSON pointers
-    /// ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): `/sent_at`, `/meta/trace`. They don't count in the fingerprint.
-    /// Default: none.
+    /// Leaves fields of a JSON body out of the fingerprint, such as `/sent_at` and `/meta/trace`:
+    /// they may differ between retries; a pointer to the whole body changes nothing. Default: none.
     ///
-    /// A retry that differs there is answered with the outcome of the first request, so leave out nothing that changes what
-    /// the request does.
+    /// A retry that differs there is answered with the outcome of the first request, so leave out
+    /// nothing that changes what the request does.
     ///
-    /// # Errors
-    ///
-    /// When one can't be read, or stands for the whole body.
-    pub fn fingerprint_without<'a>(
-        mut self,
-        pointers: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, ConfigError> {
-        let parse = |text: &str| {
-            JsonPointer::parse(text).ok_or_else(|| ConfigError::Pointer {
-                pointer: text.to_owned(),
-            })
-        };
-        self.settings.sight.left_out = pointers.into_iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(self)
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once)
+    ///     .fingerprint_without(["/sent_at".parse()?, "/meta/trace".parse()?]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
+        self.settings.fingerprint.without = fields.into_iter().collect();
+        self
     }
 
-    /// How many bytes a request body may have; more gets a 413. Default: [`BODY_LIMIT`](super::BODY_LIMIT).
+    /// Limits the bytes of a request body; more gets a 413. Default:
+    /// [`BODY_LIMIT`](super::BODY_LIMIT). Where the engine only
+    /// [observes](crate::Builder::observe), a longer body is passed through uncompared.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
         self
     }
 
-    /// How many bytes of an answer are read before the rest is passed through as a [stream](super#large-and-streamed-answers).
-    /// Default: [`BODY_LIMIT`](super::BODY_LIMIT).
-    pub fn answer_limit(mut self, bytes: usize) -> Self {
-        self.settings.answer_limit = bytes;
+    /// Limits how many bytes of a response are read before the rest is passed through as a
+    /// [stream](super#large-and-streamed-answers). Default: [`BODY_LIMIT`](super::BODY_LIMIT).
+    pub fn response_limit(mut self, bytes: usize) -> Self {
+        self.settings.response_limit = bytes;
         self
     }
 
-    /// Stores server errors (5xx) too, so that a retry gets the same one, as Stripe does. Default: they release the claim, and a
-    /// retry runs.
+    /// Stores server errors (5xx) too, so that a retry gets the same one, as Stripe does, and keeps
+    /// them for this long, whatever the route's [`retention`](RoutePolicy::retention) says. Default:
+    /// they release the claim, and a retry runs.
     ///
-    /// For handlers whose failures come after the effect. A handler decides for one answer with a
-    /// [`Verdict`](crate::Verdict) among the response's extensions.
-    pub fn keep_server_errors(mut self) -> Self {
-        self.settings.keep_server_errors = true;
+    /// For handlers whose failures come after the effect. Some minutes keep a client's burst of
+    /// retries away, and let the retry after that run; the retention of other answers, where the
+    /// effect must not be repeated. In the [claimless form](crate::Idempotency::claimless) they are
+    /// kept for an hour at least. A handler decides for one answer with a
+    /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
+    /// complete is kept for this long, too.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once).store_server_errors(Duration::from_secs(300));
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn store_server_errors(mut self, retention: Duration) -> Self {
+        self.settings.server_error_retention = Some(retention);
         self
     }
 
-    /// Response headers that a replay doesn't have, besides hop-by-hop ones, which it never has. The list replaces the default:
-    /// `Date` and `Set-Cookie`.
-    pub fn headers_left_out(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.settings.left_out = names.into_iter().collect();
+    /// Changes replayed responses on their way to the client: for a signed address that has expired
+    /// meanwhile, a header, a field that marks a replay. Default: a replay is the stored response.
+    ///
+    /// The hook runs for replays only, never for a first answer, and the record stays as it is: the
+    /// next replay begins with the same stored response. After an error or a panic of the hook, or
+    /// where it doesn't answer 250 ms before the invocation ends, the client gets the stored
+    /// response, and the event `hook_failed` is logged. Outside Lambda nothing but the hook's own
+    /// timeouts limits its time. It must have no effect that may not be repeated. The body is as
+    /// the handler made it, in its `Content-Encoding`.
+    /// `Idempotent-Replayed` is set after it; a `Content-Length` goes where it changes the body.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use lambda_idempotency::http::{IdempotencyLayer, ReplayedResponse};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # async fn sign(url: &str) -> Result<String, std::io::Error> { Ok(url.to_owned()) }
+    ///
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once).on_replay(|replayed: ReplayedResponse| async {
+    ///     let (parts, body) = replayed.response.into_parts();
+    ///     let mut upload: serde_json::Value = serde_json::from_slice(&body)?;
+    ///     upload["url"] = sign(upload["object"].as_str().unwrap_or_default()).await?.into();
+    ///     let body = Bytes::from(upload.to_string());
+    ///     Ok::<_, lambda_idempotency::BoxError>(http::Response::from_parts(parts, body))
+    /// });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_replay<F, Fut, E>(mut self, hook: F) -> Self
+    where
+        F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        self.settings.on_replay = Some(ReplayHook::new(hook));
         self
     }
 
-    /// Where this API documents its keys: refusals link to it (`Link`, relation `describedby`), and their `type` is a fragment of it,
-    /// `#key-missing` for example. Default: the sections of [this crate's page](super#problems), and no link.
+    /// Keeps no answer that says `Cache-Control: no-store`. Default: it is kept as any other, since
+    /// the directive speaks to caches, and a record answers nothing but a retry of its own request.
     ///
-    /// # Errors
-    ///
-    /// When the address is not absolute, or has a fragment.
-    pub fn documentation(mut self, url: &str) -> Result<Self, ConfigError> {
-        self.settings.refusals.documented_at(url)?;
-        Ok(self)
+    /// The effect is protected all the same: a retry doesn't run, and learns with a
+    /// [409](super#outcome-omitted) that it was done. For APIs whose answers hold credentials that
+    /// must not lie in the table; many frameworks put the directive on every answer.
+    pub fn respect_no_store(mut self) -> Self {
+        self.settings.respects_no_store = true;
+        self
     }
 
-    /// Writes the refusals. Default: [`ProblemDetails::to_response`].
+    /// Sets the response headers that are not stored, so that a replay doesn't have them, besides
+    /// hop-by-hop ones, which are never stored. The list replaces the default: `Date` and
+    /// `Set-Cookie`.
+    pub fn unstored_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.settings.unstored_headers = names.into_iter().collect();
+        self
+    }
+
+    /// Sets the page where this API documents its keys: problem documents link to it (`Link`,
+    /// relation `describedby`), and their `type` is a fragment of it, `#key-missing` for example.
+    /// Default: the sections of [this crate's page](super#problems), and no link.
+    pub fn documentation(mut self, url: DocumentationUrl) -> Self {
+        self.settings.documentation = Some(url);
+        self
+    }
+
+    /// Makes the responses to problems. Default: [`ProblemDetails::to_response`].
     pub fn problems<F>(mut self, closure: F) -> Self
     where
         F: Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync + 'static,
     {
-        self.settings.refusals.written_by(Arc::new(closure));
+        self.settings.problems = Some(Arc::new(closure));
+        self
+    }
+
+    /// Shows each error of the handler of a guarded request to this function, with the request's
+    /// parts: to log it, to count it. Default: none.
+    ///
+    /// The function changes nothing: the claim is released, and the error goes on to the caller. In
+    /// a server it may reach no other place, where the client has hung up. An answer with a status
+    /// of 500 is no error of the handler's, and a panic isn't either. With it, the parts of each
+    /// guarded request are cloned.
+    ///
+    /// An error's text may quote the request. [`log_errors`](crate::Builder::log_errors) logs it as
+    /// it is.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once)
+    ///     .on_error(|parts, error| eprintln!("{} {}: {error}", parts.method, parts.uri.path()));
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_error<F>(mut self, hook: F) -> Self
+    where
+        F: Fn(&Parts, &dyn fmt::Display) + Send + Sync + 'static,
+    {
+        self.settings.on_error = Some(Arc::new(hook));
         self
     }
 }
@@ -236,6 +325,29 @@ impl<S, Svc> Layer<Svc> for IdempotencyLayer<S> {
     type Service = IdempotencyService<S, Svc>;
 
     fn layer(&self, inner: Svc) -> Self::Service {
-        IdempotencyService::new(self.once.clone(), Arc::new(self.settings.clone()), inner)
+        IdempotencyService {
+            once: self.once.clone(),
+            settings: Arc::new(self.settings.clone()),
+            inner,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn the_headers_of_a_fingerprint_are_a_set() {
+        let name = HeaderName::from_static;
+        let layer = |names: &[&'static str]| {
+            let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+            let names: Vec<_> = names.iter().map(|one| name(one)).collect();
+            IdempotencyLayer::unscoped(once.build().unwrap()).fingerprint_headers(names)
+        };
+        let twice = layer(&["x-region", "x-currency", "x-region"]);
+        let expected = [name("x-currency"), name("x-region")];
+        assert_eq!(twice.settings.fingerprint.headers, expected);
     }
 }

@@ -1,27 +1,29 @@
-//! Where a request goes: its address, its route, its operation. Pure.
+//! Finds where a request goes: its address, its route template, its operation. Pure.
 
 use http::Uri;
 use http::request::Parts;
-use lambda_http::RequestExt as _;
-use lambda_http::request::RequestContext;
 
-/// Method and route template, where the gateway, axum or a declared route knows one; else method and path.
-pub(super) fn operation(parts: &Parts, declared: Option<&str>) -> String {
-    let route = template(parts)
-        .or(declared)
-        .unwrap_or_else(|| uri(parts).path());
-    format!("{} {route}", parts.method)
+#[cfg(feature = "lambda-http")]
+use super::gateway;
+use super::route::is_template;
+
+/// Names the operation: method and route template, where one is known; else method and path.
+pub(super) fn operation(parts: &Parts, template: Option<&str>) -> String {
+    let path = template.unwrap_or_else(|| uri(parts).path());
+    format!("{} {path}", parts.method)
 }
 
-/// What the metrics call the operation where no template is known: paths are too many, so the method alone.
-pub(super) fn label(parts: &Parts, declared: Option<&str>) -> Option<String> {
-    let is_known = template(parts).or(declared).is_some();
-    (!is_known).then(|| format!("{} *", parts.method))
+/// Labels the operation for the metrics where no template is known: paths are too many, so the
+/// method alone.
+pub(super) fn label(parts: &Parts, template: Option<&str>) -> Option<String> {
+    template.is_none().then(|| format!("{} *", parts.method))
 }
 
-/// The path as the API's author knows it: without the stage that an HTTP API puts before it.
+/// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it,
+/// where the feature `lambda-http` reads its events.
 ///
 /// ```
+/// # #[cfg(feature = "lambda-http")] {
 /// use lambda_http::Request;
 ///
 /// # let event = r#"{"version": "2.0", "routeKey": "$default", "rawPath": "/prod/orders", "rawQueryString": "", "headers": {},
@@ -30,31 +32,18 @@ pub(super) fn label(parts: &Parts, declared: Option<&str>) -> Option<String> {
 /// let request: Request = lambda_http::request::from_str(event)?;
 /// let (parts, _body) = request.into_parts();
 /// assert_eq!(lambda_idempotency::http::path(&parts), "/orders");
+/// # }
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn path(parts: &Parts) -> &str {
-    let path = match parts.raw_http_path() {
-        "" => return uri(parts).path(),
-        path => path,
-    };
-    match parts.extensions.get::<RequestContext>() {
-        Some(RequestContext::ApiGatewayV2(context)) => {
-            without_stage(path, context.stage.as_deref())
-        }
-        _ => path,
+    #[cfg(feature = "lambda-http")]
+    if let Some(path) = gateway::path(parts) {
+        return path;
     }
+    uri(parts).path()
 }
 
-fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
-    let rest = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
-    match rest {
-        Some("") => "/",
-        Some(rest) if rest.starts_with('/') => rest,
-        _ => path,
-    }
-}
-
-/// The address that the client asked for. A nested axum router hands on what is left of it.
+/// Gives the address that the client asked for. A nested axum router hands on what is left of it.
 pub(super) fn uri(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -63,46 +52,42 @@ pub(super) fn uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// What the gateway or axum matched; `None` where that stands for many operations.
-pub(super) fn template(parts: &Parts) -> Option<&str> {
-    let route = of_gateway(parts).or_else(|| of_axum(parts))?;
-    let is_greedy = route.contains("+}") || route.contains("{*");
-    (route.starts_with('/') && !is_greedy).then_some(route)
-}
-
-fn of_gateway(parts: &Parts) -> Option<&str> {
-    match parts.extensions.get::<RequestContext>()? {
-        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),
-        // `POST /orders/{id}`, `ANY /orders/{id}` or `$default`.
-        RequestContext::ApiGatewayV2(context) => {
-            Some(context.route_key.as_deref()?.split_once(' ')?.1)
-        }
-        _ => None,
+/// Gives the template that the gateway or axum matched. Where the gateway's route covers many
+/// operations, the router behind it may have the template of one operation.
+pub(super) fn matched_template(parts: &Parts) -> Option<&str> {
+    #[cfg(feature = "lambda-http")]
+    if let Some(template) = gateway::route(parts).filter(|route| is_template(route)) {
+        return Some(template);
     }
-    // A greedy parameter, `/{proxy+}`, stands for many operations; a router behind it may know better.
-    .filter(|route| !route.contains("+}"))
+    router_path(parts).filter(|path| is_template(path))
 }
 
 #[cfg(feature = "axum")]
-fn of_axum(parts: &Parts) -> Option<&str> {
+fn router_path(parts: &Parts) -> Option<&str> {
     let matched = parts.extensions.get::<axum::extract::MatchedPath>();
     matched.map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-fn of_axum(_: &Parts) -> Option<&str> {
+fn router_path(_: &Parts) -> Option<&str> {
     None
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lambda-http"))]
 mod tests {
     use lambda_http::RequestExt;
     use lambda_http::aws_lambda_events::alb::AlbTargetGroupRequestContext;
     use lambda_http::aws_lambda_events::apigw::{
         ApiGatewayProxyRequestContext, ApiGatewayV2httpRequestContext,
     };
+    use lambda_http::request::RequestContext;
 
     use super::*;
+
+    /// As the layer names it, where this template was declared.
+    fn named(parts: &Parts, declared: Option<&str>) -> String {
+        operation(parts, matched_template(parts).or(declared))
+    }
 
     fn request(context: Option<RequestContext>) -> Parts {
         let request = http::Request::post("https://api.example.com/prod/orders/17?x=1")
@@ -135,8 +120,8 @@ mod tests {
             v2("ANY /orders/{id}"),
         ] {
             let request = request(Some(context));
-            assert_eq!(operation(&request, None), "POST /orders/{id}");
-            assert_eq!(operation(&request, Some("/other")), "POST /orders/{id}");
+            assert_eq!(named(&request, None), "POST /orders/{id}");
+            assert_eq!(named(&request, Some("/other")), "POST /orders/{id}");
         }
     }
 
@@ -152,26 +137,8 @@ mod tests {
             Some(v2("")),
         ] {
             let request = request(context);
-            assert_eq!(operation(&request, None), "POST /prod/orders/17");
-            assert_eq!(
-                operation(&request, Some("/orders/{id}")),
-                "POST /orders/{id}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_stage_is_taken_off_where_it_is_one() {
-        for (path, stage, expected) in [
-            ("/prod/orders", Some("prod"), "/orders"),
-            ("/prod", Some("prod"), "/"),
-            ("/prod/", Some("prod"), "/"),
-            ("/production/orders", Some("prod"), "/production/orders"),
-            ("/orders", Some("prod"), "/orders"),
-            ("/orders", Some("$default"), "/orders"),
-            ("/orders", None, "/orders"),
-        ] {
-            assert_eq!(without_stage(path, stage), expected, "{path}");
+            assert_eq!(named(&request, None), "POST /prod/orders/17");
+            assert_eq!(named(&request, Some("/orders/{id}")), "POST /orders/{id}");
         }
     }
 }

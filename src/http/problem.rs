@@ -1,20 +1,22 @@
-//! Refusals, as `application/problem+json` (RFC 9457). Nothing of the request, the record or the store gets into one.
+//! Turns what the engine says into problems, which are sent as `application/problem+json` (RFC
+//! 9457). None quotes the request, the record or the store.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-use super::details::ProblemDetails;
-use crate::error::Error;
-use crate::key::KeyError;
+use crate::engine::error::{Error, Obstacle};
+use crate::protocol::key::KeyError;
 
-/// Where the sections of `problems.md` are found, each under its code.
-const TYPES: &str = "https://docs.rs/lambda-idempotency/latest/lambda_idempotency/http/index.html#";
+mod details;
 
-/// For a store that doesn't answer: long enough for a throttled table to recover, short enough for a client to wait.
+pub use details::ProblemDetails;
+
+/// For a store that doesn't answer: long enough for a throttled table to recover, short enough for
+/// a client to wait.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why a request is not answered by the handler. `problems.md` is the prose.
+/// Says why a request is not answered by the handler. `problems.md` is the prose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     KeyMissing,
@@ -29,6 +31,8 @@ pub(super) enum Problem {
     ScopeMissing,
     BodyTooLarge,
     BodyUnreadable,
+    BodyNotJson,
+    CodingNotAccepted,
     Mismatch,
     InFlight { retry_after: Duration },
     Interrupted,
@@ -36,6 +40,7 @@ pub(super) enum Problem {
     LeaseLost,
     OutcomeOmitted,
     TooLate,
+    Overloaded,
     StoreUnavailable,
     Unrecorded,
     ConditionFailed,
@@ -47,29 +52,28 @@ pub(super) enum Problem {
     Misconfigured,
 }
 
-struct Words {
-    status: StatusCode,
-    code: &'static str,
-    title: &'static str,
-    detail: &'static str,
-}
+/// Status, code, title, detail.
+type Words = (u16, &'static str, &'static str, &'static str);
 
 impl Problem {
-    /// The answer to what the engine says; the handler's own error comes back out.
-    pub(super) fn of<E>(error: Error<E>) -> Result<Self, E> {
-        Ok(match error {
-            Error::Handler(error) => return Err(error),
+    /// Makes the problem of an obstacle.
+    pub(super) fn of(obstacle: &Obstacle) -> Self {
+        match obstacle {
+            Error::Handler(never) => match *never {},
             Error::Key(KeyError::Missing) => Self::KeyMissing,
             Error::Key(KeyError::EmptyToken) => Self::KeyEmpty,
             Error::Key(KeyError::TokenTooLong { .. }) => Self::KeyTooLong,
             Error::Key(KeyError::ControlCharacter) => Self::KeyControlCharacter,
             Error::Mismatch => Self::Mismatch,
-            Error::InFlight { retry_after } => Self::InFlight { retry_after },
+            Error::InFlight { retry_after } => Self::InFlight {
+                retry_after: *retry_after,
+            },
             Error::Interrupted { .. } => Self::Interrupted,
             Error::Exhausted { .. } => Self::Exhausted,
             Error::LeaseLost => Self::LeaseLost,
             Error::OutcomeOmitted { .. } => Self::OutcomeOmitted,
             Error::TooLate => Self::TooLate,
+            Error::Overloaded => Self::Overloaded,
             Error::Store(_) | Error::Entropy(_) => Self::StoreUnavailable,
             Error::Unrecorded(_) => Self::Unrecorded,
             Error::Refused(_) => Self::ConditionFailed,
@@ -78,40 +82,32 @@ impl Problem {
             Error::Unreadable(_) => Self::Unreadable,
             Error::Failed(_) => Self::Failed,
             Error::Key(_) | Error::Fingerprint(_) | Error::Write(_) => Self::Misconfigured,
-        })
+        }
     }
 
     pub(super) fn code(self) -> &'static str {
-        self.words().code
+        self.words().1
     }
 
-    /// What the answer says. `documentation` is the API's own; else the sections of this crate's page explain.
+    /// Makes the details that the client gets. `documentation` is the API's own; else the sections
+    /// of this crate's page explain.
     pub(super) fn details(self, documentation: Option<&str>) -> ProblemDetails {
-        let Words {
-            status,
-            code,
-            title,
-            detail,
-        } = self.words();
-        ProblemDetails {
-            status,
-            code,
-            title,
-            detail,
-            type_uri: match documentation {
-                Some(url) => format!("{url}#{code}"),
-                None => format!("{TYPES}{code}"),
-            },
-            retry_after: self.retry_after(),
-            documentation: documentation.map(str::to_owned),
+        let (status, code, title, detail) = self.words();
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut details = ProblemDetails::new(status, code, title, detail);
+        details.retry_after = self.retry_after();
+        if let Some(url) = documentation {
+            details.type_uri = format!("{url}#{code}");
+            details.documentation = Some(url.to_owned());
         }
+        details
     }
 
     /// Present exactly where the same request with the same key may be answered later.
     fn retry_after(self) -> Option<Duration> {
         match self {
             Self::InFlight { retry_after } => Some(retry_after),
-            Self::LeaseLost | Self::TooLate => Some(Duration::ZERO),
+            Self::LeaseLost | Self::TooLate | Self::Overloaded => Some(Duration::ZERO),
             Self::StoreUnavailable
             | Self::Unrecorded
             | Self::NotCommitted
@@ -122,7 +118,7 @@ impl Problem {
 
     #[rustfmt::skip]
     fn words(self) -> Words {
-        let (status, code, title, detail) = match self {
+        match self {
             Self::KeyMissing => (400, "key-missing", "The idempotency key is missing",
                 "Send the request with an idempotency key that is its own, a UUID for example, and the same key on each retry."),
             Self::KeyEmpty => (400, "key-empty", "The idempotency key is empty",
@@ -147,6 +143,10 @@ impl Problem {
                 "Nothing was done. Send a smaller body."),
             Self::BodyUnreadable => (400, "body-unreadable", "The request body broke off",
                 "Nothing was done. Send the request again."),
+            Self::BodyNotJson => (400, "body-not-json", "The request body is not JSON",
+                "Nothing was done. This API takes the idempotency key from the body: send it as JSON."),
+            Self::CodingNotAccepted => (406, "coding-not-accepted", "The answer is in a coding that this request does not accept",
+                "The request was processed. Retry with the same key, and with the Accept-Encoding of the first request or none."),
             Self::Mismatch => (422, "mismatch", "The idempotency key belongs to another request",
                 "This key was first used with another method, path, query or body. Send a new request with a new key."),
             Self::InFlight { .. } => (409, "in-flight", "The request is being processed",
@@ -160,6 +160,8 @@ impl Problem {
             Self::OutcomeOmitted => (409, "outcome-omitted", "The request was processed, and its answer was not kept",
                 "It took effect once and is not repeated. Read the resource to see the result."),
             Self::TooLate => (503, "too-late", "There was no time left",
+                "Nothing was done. Retry with the same key."),
+            Self::Overloaded => (503, "overloaded", "The server is busy",
                 "Nothing was done. Retry with the same key."),
             Self::StoreUnavailable => (503, "store-unavailable", "The request can't be protected from duplicates now",
                 "Nothing was done. Retry with the same key."),
@@ -179,9 +181,7 @@ impl Problem {
                 "The request may have taken effect. Retry with the same key."),
             Self::Misconfigured => (500, "misconfigured", "The idempotency layer is misconfigured",
                 "Nothing was done. Ask the operator of this API."),
-        };
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Words { status, code, title, detail }
+        }
     }
 }
 

@@ -1,178 +1,84 @@
-//! Which requests need a key, route by route. Pure.
+//! Parses routes as an API's author writes them, and matches requests. Pure.
 
-use std::time::Duration;
+use std::str::FromStr;
 
 use http::Method;
-use http::request::Parts;
 
-use super::config::ConfigError;
-use super::operation::{path, template};
-use crate::settings::MissingKey;
-
-/// How the requests of one route are treated; given to [`IdempotencyLayer::route`](super::IdempotencyLayer::route).
+/// Holds a route: `POST /orders/{id}`, `ANY /orders`, or a path without a method, which matches
+/// each method.
+///
+/// `{name}` matches one segment, `{name+}` or `{*name}` at the end for one or more.
+/// [`IdempotencyLayer::route`](super::IdempotencyLayer::route) takes it.
 ///
 /// ```
-/// use std::time::Duration;
-/// use lambda_idempotency::{Idempotency, http::{IdempotencyLayer, Route}, store::MemoryStore};
+/// use lambda_idempotency::http::Route;
 ///
-/// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-/// let layer = IdempotencyLayer::new(once)
-///     .route("POST /payments", Route::required().retention(Duration::from_secs(30 * 86_400)))?
-///     .route("PUT /carts/{cart}", Route::optional())?
-///     .other_routes(Route::off());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// let orders: Route = "POST /orders/{id}".parse()?;
+/// let error = "POST orders".parse::<Route>().unwrap_err();
+/// assert!(error.to_string().ends_with("write it as `POST /orders/{id}`"));
+/// # Ok::<(), lambda_idempotency::http::RouteError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a route does nothing until a layer is given it"]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    need: Need,
-    retention: Option<Duration>,
+    pub(super) method: Option<Method>,
+    pub(super) path: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// What the engine's [`MissingKey`] policy says.
-    Engine,
-    Required,
-    Optional,
-    Off,
+/// Reports a route that can't be parsed, or whose method is safe.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`")]
+pub struct RouteError {
+    route: String,
+    reason: &'static str,
 }
 
-impl Route {
-    /// A request without a key is refused, whatever the engine's [`MissingKey`] policy says.
-    pub const fn required() -> Self {
-        Self::new(Need::Required)
-    }
+debug_by_display!(RouteError);
 
-    /// A request without a key runs unprotected, and its answer says so; one with a key is protected.
-    pub const fn optional() -> Self {
-        Self::new(Need::Optional)
-    }
+impl FromStr for Route {
+    type Err = RouteError;
 
-    /// Requests pass through untouched, with a key or without; their answers aren't buffered.
-    pub const fn off() -> Self {
-        Self::new(Need::Off)
-    }
-
-    /// How long this route's outcomes are kept, whatever the engine's [`retention`](crate::Builder::retention) says.
-    pub const fn retention(mut self, retention: Duration) -> Self {
-        self.retention = Some(retention);
-        self
-    }
-
-    const fn new(need: Need) -> Self {
-        Self {
-            need,
-            retention: None,
-        }
-    }
-
-    pub(super) fn is_off(self) -> bool {
-        self.need == Need::Off
-    }
-
-    /// Where it differs from the engine's.
-    pub(super) fn missing_key(self) -> Option<MissingKey> {
-        match self.need {
-            Need::Required => Some(MissingKey::Refuse),
-            Need::Optional => Some(MissingKey::RunUnprotected),
-            Need::Engine | Need::Off => None,
-        }
-    }
-
-    pub(super) fn kept_for(self) -> Option<Duration> {
-        self.retention
-    }
-}
-
-/// The routes that were declared, and what holds for all others.
-#[derive(Clone, Debug)]
-pub(super) struct Routes {
-    declared: Vec<(Pattern, Route)>,
-    pub(super) other: Route,
-}
-
-impl Default for Routes {
-    fn default() -> Self {
-        Self {
-            declared: Vec::new(),
-            other: Route::new(Need::Engine),
-        }
-    }
-}
-
-impl Routes {
-    pub(super) fn declare(&mut self, text: &str, route: Route) -> Result<(), ConfigError> {
-        self.declared.push((Pattern::parse(text)?, route));
-        Ok(())
-    }
-
-    /// The first that matches.
-    pub(super) fn find(&self, parts: &Parts) -> Option<(&Pattern, Route)> {
-        let mut declared = self.declared.iter();
-        let (pattern, route) = declared.find(|(pattern, _)| pattern.matches(parts))?;
-        Some((pattern, *route))
-    }
-}
-
-/// `POST /orders/{id}`.
-#[derive(Clone, Debug)]
-pub(super) struct Pattern {
-    method: Option<Method>,
-    template: String,
-}
-
-impl Pattern {
-    fn parse(text: &str) -> Result<Self, ConfigError> {
-        let fail = |reason| ConfigError::Route {
+    fn from_str(text: &str) -> Result<Self, RouteError> {
+        let fail = |reason| RouteError {
             route: text.to_owned(),
             reason,
         };
-        let (method, template) = match text.trim().split_once(' ') {
+        let (method, path) = match text.trim().split_once(' ') {
             None => (None, text.trim()),
-            Some(("ANY", template)) => (None, template.trim()),
-            Some((method, template)) => (Some(method), template.trim()),
+            Some(("ANY", path)) => (None, path.trim()),
+            Some((method, path)) => (Some(method.parse::<Method>()), path.trim()),
         };
-        let method = match method.map(|name| Method::from_bytes(name.as_bytes())) {
-            None => None,
-            Some(Ok(method)) if method.is_safe() => {
-                return Err(fail("a safe method has no effect to be repeated"));
-            }
-            Some(Ok(method)) => Some(method),
-            Some(Err(_)) => return Err(fail("that is no method")),
-        };
-        if !template.starts_with('/') || template.contains([' ', '?', '#']) {
-            return Err(fail(
-                "the path must start with a slash, and be nothing but a path",
-            ));
+        let method = method.transpose().map_err(|_| fail("that is no method"))?;
+        if method.as_ref().is_some_and(Method::is_safe) {
+            return Err(fail("a safe method has no effect to be repeated"));
         }
-        if segments(template).rev().skip(1).any(is_rest) {
+        if !path.starts_with('/') || path.contains([' ', '?', '#']) {
+            let reason = "the path must start with a slash, and be nothing but a path";
+            return Err(fail(reason));
+        }
+        if segments(path).rev().skip(1).any(is_rest) {
             return Err(fail("only the last segment may stand for several"));
         }
-        Ok(Self {
-            method,
-            template: template.to_owned(),
-        })
+        let path = path.to_owned();
+        Ok(Self { method, path })
     }
+}
 
-    /// Whether its method was named: then the request is guarded for that.
-    pub(super) fn names_a_method(&self) -> bool {
-        self.method.is_some()
-    }
-
-    /// The template, where it stands for one operation.
+impl Route {
+    /// Gives the template, where it is that of one operation.
     pub(super) fn template(&self) -> Option<&str> {
-        (!segments(&self.template).any(is_rest)).then_some(&self.template)
+        is_template(&self.path).then_some(&self.path)
     }
 
-    fn matches(&self, parts: &Parts) -> bool {
-        let method = self.method.as_ref();
-        method.is_none_or(|method| parts.method == *method)
-            && (template(parts) == Some(&self.template) || self.matches_path(path(parts)))
+    /// Says whether a request is one of this route's, by the template that the gateway or axum
+    /// matched, or else by its path.
+    pub(super) fn matches(&self, method: &Method, template: Option<&str>, path: &str) -> bool {
+        let own = self.method.as_ref();
+        own.is_none_or(|own| own == method)
+            && (template == Some(self.path.as_str()) || self.matches_path(path))
     }
 
     fn matches_path(&self, path: &str) -> bool {
-        let mut wanted = segments(&self.template);
+        let mut wanted = segments(&self.path);
         let mut given = segments(path);
         loop {
             match (wanted.next(), given.next()) {
@@ -184,6 +90,54 @@ impl Pattern {
             }
         }
     }
+}
+
+/// Says whether a path is the template of one operation: a greedy parameter covers many.
+pub(super) fn is_template(path: &str) -> bool {
+    path.starts_with('/') && !segments(path).any(is_rest)
+}
+
+/// The position of a parameter's segment in a path.
+#[derive(Clone, Copy)]
+pub(super) enum Position {
+    /// Counted from the start: a greedy parameter follows.
+    FromStart(usize),
+    /// Counted from the end: a base path may stand before the template.
+    FromEnd(usize),
+    /// From this segment to the end.
+    Rest(usize),
+}
+
+/// Finds a parameter in a template.
+pub(super) fn position(template: &str, name: &str) -> Option<Position> {
+    let all: Vec<&str> = segments(template).collect();
+    let is_wanted = |segment: &&str| is_parameter(segment) && parameter(segment) == name;
+    let index = all.iter().position(is_wanted)?;
+    let last = all.len() - 1;
+    Some(match all.last().is_some_and(|last| is_rest(last)) {
+        true if index == last => Position::Rest(index),
+        true => Position::FromStart(index),
+        false => Position::FromEnd(last - index),
+    })
+}
+
+impl Position {
+    /// Gives what a path has in this position.
+    pub(super) fn of(self, path: &str) -> Option<&str> {
+        match self {
+            Self::FromStart(index) => segments(path).nth(index),
+            Self::FromEnd(index) => segments(path).rev().nth(index),
+            Self::Rest(index) => {
+                let path = path.trim_start_matches('/');
+                path.splitn(index + 1, '/').nth(index)
+            }
+        }
+    }
+}
+
+fn parameter(segment: &str) -> &str {
+    let name = segment.trim_start_matches('{').trim_end_matches('}');
+    name.trim_start_matches('*').trim_end_matches('+')
 }
 
 fn segments(path: &str) -> std::str::Split<'_, char> {

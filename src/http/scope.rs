@@ -1,27 +1,29 @@
-//! Scopes that are ready made: who the client is, as the door has verified it. For
-//! [`IdempotencyLayer::scope`](super::IdempotencyLayer::scope).
+//! Names the client of a request, as API Gateway or Lambda has verified it: ready-made scopes for
+//! [`IdempotencyLayer::scoped`](super::IdempotencyLayer::scoped).
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, http::{IdempotencyLayer, scope}, store::MemoryStore};
 //!
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
 //! // Each subject of the API's JWT authorizer has keys of its own; a request without one is refused.
-//! let layer = IdempotencyLayer::new(once).scope(scope::jwt_claim("sub")).require_scope();
-//! # Ok::<(), lambda_idempotency::KeyError>(())
+//! let layer = IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each reads what API Gateway, a function URL, VPC Lattice or Lambda says *about* the request, which a client can't choose; none
-//! reads a header. Where the door says nothing, there is no scope: use them with
-//! [`require_scope`](super::IdempotencyLayer::require_scope), so that a forgotten authorizer refuses requests instead of letting
-//! clients share their keys.
+//! Each reads what API Gateway, a function URL, VPC Lattice or Lambda says *about* the request,
+//! which a client can't choose; none reads a header. Where they say nothing, there is no scope: use
+//! them with [`require_scope`](super::IdempotencyLayer::require_scope), so that a forgotten
+//! authorizer refuses requests instead of letting clients share their keys.
 
 use http::request::Parts;
 use lambda_http::request::RequestContext;
 use serde_json::Value;
 
-/// A claim of the token that API Gateway's JWT or Cognito authorizer has verified, `sub` for example.
+/// Takes a claim of the token that API Gateway's JWT or Cognito authorizer has verified, `sub` for
+/// example.
 ///
-/// A `sub` is unique within its issuer only. An API that trusts several needs a closure over both claims.
+/// A `sub` is unique within its issuer only. An API that trusts several needs a closure over both
+/// claims.
 pub fn jwt_claim(
     name: impl Into<String>,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
@@ -41,7 +43,8 @@ pub fn jwt_claim(
     }
 }
 
-/// A value that a Lambda authorizer has put into the request's context, a tenant's id for example.
+/// Takes a value that a Lambda authorizer has put into the request's context, a tenant's id for
+/// example.
 pub fn authorizer_context(
     name: impl Into<String>,
 ) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
@@ -52,10 +55,12 @@ pub fn authorizer_context(
     }
 }
 
-/// Who signed the request with AWS credentials: a user, a role, or an identity of a Cognito identity pool.
+/// Takes the identity that signed the request with AWS credentials: a user, a role, or an identity
+/// of a Cognito identity pool.
 ///
-/// The sessions of one role are one identity: a service that retries from another of its tasks, or after its credentials were
-/// renewed, comes with another session name. Where the sessions are people, use [`iam_session`].
+/// The sessions of one role are one identity: a service that retries from another of its tasks, or
+/// after its credentials were renewed, comes with another session name. Where the sessions are
+/// people, use [`iam_session`].
 pub fn iam_identity() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| {
         let identity = Identity::of(parts)?;
@@ -65,7 +70,8 @@ pub fn iam_identity() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'stat
     }
 }
 
-/// As [`iam_identity`], with the session of an assumed role apart from its other sessions.
+/// Takes the same identity as [`iam_identity`], with the session of an assumed role apart from its
+/// other sessions.
 pub fn iam_session() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| {
         let identity = Identity::of(parts)?;
@@ -73,7 +79,7 @@ pub fn iam_session() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'stati
     }
 }
 
-/// The tenant that Lambda's tenant isolation mode names for the invocation.
+/// Takes the tenant that Lambda's tenant isolation mode names for the invocation.
 pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
     |parts| {
         let tenant = parts
@@ -89,7 +95,7 @@ fn context(parts: &Parts) -> Option<&RequestContext> {
     parts.extensions.get::<RequestContext>()
 }
 
-/// As it would stand in a token: text without its quotes, anything else in JSON.
+/// Writes a value as the text of a token: a string without its quotes, anything else in JSON.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -158,6 +164,13 @@ mod tests {
         ))
     }
 
+    fn signed_v1(identity: &str) -> Parts {
+        request(&format!(
+            r#"{{"resource":"/o","path":"/o","httpMethod":"POST","headers":{{}},"multiValueHeaders":{{}},
+            "requestContext":{{"httpMethod":"POST","resourcePath":"/o","identity":{identity}}},"isBase64Encoded":false}}"#
+        ))
+    }
+
     fn v2(authorizer: &str) -> Parts {
         request(&format!(
             r#"{{"version":"2.0","routeKey":"$default","rawPath":"/o","rawQueryString":"","headers":{{}},
@@ -223,6 +236,53 @@ mod tests {
         );
         for identity in [iam_identity()(&parts), iam_session()(&parts)] {
             assert_eq!(identity.as_deref(), Some("eu-central-1:7f"));
+        }
+    }
+
+    #[test]
+    fn who_signed_a_request_to_a_rest_api_is_read() {
+        let user = "arn:aws:iam::123456789012:user/anna";
+        let parts = signed_v1(&format!(r#"{{"userArn":"{user}"}}"#));
+        let pool = signed_v1(&format!(
+            r#"{{"userArn":"{user}","cognitoIdentityId":"eu-central-1:7f"}}"#
+        ));
+        let no_pool = signed_v1(&format!(r#"{{"userArn":"{user}","cognitoIdentityId":""}}"#));
+        for (parts, expected) in [(parts, user), (pool, "eu-central-1:7f"), (no_pool, user)] {
+            assert_eq!(iam_identity()(&parts).as_deref(), Some(expected));
+            assert_eq!(iam_session()(&parts).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_empty_name_is_no_identity() {
+        let user = |arn: &str| format!(r#"{{"iam":{{"userArn":"{arn}"}}}}"#);
+        for parts in [
+            signed_v1(r#"{"userArn":""}"#),
+            v2(&user("")),
+            v2("null"),
+            lattice(r#"{"principal":""}"#),
+        ] {
+            assert_eq!(iam_identity()(&parts), None);
+            assert_eq!(iam_session()(&parts), None);
+        }
+        assert_eq!(
+            jwt_claim("sub")(&v2(r#"{"jwt":{"claims":{"sub":""}}}"#)),
+            None
+        );
+        let mut context = lambda_http::Context::default();
+        context.tenant_id = Some(String::new());
+        let request = http::Request::new(()).with_lambda_context(context);
+        assert_eq!(tenant_id()(&request.into_parts().0), None);
+    }
+
+    #[test]
+    fn what_is_no_session_of_a_role_keeps_its_whole_name() {
+        for arn in [
+            "arn:aws:iam::123456789012:role/service/checkout",
+            "arn:aws:sts::123456789012:assumed-role/checkout",
+            "anna",
+        ] {
+            assert_eq!(without_session(arn), arn);
         }
     }
 

@@ -1,11 +1,12 @@
-//! The service: request to key, engine to answer.
+//! Runs a request: finds its key, asks the engine, calls the handler, ends the run.
 
 use std::fmt::{self, Display};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
@@ -14,55 +15,38 @@ use http_body::Body;
 use tower::Service;
 use tracing::Instrument;
 
-use super::answer_body::ResponseBody;
-use super::body::{ReadError, RequestBody};
-use super::capture::Capture;
-use super::operation::template;
+use super::coding::AcceptedCodings;
+#[cfg(feature = "lambda-http")]
+use super::gateway;
+use super::handler_response::HandlerResponse;
+use super::identity::{Identity, identify};
 use super::problem::Problem;
-use super::response::Captured;
-use super::settings::{Plan, Settings};
-use crate::error::{BoxError, Error};
-use crate::fingerprint::Fingerprint;
+use super::replay::replay;
+use super::request_body::RequestBody;
+use super::response_body::ResponseBody;
+use super::route_policy::RoutePolicy;
+use super::settings::{GuardedRoute, Settings};
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::{Begun, Disposition, Ended, unheard};
 use crate::idempotency::Idempotency;
-use crate::key::Key;
-use crate::outcome::{Outcome, Replay, Verdict};
-use crate::store::Store;
+use crate::idempotency::outcome::Verdict;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
+use crate::protocol::record::error_kind;
+use crate::store::{BoxError, Store};
 
-/// `true` on a replay.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// On a replay: when the request was first processed, as an HTTP date.
-const PROCESSED_AT: HeaderName = HeaderName::from_static("idempotency-processed-at");
-
-/// On an answer that a duplicate may not get: `unprotected` where no record stands behind the run, `unrecorded` where its outcome
-/// could not be stored.
+/// On a response that a duplicate may not get: `unprotected` where no record protects the run,
+/// `unrecorded` where its outcome could not be stored.
 pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
-/// A service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
+/// Serves HTTP requests with a service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
 pub struct IdempotencyService<S, Svc> {
-    once: Idempotency<S>,
-    settings: Arc<Settings>,
-    inner: Svc,
+    pub(super) once: Idempotency<S>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) inner: Svc,
 }
 
-impl<S, Svc> IdempotencyService<S, Svc> {
-    pub(super) fn new(once: Idempotency<S>, settings: Arc<Settings>, inner: Svc) -> Self {
-        Self {
-            once,
-            settings,
-            inner,
-        }
-    }
-}
-
-impl<S, Svc: Clone> Clone for IdempotencyService<S, Svc> {
-    fn clone(&self) -> Self {
-        Self::new(
-            self.once.clone(),
-            Arc::clone(&self.settings),
-            self.inner.clone(),
-        )
-    }
-}
+clone_fields!([S, Svc: Clone] IdempotencyService<S, Svc> { once, settings, inner });
 
 impl<S, Svc: fmt::Debug> fmt::Debug for IdempotencyService<S, Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,182 +76,219 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        if self.settings.plan(&parts).is_none() {
-            let answer = self.inner.call(Request::from_parts(parts, body));
-            return Box::pin(async { Ok(answer.await?.map(ResponseBody::passing)) });
-        }
+        let Some(route) = self.settings.guarded_route(&parts) else {
+            let response = self.inner.call(Request::from_parts(parts, body));
+            return Box::pin(async { Ok(response.await?.map(ResponseBody::passing)) });
+        };
         // The clone is not ready, the original is: that one goes.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         let settings = Arc::clone(&self.settings);
-        Box::pin(protect(self.once.clone(), settings, inner, parts, body))
+        let once = self.once.clone();
+        Box::pin(protect(once, settings, inner, route, parts, body))
     }
 }
 
 async fn protect<S, Svc, B, RB>(
     once: Idempotency<S>,
     settings: Arc<Settings>,
-    mut inner: Svc,
-    mut parts: Parts,
+    inner: Svc,
+    route: GuardedRoute,
+    parts: Parts,
     body: B,
 ) -> Result<Response<ResponseBody<RB>>, Svc::Error>
 where
     S: Store,
-    Svc: Service<Request<B>, Response = Response<RB>>,
-    Svc::Error: Display + 'static,
+    Svc: Service<Request<B>, Response = Response<RB>> + Send + 'static,
+    Svc::Error: Display + Send + 'static,
+    Svc::Future: Send + 'static,
     B: RequestBody,
-    RB: Body<Data = Bytes> + 'static,
+    RB: Body<Data = Bytes> + Send + 'static,
     RB::Error: Into<BoxError>,
 {
-    let Some(plan) = settings.plan(&parts) else {
-        let answer = inner.call(Request::from_parts(parts, body)).await?;
-        return Ok(answer.map(ResponseBody::passing));
-    };
-    let once = bind(once, &parts, &plan);
-    let identity = identify(&once, &settings, &parts, &plan, body).await;
-    let (key, fingerprint, body) = match identity {
+    let once = bind(&once, &parts, settings.policy(&route));
+    let identity = match identify(&once, &settings, &parts, &route, body).await {
         Ok(identity) => identity,
-        Err(problem) => return Ok(refuse(&settings, problem)),
+        Err(problem) => return Ok(refuse(&settings, &route, problem)),
     };
     let span = tracing::info_span!(
         "http_request",
         otel.kind = "server",
         faas.trigger = "http",
         http.request.method = parts.method.as_str(),
-        http.route = template(&parts),
+        http.route = route.template,
     );
-    let capture = Capture::new(&settings);
-    let is_observing = once.is_observing();
-    let handler = async |claim| {
-        parts.extensions.insert(claim);
-        let response = inner.call(Request::from_parts(parts, body)).await?;
-        Ok(capture.take(response).await)
-    };
-    let judge = |result: &Result<Captured, Svc::Error>| match result {
-        Ok(response) => settings.verdict(response),
-        Err(_) => Verdict::Release,
-    };
-    let run = once.run_with(key, fingerprint, handler, judge);
-    match run.instrument(span).await {
-        Ok(outcome) => {
-            let mut answer = answer(outcome);
-            if is_observing {
-                answer.headers_mut().remove(STATUS);
-            }
-            Ok(capture.give(answer))
-        }
-        Err(Error::Refused(refusal)) => Ok(match refusal.into_answer::<Response<RB>>() {
-            // The handler's own answer to its condition. The claim is released, so nothing is stored.
-            Ok(response) => response.map(ResponseBody::passing),
-            Err(_) => refuse(&settings, Problem::ConditionFailed),
-        }),
-        Err(error) => Ok(refuse(&settings, Problem::of(error)?)),
-    }
-}
-
-/// The engine, with what the invocation and the route say.
-fn bind<S: Store>(once: Idempotency<S>, parts: &Parts, plan: &Plan<'_>) -> Idempotency<S> {
-    let once = match deadline(parts) {
-        Some(deadline) => once.deadline(deadline),
-        None => once,
-    };
-    let once = match plan.route.missing_key() {
-        Some(policy) => once.missing_key(policy),
-        None => once,
-    };
-    match plan.route.kept_for() {
-        Some(retention) => once.retention(retention),
-        None => once,
-    }
-}
-
-/// Who the request is. Without a key there is nothing to compare, so the body stays unread.
-async fn identify<S: Store, B: RequestBody>(
-    once: &Idempotency<S>,
-    settings: &Settings,
-    parts: &Parts,
-    plan: &Plan<'_>,
-    body: B,
-) -> Result<(Option<Key>, Option<Fingerprint>, B), Problem> {
-    let key = settings.key(parts, plan);
-    // Switched off, or only observing, means as if nothing were there: what can't be used stops nobody.
-    let key = match key {
-        Err(_) if once.is_passive() => None,
-        key => key?,
-    };
-    // Without a key there is nothing to compare; switched off, nothing is compared.
-    if key.is_none() || once.is_disabled() {
-        return Ok((key, None, body));
-    }
-    let limit = if once.is_passive() {
-        usize::MAX
+    let Identity {
+        key,
+        fingerprint,
+        absence,
+        body,
+    } = identity;
+    let request = Request::from_parts(parts, body);
+    // Where nothing is protected, a client that hangs up leaves no claim behind.
+    let is_detached = key.is_some() && !once.is_in_invocation() && !once.is_passive();
+    let layer = Arc::clone(&settings);
+    let run = |once| run(once, layer, inner, key, fingerprint, request).instrument(span);
+    let answered = if is_detached {
+        once.detach(run)
+            .await
+            .unwrap_or_else(|error| Err(error.into()))
     } else {
-        settings.body_limit
+        run(once).await
     };
-    let read = body.read(limit).await;
-    let (bytes, body) = read.map_err(|error| match error {
-        ReadError::TooLarge => Problem::BodyTooLarge,
-        ReadError::Failed(_) => Problem::BodyUnreadable,
-    })?;
-    Ok((key, Some(settings.sight.of(parts, &bytes)), body))
+    match answered {
+        Ok(response) => Ok(response),
+        Err(Unanswered::Handler(error)) => Err(error),
+        Err(Unanswered::Problem(Problem::KeyMissing)) => Ok(refuse(&settings, &route, absence)),
+        Err(Unanswered::Problem(problem)) => Ok(refuse(&settings, &route, problem)),
+    }
 }
 
-/// The end of the invocation, in a Lambda function.
-fn deadline(parts: &Parts) -> Option<SystemTime> {
-    let context = parts.extensions.get::<lambda_http::Context>();
-    context.map(lambda_http::Context::deadline)
+/// Takes the handler's own answer of this type to a condition that failed out of the obstacle.
+pub(super) fn read_own<A: 'static>(obstacle: Obstacle) -> Result<A, Obstacle> {
+    match obstacle {
+        Error::Refused(refusal) => refusal.into_answer().map_err(Error::Refused),
+        other => Err(other),
+    }
 }
 
-fn answer(outcome: Outcome<Captured>) -> Response<Option<Bytes>> {
-    let status = match &outcome {
-        Outcome::Unprotected(_) => Some("unprotected"),
-        Outcome::Unrecorded(_) => Some("unrecorded"),
-        _ => None,
+/// Takes the handler's own response to a condition that failed out of the obstacle, where the
+/// handler's type of responses is not the layer's. It comes with the request.
+pub(super) struct OwnResponse<B> {
+    pub(super) read: fn(Obstacle) -> Result<Response<B>, Obstacle>,
+}
+
+clone_fields!([B] OwnResponse<B> { read });
+
+/// Says why there is no response of the handler's.
+enum Unanswered<E> {
+    Handler(E),
+    Problem(Problem),
+}
+
+impl<E> From<Obstacle> for Unanswered<E> {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Problem(Problem::of(&obstacle))
+    }
+}
+
+impl<E> From<Problem> for Unanswered<E> {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Claims the key, calls the handler, and ends the run.
+async fn run<S, Svc, B, RB>(
+    once: Idempotency<S>,
+    settings: Arc<Settings>,
+    mut inner: Svc,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<RB>>, Unanswered<Svc::Error>>
+where
+    S: Store,
+    Svc: Service<Request<B>, Response = Response<RB>>,
+    Svc::Error: Display + 'static,
+    RB: Body<Data = Bytes> + 'static,
+    RB::Error: Into<BoxError>,
+{
+    let accepted = AcceptedCodings::of(request.headers());
+    let mut run = match once.begin(key, fingerprint).await? {
+        Begun::Run(run) => run,
+        Begun::Replay(replayed) => {
+            let head = Box::new(request.into_parts().0);
+            return Ok(replay(&once, &settings, &replayed, &accepted, Some(head)).await?);
+        }
     };
-    let mut response = match outcome {
-        Outcome::Replayed(captured, replay) => mark(captured.into_response(), replay),
-        ran => ran.into_inner().into_response(),
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(run.claim().clone());
+    let own_response = parts.extensions.remove::<OwnResponse<RB>>();
+    // For the hooks: a successor may finish first, whose response is replayed to this request then.
+    let needs_head = settings.on_error.is_some() || settings.on_replay.is_some();
+    let head = needs_head.then(|| Box::new(parts.clone()));
+    let request = Request::from_parts(parts, body);
+    // The call itself is inside, too: a handler may panic before it returns its future.
+    let handling = async {
+        let response = inner.call(request).await?;
+        Ok(if once.is_passive() {
+            HandlerResponse::passing(response, &settings)
+        } else {
+            HandlerResponse::read(response, &settings).await
+        })
     };
+    let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
+    let response = match run.while_renewed(handling).await {
+        Ok(response) => response,
+        Err(panic) => {
+            run.panicked().await;
+            resume_unwind(panic);
+        }
+    };
+    if let Err(error) = &response {
+        once.log_error(run.claim(), error);
+        // A panic of the hook doesn't change how the run ends.
+        if let (Some(hook), Some(parts)) = (&settings.on_error, &head)
+            && catch_unwind(AssertUnwindSafe(|| hook(parts, error))).is_err()
+        {
+            let (event, error) = ("hook_failed", "it panicked");
+            tracing::error!(event, reason = "on_error", error, "idempotency");
+            unheard::error(event, &error);
+        }
+    }
+    if let Ok(response) = &response
+        && let Some(retention) = response.retention(&settings)
+    {
+        run.keep_for(retention);
+    }
+    let disposition = match &response {
+        Ok(response) if response.verdict == Verdict::Release => Disposition::Release(None),
+        Ok(response) => run.completion(|| response.outcome(&settings, &accepted)),
+        Err(_) => Disposition::Release(Some(error_kind::<Svc::Error>().into())),
+    };
+    let status = match run.end(disposition).await {
+        Ok(Ended::Replay(replayed)) => {
+            return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
+        }
+        Ok(Ended::Done) => None,
+        Ok(Ended::Unrecorded(_)) => Some("unrecorded"),
+        Ok(Ended::Unprotected) if once.is_observing() => None,
+        Ok(Ended::Unprotected) => Some("unprotected"),
+        // The handler's own answer to its condition. The claim is released, so nothing is stored.
+        Err(refused @ Error::Refused(_)) => {
+            let read = own_response.map_or(read_own as fn(_) -> _, |own| own.read);
+            return match read(refused) {
+                Ok(response) => Ok(response.map(ResponseBody::passing)),
+                Err(refused) => Err(Unanswered::Handler(read_own(refused)?)),
+            };
+        }
+        Err(obstacle) => return Err(obstacle.into()),
+    };
+    let mut response = response.map_err(Unanswered::Handler)?.response;
     if let Some(status) = status {
         let headers = response.headers_mut();
         headers.insert(STATUS, HeaderValue::from_static(status));
     }
-    response
+    Ok(response)
 }
 
-fn mark(mut response: Response<Option<Bytes>>, replay: Replay) -> Response<Option<Bytes>> {
-    let headers = response.headers_mut();
-    headers.insert(REPLAYED, HeaderValue::from_static("true"));
-    if let Some(date) = replay.processed_at.and_then(http_date) {
-        headers.insert(PROCESSED_AT, date);
+/// Binds the engine to the invocation and the route.
+fn bind<S: Store>(once: &Idempotency<S>, parts: &Parts, policy: &RoutePolicy) -> Idempotency<S> {
+    let once = once.with_overrides(policy.retention, policy.missing_key);
+    #[cfg(feature = "lambda-http")]
+    if let Some(deadline) = gateway::deadline(parts) {
+        return once.deadline(deadline);
     }
-    response
+    let _ = parts;
+    once
 }
 
-/// `None` beyond the year 9999, which an HTTP date can't hold and a damaged record might.
-fn http_date(time: SystemTime) -> Option<HeaderValue> {
-    const YEAR_10000: Duration = Duration::from_hours(70_389_528);
-    let since_epoch = time.duration_since(UNIX_EPOCH).ok()?;
-    (since_epoch < YEAR_10000)
-        .then(|| HeaderValue::from_str(&httpdate::fmt_http_date(time)).ok())
-        .flatten()
-}
-
-fn refuse<B>(settings: &Settings, problem: Problem) -> Response<ResponseBody<B>> {
+fn refuse<B>(
+    settings: &Settings,
+    route: &GuardedRoute,
+    problem: Problem,
+) -> Response<ResponseBody<B>> {
     tracing::info!(event = "refused", code = problem.code(), "idempotency");
-    settings.refusals.answer(problem).map(ResponseBody::whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_date_beyond_what_http_can_say_is_left_out() {
-        let time = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let date = http_date(time(784_111_777)).unwrap();
-        assert_eq!(date, "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert!(http_date(time(253_402_300_799)).is_some());
-        assert_eq!(http_date(time(253_402_300_800)), None);
-    }
+    settings.refusal(problem, route).map(ResponseBody::whole)
 }

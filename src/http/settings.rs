@@ -1,41 +1,52 @@
-//! What the layer was told.
+//! Holds the settings of a layer, and applies them to a request.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::Method;
+use bytes::Bytes;
 use http::header::HeaderName;
 use http::request::Parts;
+use http::{Method, Response};
 
-use super::fingerprint::Sight;
+use super::documentation::DocumentationUrl;
+use super::fingerprint::FingerprintSettings;
 use super::header::{self, Form, IDEMPOTENCY_KEY};
-use super::kept::LEFT_OUT;
-use super::operation;
-use super::problem::Problem;
-use super::refusals::Refusals;
-use super::response::Captured;
-use super::route::{Pattern, Route, Routes};
-use super::verdict::verdict;
-use crate::key::Key;
-use crate::outcome::Verdict;
+use super::operation::{label, matched_template, operation, path};
+use super::problem::{Problem, ProblemDetails};
+use super::replay_hook::ReplayHook;
+use super::route::Route;
+use super::route_policy::RoutePolicy;
+use super::selector::Selector;
+use super::stored_headers::NOT_STORED;
+use crate::protocol::key::Key;
 
 pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
+pub(super) type OnError = dyn Fn(&Parts, &dyn Display) + Send + Sync;
+pub(super) type Problems = dyn Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync;
 
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) header: HeaderName,
     pub(super) form: Form,
     pub(super) methods: Vec<Method>,
-    pub(super) routes: Routes,
+    pub(super) routes: Vec<(Route, RoutePolicy)>,
+    pub(super) other_routes: RoutePolicy,
     pub(super) scope: Option<Arc<Scope>>,
-    pub(super) needs_scope: bool,
+    pub(super) requires_scope: bool,
     pub(super) operation: Option<Arc<Operation>>,
-    pub(super) sight: Sight,
+    pub(super) fingerprint: FingerprintSettings,
     pub(super) body_limit: usize,
-    pub(super) answer_limit: usize,
-    pub(super) keep_server_errors: bool,
-    pub(super) left_out: Vec<HeaderName>,
-    pub(super) refusals: Refusals,
+    pub(super) response_limit: usize,
+    /// How long server errors are kept; `None` where they are not stored.
+    pub(super) server_error_retention: Option<Duration>,
+    pub(super) on_replay: Option<Arc<ReplayHook>>,
+    pub(super) respects_no_store: bool,
+    pub(super) unstored_headers: Vec<HeaderName>,
+    pub(super) documentation: Option<DocumentationUrl>,
+    pub(super) problems: Option<Arc<Problems>>,
+    pub(super) on_error: Option<Arc<OnError>>,
 }
 
 impl Default for Settings {
@@ -44,65 +55,216 @@ impl Default for Settings {
             header: IDEMPOTENCY_KEY,
             form: Form::default(),
             methods: vec![Method::POST, Method::PATCH],
-            routes: Routes::default(),
+            routes: Vec::new(),
+            other_routes: RoutePolicy::UNDECLARED,
             scope: None,
-            needs_scope: false,
+            requires_scope: false,
             operation: None,
-            sight: Sight::default(),
+            fingerprint: FingerprintSettings::default(),
             body_limit: super::BODY_LIMIT,
-            answer_limit: super::BODY_LIMIT,
-            keep_server_errors: false,
-            left_out: LEFT_OUT.to_vec(),
-            refusals: Refusals::default(),
+            response_limit: super::BODY_LIMIT,
+            server_error_retention: None,
+            on_replay: None,
+            respects_no_store: false,
+            unstored_headers: NOT_STORED.to_vec(),
+            documentation: None,
+            problems: None,
+            on_error: None,
         }
     }
 }
 
-/// What is to be done with one request that is guarded.
-pub(super) struct Plan<'a> {
-    pub(super) route: Route,
-    pattern: Option<&'a Pattern>,
+/// Holds the route of a request that the layer guards.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GuardedRoute {
+    /// The place of the declared route among the layer's; `None` where none matches.
+    declared: Option<usize>,
+    /// The template of one operation, where the gateway, axum or a declared route has one.
+    pub(super) template: Option<String>,
 }
 
 impl Settings {
-    /// `None` where the request passes through. Safe methods have no effect to be repeated, whatever the settings say.
-    pub(super) fn plan(&self, parts: &Parts) -> Option<Plan<'_>> {
+    /// Finds the route of a request; `None` where the request passes through. Safe methods have no
+    /// effect to be repeated, whatever the settings say.
+    pub(super) fn guarded_route(&self, parts: &Parts) -> Option<GuardedRoute> {
         if parts.method.is_safe() {
             return None;
         }
-        let (pattern, route) = match self.routes.find(parts) {
-            Some((pattern, route)) => (Some(pattern), route),
-            None => (None, self.routes.other),
+        let template = matched_template(parts);
+        let (method, path) = (&parts.method, path(parts));
+        let mut routes = self.routes.iter().enumerate();
+        let declared = routes.find(|(_, (route, _))| route.matches(method, template, path));
+        let route = declared.map(|(_, (route, _))| route);
+        let policy = declared.map_or(&self.other_routes, |(_, (_, policy))| policy);
+        let names_method = route.is_some_and(|route| route.method.is_some());
+        let is_guarded = names_method || self.methods.contains(method);
+        (is_guarded && !policy.is_off).then(|| GuardedRoute {
+            declared: declared.map(|(index, _)| index),
+            template: template.or_else(|| route?.template()).map(str::to_owned),
+        })
+    }
+
+    fn declared(&self, route: &GuardedRoute) -> Option<&(Route, RoutePolicy)> {
+        self.routes.get(route.declared?)
+    }
+
+    /// Gives the policy of a route.
+    pub(super) fn policy(&self, route: &GuardedRoute) -> &RoutePolicy {
+        let declared = self.declared(route);
+        declared.map_or(&self.other_routes, |(_, policy)| policy)
+    }
+
+    /// Makes the key that the request names; `None` where it names none. The body is empty where the
+    /// route's selector doesn't read it.
+    pub(super) fn key(
+        &self,
+        parts: &Parts,
+        route: &GuardedRoute,
+        body: &[u8],
+    ) -> Result<Option<Key>, Problem> {
+        let token = match &self.policy(route).selector {
+            None => header::token(&parts.headers, &self.header, self.form)?,
+            Some(selector) => {
+                let declared = self.declared(route).map(|(route, _)| route.path.as_str());
+                let pattern = declared.or(route.template.as_deref());
+                selector.token(self.form, parts, pattern, body)?
+            }
         };
-        let is_named = pattern.is_some_and(Pattern::names_a_method);
-        let is_guarded = is_named || self.methods.contains(&parts.method);
-        (is_guarded && !route.is_off()).then_some(Plan { route, pattern })
-    }
-
-    /// The handler's own wish comes first.
-    pub(super) fn verdict(&self, response: &Captured) -> Verdict {
-        let usual = || verdict(response.status, self.keep_server_errors);
-        response.wish.unwrap_or_else(usual)
-    }
-
-    /// The key that the request names; `None` where it names none.
-    pub(super) fn key(&self, parts: &Parts, plan: &Plan<'_>) -> Result<Option<Key>, Problem> {
-        let Some(token) = header::token(&parts.headers, &self.header, self.form)? else {
+        let Some(token) = token else {
             return Ok(None);
         };
-        let declared = plan.pattern.and_then(Pattern::template);
-        let operation = match &self.operation {
-            Some(closure) => closure(parts),
-            None => operation::operation(parts, declared),
+        let template = route.template.as_deref();
+        let key = match &self.operation {
+            Some(closure) => Key::new(closure(parts), token),
+            None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
         };
-        let key = Key::new(operation, token).labelled(match &self.operation {
-            Some(_) => None,
-            None => operation::label(parts, declared),
-        });
         match self.scope.as_ref().and_then(|scope| scope(parts)) {
             Some(tenant) => Ok(Some(key.scope(tenant))),
-            None if self.needs_scope => Err(Problem::ScopeMissing),
+            None if self.requires_scope => Err(Problem::ScopeMissing),
             None => Ok(Some(key)),
         }
+    }
+
+    /// Makes the response to a request of a route that is refused. For a missing key, the detail
+    /// names the place where it was looked for.
+    pub(super) fn refusal(&self, problem: Problem, route: &GuardedRoute) -> Response<Bytes> {
+        let mut details = self.details(problem);
+        if problem == Problem::KeyMissing {
+            let place = match &self.policy(route).selector {
+                Some(selector) => selector.to_string(),
+                None => Selector::header(self.header.clone()).to_string(),
+            };
+            details.detail = format!("{} This API takes it from {place}.", details.detail).into();
+        }
+        self.respond(&details)
+    }
+
+    /// Makes the response to a problem: the API's own, or a problem document.
+    pub(super) fn problem_response(&self, problem: Problem) -> Response<Bytes> {
+        self.respond(&self.details(problem))
+    }
+
+    fn details(&self, problem: Problem) -> ProblemDetails {
+        let documentation = self.documentation.as_ref();
+        problem.details(documentation.map(DocumentationUrl::as_str))
+    }
+
+    fn respond(&self, details: &ProblemDetails) -> Response<Bytes> {
+        match &self.problems {
+            Some(closure) => closure(details),
+            None => details.to_response(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::LINK;
+
+    use super::*;
+    use crate::engine::settings::MissingKey;
+
+    #[test]
+    fn by_default_bodies_are_as_large_as_lambda_takes_them_and_server_errors_are_not_stored() {
+        let settings = Settings::default();
+        let lambdas_own = 6 * 1_024 * 1_024;
+        assert_eq!(
+            (settings.body_limit, settings.response_limit),
+            (lambdas_own, lambdas_own)
+        );
+        assert!(settings.server_error_retention.is_none() && !settings.requires_scope);
+    }
+
+    #[test]
+    fn a_route_guards_the_method_that_it_names_and_else_the_methods_of_the_layer() {
+        let guards = |route: &str, method: Method| {
+            let settings = Settings {
+                routes: vec![(route.parse().unwrap(), RoutePolicy::required())],
+                ..Settings::default()
+            };
+            let mut request = http::Request::new(()).into_parts().0;
+            request.method = method;
+            request.uri = "/orders".parse().unwrap();
+            settings.guarded_route(&request).is_some()
+        };
+        for (route, method, expected) in [
+            ("PUT /orders", Method::PUT, true),
+            ("PUT /orders", Method::DELETE, false),
+            ("ANY /orders", Method::PUT, false),
+            ("ANY /orders", Method::POST, true),
+            ("ANY /orders", Method::GET, false),
+            ("/carts", Method::POST, true),
+            ("/carts", Method::PUT, false),
+        ] {
+            assert_eq!(guards(route, method.clone()), expected, "{route}: {method}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_that_match_counts() {
+        let declared = [
+            ("POST /orders/new", RoutePolicy::optional()),
+            ("POST /orders/{id}", RoutePolicy::required()),
+        ];
+        let declared = declared.map(|(route, policy)| (route.parse().unwrap(), policy));
+        let settings = Settings {
+            routes: declared.into(),
+            other_routes: RoutePolicy::off(),
+            ..Settings::default()
+        };
+        let found = |uri: &str| {
+            let request = http::Request::post(uri).body(()).unwrap();
+            let route = settings.guarded_route(&request.into_parts().0);
+            route.map(|route| (settings.policy(&route).missing_key, route.template.unwrap()))
+        };
+        let expected = |policy, template: &str| Some((Some(policy), template.to_owned()));
+        assert_eq!(
+            found("/orders/new"),
+            expected(MissingKey::RunUnprotected, "/orders/new")
+        );
+        assert_eq!(
+            found("/orders/17"),
+            expected(MissingKey::Refuse, "/orders/{id}")
+        );
+        assert_eq!(found("/carts"), None);
+    }
+
+    #[test]
+    fn the_apis_own_documentation_is_linked_to() {
+        let url = "https://docs.example.com/retries?v=2";
+        let settings = Settings {
+            documentation: Some(url.parse().unwrap()),
+            ..Settings::default()
+        };
+        let response = settings.problem_response(Problem::KeyMissing);
+        assert_eq!(
+            response.headers()[LINK],
+            r#"<https://docs.example.com/retries?v=2>; rel="describedby"; type="text/html""#
+        );
+        let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(
+            document["type"],
+            "https://docs.example.com/retries?v=2#key-missing"
+        );
     }
 }

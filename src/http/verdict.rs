@@ -1,14 +1,15 @@
-//! What is an outcome, and what is only an accident. Pure.
+//! Decides which status is an outcome and which is passing. Pure.
 
 use http::StatusCode;
 
-use crate::outcome::Verdict;
+use crate::idempotency::outcome::Verdict;
 
-/// Successes, redirects and refusals that a retry would meet again are final. Refusals that depend on the moment or on
-/// something besides the request (400 among them: a corrected body may use the key again), and server errors, are not.
-pub(super) fn verdict(status: StatusCode, keep_server_errors: bool) -> Verdict {
+/// Decides: successes, redirects and refusals that a retry would meet again are final. Refusals
+/// that depend on the moment or on something besides the request (400 among them: a corrected body
+/// may use the key again), and server errors, are not.
+pub(super) fn verdict(status: StatusCode, stores_server_errors: bool) -> Verdict {
     match status {
-        _ if status.is_server_error() && keep_server_errors => Verdict::Complete,
+        _ if status.is_server_error() && stores_server_errors => Verdict::Complete,
         StatusCode::BAD_REQUEST
         | StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN

@@ -1,10 +1,12 @@
-//! JSON text as Python's `json.dumps(value, sort_keys=True)` writes it: a hash over it is a hash over each of its bytes.
+//! Writes JSON text as Python's `json.dumps(value, sort_keys=True)` does, byte for byte: the text
+//! is hashed.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Number, Value};
 
-/// The text. Integers beyond 64 bits can't be told from doubles in a [`Value`], and are written as these.
+/// Writes a value. A [`Value`] holds integers beyond 64 bits as doubles, and they are written as
+/// these.
 pub(super) fn dumps(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);
@@ -50,7 +52,7 @@ fn separate(text: &mut String, position: usize) {
     }
 }
 
-/// Printable ASCII alone: everything else as UTF-16, escaped.
+/// Writes printable ASCII as it is, and everything else as escaped UTF-16.
 fn write_string(text: &mut String, string: &str) {
     text.push('"');
     for c in string.chars() {
@@ -81,7 +83,8 @@ fn write_number(text: &mut String, number: &Number) {
     }
 }
 
-/// The shortest digits that give the same double again, as everywhere; with an exponent from 1e16 on, and below 1e-4.
+/// Writes the shortest digits that give the same double again; with an exponent from 1e16 on, and
+/// below 1e-4.
 fn write_double(text: &mut String, double: f64) {
     let scientific = format!("{double:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

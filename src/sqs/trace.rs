@@ -1,10 +1,9 @@
-//! Spans, by the names of OpenTelemetry's conventions for messaging and for functions.
+//! Reads the producer's trace from a message. Pure.
 
 use aws_lambda_events::event::sqs::SqsMessage;
-use lambda_runtime::Context;
-use tracing::{Span, info_span};
 
-/// Where the message's producer was in its trace: what `AWSTraceHeader` says, `Root=1-5759e988-bd862e…;Parent=53995c3f…;Sampled=1`.
+/// The producer's place in its trace, from the attribute `AWSTraceHeader`:
+/// `Root=1-5759e988-bd862e…;Parent=53995c3f…;Sampled=1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin<'a> {
     epoch: &'a str,
@@ -42,7 +41,7 @@ impl<'a> Origin<'a> {
         })
     }
 
-    /// As W3C's `traceparent`.
+    /// Writes it as a W3C `traceparent`.
     pub(super) fn traceparent(&self) -> String {
         let flags = u8::from(self.is_sampled);
         format!(
@@ -50,43 +49,6 @@ impl<'a> Origin<'a> {
             self.epoch, self.unique, self.parent
         )
     }
-}
-
-/// Around one message. The producer's span is linked, not made the parent: one invocation works for many producers.
-pub(super) fn of_message(message: &SqsMessage) -> Span {
-    info_span!(
-        "sqs_message",
-        otel.kind = "consumer",
-        otel.name = format_args!("process {}", queue(message)),
-        messaging.system = "aws_sqs",
-        messaging.operation.name = "process",
-        messaging.operation.r#type = "process",
-        messaging.destination.name = queue(message),
-        messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
-        link.traceparent = Origin::of(message).map(|origin| origin.traceparent()),
-    )
-}
-
-/// Around a batch.
-pub(super) fn of_batch(messages: &[SqsMessage], context: &Context) -> Span {
-    let queue = messages.first().map_or("", queue);
-    info_span!(
-        "sqs_batch",
-        otel.kind = "consumer",
-        otel.name = format_args!("receive {queue}"),
-        faas.trigger = "pubsub",
-        faas.invocation_id = context.request_id,
-        messaging.system = "aws_sqs",
-        messaging.operation.name = "receive",
-        messaging.operation.r#type = "receive",
-        messaging.destination.name = queue,
-        messaging.batch.message_count = messages.len(),
-    )
-}
-
-fn queue(message: &SqsMessage) -> &str {
-    let arn = message.event_source_arn.as_deref().unwrap_or_default();
-    arn.rsplit(':').next().unwrap_or_default()
 }
 
 #[cfg(test)]

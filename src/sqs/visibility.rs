@@ -1,4 +1,4 @@
-//! Messages that are in flight elsewhere stay hidden until they can be worked on.
+//! Hides messages that are in flight elsewhere until the lease of the other attempt is over.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,22 +9,27 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::ProvideErrorMetadata;
 use tokio::time::{Instant, timeout_at};
 
-use crate::clock::{Clock, EpochMillis, SystemClock};
+use crate::batch::{Defer, Deferral};
+use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
+use crate::sqs::BatchLayer;
 
-mod plan;
+mod timeout;
 
-/// How long one request may take: it is a courtesy, and the function is paid for by the millisecond.
+/// The longest time that one request may take: the request is a courtesy, and each millisecond of
+/// the function is paid for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Keeps a message that is in flight elsewhere hidden until the other attempt's lease is over.
 ///
-/// Such a message is reported, and comes back when the queue's visibility timeout is over: too early, it is reported once more,
-/// and each receive counts towards the `maxReceiveCount` after which it is moved to the dead-letter queue. With this, its
-/// visibility timeout is changed to the end of the lease: one [`ChangeMessageVisibility`][api] request for each, in whole
-/// seconds, rounded up, and never beyond the 12 hours that SQS allows from the receive on.
+/// Such a message is reported, and comes back when the queue's visibility timeout is over: too
+/// early, it is reported once more, and each receive counts towards the `maxReceiveCount` after
+/// which it is moved to the dead-letter queue. With this, its visibility timeout is changed to the
+/// end of the lease: one [`ChangeMessageVisibility`][api] request for each, in whole seconds,
+/// rounded up, and never beyond the 12 hours that SQS allows from the receive on.
 ///
-/// Off by default, best effort: what fails is logged, and the message comes back as it would have. The function needs
-/// `sqs:ChangeMessageVisibility` on the queue. Give the client the region of the queue, and short timeouts.
+/// Off by default, best effort: a request that fails is logged, and the message comes back as
+/// without it. The function needs `sqs:ChangeMessageVisibility` on the queue. Give the client the
+/// region of the queue, and short timeouts.
 ///
 /// ```no_run
 /// use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -37,8 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Ok(()) }
 /// ```
 ///
-/// `aws-sdk-sqs` comes without its default features, which pull a second TLS stack: an HTTPS client is there where the feature
-/// `dynamodb` is on, or where you switch on `default-https-client` of `aws-sdk-sqs`.
+/// `aws-sdk-sqs` comes without its default features, which pull a second TLS stack: an HTTPS client
+/// is there where the feature `dynamodb` is on, or where you switch on `default-https-client` of
+/// `aws-sdk-sqs`.
 ///
 /// [api]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html
 #[derive(Clone)]
@@ -48,17 +54,17 @@ pub struct Visibility {
     queue_url: Option<Arc<str>>,
 }
 
-/// What a request needs of a message, taken before its handler gets it.
-pub(super) struct Receipt {
+/// Keeps what a request needs of a message, taken before its handler gets it.
+struct Receipt {
     message_id: String,
     handle: Option<String>,
     queue_url: Option<Arc<str>>,
-    /// Not later than it was.
+    /// The time of the receive, or an earlier one.
     received_at: EpochMillis,
 }
 
 impl Visibility {
-    /// Through this client. The queue is the one that a message's `eventSourceARN` names.
+    /// Makes it with this client. The queue is the one that a message's `eventSourceARN` names.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -66,27 +72,28 @@ impl Visibility {
         }
     }
 
-    /// The queue's URL, where it doesn't follow from its ARN: in a partition of its own, or on an emulator.
+    /// Sets the queue's URL, where it doesn't follow from its ARN: in a partition of its own, or on
+    /// an emulator.
     pub fn queue_url(mut self, url: impl Into<String>) -> Self {
         self.queue_url = Some(url.into().into());
         self
     }
 
-    pub(super) fn receipt(&self, message: &SqsMessage) -> Receipt {
-        let of_arn = || plan::queue_url(message.event_source_arn.as_deref()?);
+    fn receipt(&self, message: &SqsMessage) -> Receipt {
+        let of_arn = || timeout::queue_url(message.event_source_arn.as_deref()?);
         Receipt {
             message_id: message.message_id.clone().unwrap_or_default(),
             handle: message.receipt_handle.clone(),
             queue_url: self.queue_url.clone().or_else(|| of_arn().map(Into::into)),
-            received_at: plan::received_at(&message.attributes, SystemClock.now()),
+            received_at: timeout::received_at(&message.attributes, SystemClock.now()),
         }
     }
 
     /// Hides the message until `free_at`.
-    pub(super) async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Option<Instant>) {
+    async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Option<Instant>) {
         let left = free_at.saturating_duration_since(Instant::now());
         let held = SystemClock.now().saturating_since(receipt.received_at);
-        let Some(seconds) = plan::timeout(left, held) else {
+        let Some(seconds) = timeout::seconds(left, held) else {
             return;
         };
         let message_id = &receipt.message_id;
@@ -96,7 +103,8 @@ impl Visibility {
         }
     }
 
-    /// The service's own message may quote the receipt handle, so its code has to do.
+    /// Sends the request. Its error has the service's code alone, because the service's message may
+    /// quote the receipt handle.
     async fn change(
         &self,
         receipt: &Receipt,
@@ -128,6 +136,25 @@ impl Visibility {
     }
 }
 
+impl Defer<SqsMessage> for Visibility {
+    fn prepare(&self, message: &SqsMessage) -> Deferral {
+        let (visibility, receipt) = (self.clone(), self.receipt(message));
+        Box::new(move |free_at, until| {
+            Box::pin(async move { visibility.hide(&receipt, free_at, until).await })
+        })
+    }
+}
+
+impl<S, T, E> BatchLayer<S, T, E> {
+    /// Keeps messages that are in flight elsewhere hidden until the other attempt's lease is over;
+    /// [`Visibility`] says how. Default: they come back when the queue's visibility timeout is
+    /// over.
+    #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
+    pub fn visibility(self, visibility: Visibility) -> Self {
+        self.deferring(Arc::new(visibility))
+    }
+}
+
 impl fmt::Debug for Visibility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Visibility")
@@ -135,3 +162,7 @@ impl fmt::Debug for Visibility {
             .finish_non_exhaustive()
     }
 }
+
+// The wire that is replaced is that of the feature `dynamodb`.
+#[cfg(all(test, feature = "dynamodb"))]
+mod tests;

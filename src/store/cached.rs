@@ -1,43 +1,44 @@
-//! A store with a memory of what is final.
+//! A store that remembers final records.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::clock::{Clock, SystemClock};
-use crate::error::StoreError;
-use crate::key::RecordId;
-use crate::packed::{LargeOutcome, Place};
-use crate::record::{
-    Amendment, Completion, Found, LAYOUT, NewClaim, Record, Release, Renewal, Status, Takeover,
-    Version,
-};
-use crate::store::{Answer, Store};
-use crate::transaction::{Admission, Basis, Commit, Committed, Final};
+use crate::protocol::clock::{Clock, SystemClock};
+use crate::protocol::key::RecordId;
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::protocol::record::{Basis, Final, Found, LAYOUT, RecordWrite, Status};
+use crate::protocol::{transition, transition_to_final};
+use crate::store::transaction::{Admission, Commit, Committed};
+use crate::store::{Answer, Store, StoreError};
 
-mod groups;
-mod shelf;
+mod memory;
 
-use shelf::Shelf;
+use memory::Memory;
 
-/// How many records it remembers, unless [`CachedStore::max_entries`] says otherwise.
+/// The number of records that it remembers, unless [`CachedStore::max_entries`] says otherwise.
 const MAX_ENTRIES: usize = 1_000;
 
-/// How many bytes they take, unless [`CachedStore::max_bytes`] says otherwise.
+/// The number of bytes that they may take, unless [`CachedStore::max_bytes`] says otherwise.
 const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 
-/// Another store, and a memory of the records that are final: a duplicate that this process has met before costs no request.
+/// Remembers the final records of another store: a duplicate that this process has met before costs
+/// no request.
 ///
-/// Put it around a store where bursts of duplicates reach the same process: redelivered batches, clients that retry in a
-/// loop. It saves requests, never safety: a claim is always written to the store, and what is remembered is decided upon as if
-/// the store had answered it. So another payload is still a mismatch, and an expired outcome is still absent.
+/// Put it around a store where bursts of duplicates reach the same process: redelivered batches,
+/// clients that retry in a loop. It saves requests, never safety: a claim is always written to the
+/// store, and what is remembered is decided upon as if the store had answered it. So another
+/// payload is still a mismatch, and an expired outcome is still absent.
 ///
-/// - Remembered: completed and failed records, of this crate's layout, whether this process completed them or met them. They
-///   never change until they expire. Never answered from memory: a claim, a release, anything in progress.
-/// - Forgotten: the least recently used, when a bound is reached; a record when it expires, by this process's clock and without
-///   the skew margin, before any other process may take it over; everything when the process ends.
-/// - Not seen: what a person, or another library, changes or deletes in the table before it expires; a failure, say, that is to
-///   be tried again after a fix. Processes that remember it go on replaying it; new ones don't.
+/// - Remembered: completed and failed records, of this crate's layout, whether this process
+///   completed them or met them. They never change until they expire. Never answered from memory: a
+///   claim, a release, anything in progress.
+/// - Forgotten: the least recently used, when a bound is reached; a record when it expires, by this
+///   process's clock and without the skew margin, before any other process may take it over;
+///   everything when the process ends.
+/// - Not seen: what a person, or another library, changes or deletes in the store before it
+///   expires; a failure, say, that is to be tried again after a fix. Processes that remember it go
+///   on replaying it; new ones don't.
 ///
 /// ```
 /// use lambda_idempotency::store::{CachedStore, MemoryStore};
@@ -58,59 +59,69 @@ const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 #[derive(Clone, Debug)]
 pub struct CachedStore<S> {
     inner: S,
-    shelf: Arc<Mutex<Shelf>>,
+    memory: Arc<Mutex<Memory>>,
     clock: Arc<dyn Clock>,
 }
 
 impl<S> CachedStore<S> {
-    /// Around this store. It remembers up to 1,000 records in up to 4 MiB.
+    /// Makes a cached store around this one. It remembers up to 1,000 records in up to 4 MiB.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
-            shelf: Arc::new(Mutex::new(Shelf::new(MAX_ENTRIES, MAX_BYTES))),
+            memory: Arc::new(Mutex::new(Memory::new(MAX_ENTRIES, MAX_BYTES))),
             clock: Arc::new(SystemClock),
         }
     }
 
-    /// How many records are remembered. Default: 1,000.
+    /// Sets how many records are remembered. Default: 1,000.
     #[must_use]
     pub fn max_entries(self, entries: usize) -> Self {
-        self.shelf().max_entries = entries;
+        self.memory().max_entries = entries;
         self
     }
 
-    /// How many bytes they may take: ids, outcomes and all the rest, with what it takes to keep them in order. Default: 4 MiB.
+    /// Sets how many bytes they may take: ids, outcomes and all the rest, with what it takes to
+    /// keep them in order. Default: 4 MiB.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
-        self.shelf().max_bytes = bytes;
+        self.memory().max_bytes = bytes;
         self
     }
 
-    /// Where the time comes from: give it the clock that the engine has. Default: the machine's.
+    /// Sets the source of the time: give it the clock that the engine has. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// The store behind.
+    /// Returns the store that it is around.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// A panic elsewhere can't leave it in disorder: nothing that it calls panics.
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the memory. A panic elsewhere can't leave it in disorder: nothing that it calls
+    /// panics.
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered of a final record that nobody may have taken over. After its deadline a call is for the store to
-    /// refuse.
+    /// Returns the final record of this id, which no process may have taken over. After its
+    /// deadline a call is for the store to refuse.
     fn remembered(&self, id: &RecordId, deadline: Instant) -> Option<Found> {
         if Instant::now() >= deadline {
             return None;
         }
         let now = self.clock.now();
-        self.shelf().outcome(id, now).map(Found::readable)
+        self.memory().outcome(id, now).map(Found::readable)
+    }
+
+    /// Returns the final record that a claim would meet.
+    fn in_the_way(&self, write: &RecordWrite, deadline: Instant) -> Option<Found> {
+        match write {
+            RecordWrite::Create(claim) => self.remembered(&claim.id, deadline),
+            _ => None,
+        }
     }
 
     /// Remembers a record that was met, if it is final. Another library's is not believed to stay.
@@ -119,114 +130,120 @@ impl<S> CachedStore<S> {
             && record.status != Status::InProgress
             && record.layout == Some(LAYOUT)
         {
-            self.shelf().put_outcome(id, record.as_ref().clone());
+            self.memory().put(id, record.as_ref().clone());
         }
     }
 
-    fn created(&self, claim: &NewClaim, answer: &Result<Answer, StoreError>) {
+    /// Notes the record that a write left. A process's own claim is remembered until it ends, since
+    /// its outcome is the claim's record, completed.
+    fn written(&self, write: &RecordWrite, answer: &Result<Answer, StoreError>) {
+        let id = write.id();
+        let mut memory = self.memory();
         match answer {
-            Ok(Answer::Applied(())) => self.shelf().put_claim(&claim.id, Record::claimed(claim)),
-            Ok(Answer::Refused(found)) => self.met(&claim.id, found.as_ref()),
-            Err(_) => {}
-        }
-    }
-
-    fn completed(&self, completion: &Completion, answer: &Result<Answer, StoreError>) {
-        match answer {
-            Ok(Answer::Applied(())) => {
-                let mut memory = self.shelf();
-                if let Some(mut record) = memory.take_claim(&completion.id, &completion.owner) {
-                    record.complete(completion);
-                    memory.put_outcome(&completion.id, record);
+            Ok(Answer::Applied(shown)) => {
+                let shown = shown.as_ref().and_then(|found| found.content.as_ref().ok());
+                let left = match (shown, write) {
+                    (Some(record), _) => Some(record.as_ref().clone()),
+                    (None, RecordWrite::Create(_)) => transition(None, write),
+                    (None, _) => transition(memory.claim(id), write),
+                };
+                match left.filter(|record| !record.is_released()) {
+                    Some(record) => memory.put(id, record),
+                    None => memory.forget(id),
                 }
             }
-            Ok(Answer::Refused(found)) => self.met(&completion.id, found.as_ref()),
-            // It will be sent again, or it is lost.
-            Err(_) => {}
+            Ok(Answer::Refused(found)) => {
+                // What was remembered had expired, or the takeover would not have been tried.
+                if matches!(write, RecordWrite::TakeOver { .. }) {
+                    memory.forget(id);
+                }
+                drop(memory);
+                self.met(id, found.as_ref());
+            }
+            // It will be sent again.
+            Err(_) if matches!(write, RecordWrite::Complete(_)) => {}
+            Err(_) => memory.forget(id),
         }
     }
 
-    fn committed(&self, written: &Final, answer: &Committed) {
-        let completion = &written.completion;
-        match (answer, &written.basis) {
-            (Committed::Applied, Basis::Claimed) => {
-                self.completed(completion, &Ok(Answer::Applied(())));
-            }
-            (Committed::Applied, Basis::Absent(claim)) => {
-                let mut record = Record::claimed(claim);
-                record.complete(completion);
-                self.shelf().put_outcome(&completion.id, record);
-            }
-            // It may have kept something that isn't known here.
-            (Committed::Applied, Basis::Version { .. }) => self.shelf().forget(&completion.id),
-            (Committed::Fenced(found), _) => self.met(&completion.id, found.as_ref()),
-            (Committed::Refused(_), _) => {}
-        }
-    }
-
-    fn released(&self, release: &Release, answer: &Result<Answer, StoreError>) {
+    fn committed(&self, record: &Final, answer: &Committed) {
+        let id = &record.completion.id;
         match answer {
-            Ok(Answer::Refused(found)) => self.met(&release.id, found.as_ref()),
-            _ => drop(self.shelf().take_claim(&release.id, &release.owner)),
+            Committed::Applied => {
+                let mut memory = self.memory();
+                let claim = match record.basis {
+                    Basis::Claimed => memory.claim(id),
+                    // What a takeover keeps is not known here.
+                    Basis::Absent(_) | Basis::Version { .. } => None,
+                };
+                match transition_to_final(claim, record) {
+                    Some(left) => memory.put(id, left),
+                    None => memory.forget(id),
+                }
+            }
+            Committed::Fenced(found) => self.met(id, found.as_ref()),
+            Committed::Refused(_) => {}
         }
     }
 }
 
 impl<S: Store> Store for CachedStore<S> {
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        if let Some(found) = self.remembered(&claim.id, deadline) {
+    fn check(&self) -> Result<(), StoreError> {
+        self.inner.check()
+    }
+
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        if let Some(found) = self.in_the_way(write, deadline) {
             return Ok(Answer::Refused(Some(found)));
         }
-        let answer = self.inner.create(claim, deadline).await;
-        self.created(claim, &answer);
+        let answer = self.inner.write(write, deadline).await;
+        self.written(write, &answer);
         answer
     }
 
-    /// Whoever takes over believes the record to have ended; what is remembered of it has ended, too.
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        self.shelf().forget(&claim.id);
-        let answer = self.inner.take_over(seen, claim, mode, deadline).await?;
-        match &answer {
-            Answer::Applied(Found {
-                content: Ok(record),
-                ..
-            }) => self.shelf().put_claim(&claim.id, record.as_ref().clone()),
-            Answer::Applied(_) => {}
-            Answer::Refused(found) => self.met(&claim.id, found.as_ref()),
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        if let Some(found) = self.remembered(id, deadline) {
+            return Ok(Some(found));
         }
-        Ok(answer)
+        let found = self.inner.load(id, deadline).await?;
+        self.met(id, found.as_ref());
+        Ok(found)
     }
 
-    async fn complete(
+    async fn write_all(
         &self,
-        completion: &Completion,
+        writes: &[RecordWrite],
         deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let answer = self.inner.complete(completion, deadline).await;
-        self.completed(completion, &answer);
-        answer
+    ) -> Vec<Result<Answer, StoreError>> {
+        let known = writes.iter().map(|write| self.in_the_way(write, deadline));
+        let (known, rest) = split(writes, known.collect());
+        let answers = match rest.as_slice() {
+            [] => Vec::new(),
+            rest => self.inner.write_all(rest, deadline).await,
+        };
+        for (write, answer) in rest.iter().zip(&answers) {
+            self.written(write, answer);
+        }
+        weave(known, answers, |found| Answer::Refused(Some(found)))
     }
 
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        // Lease and expiration alone: a completion writes both anew.
-        self.inner.renew(renewal, deadline).await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        drop(self.shelf().take_claim(&amendment.id, &amendment.owner));
-        self.inner.amend(amendment, deadline).await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        let answer = self.inner.release(release, deadline).await;
-        self.released(release, &answer);
-        answer
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        let known = ids.iter().map(|id| self.remembered(id, deadline));
+        let (known, rest) = split(ids, known.collect());
+        let answers = match rest.as_slice() {
+            [] => Vec::new(),
+            rest => self.inner.load_all(rest, deadline).await,
+        };
+        for (id, answer) in rest.iter().zip(&answers) {
+            if let Ok(found) = answer {
+                self.met(id, found.as_ref());
+            }
+        }
+        weave(known, answers, Some)
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -249,16 +266,7 @@ impl<S: Store> Store for CachedStore<S> {
         Ok(answer)
     }
 
-    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        if let Some(found) = self.remembered(id, deadline) {
-            return Ok(Some(found));
-        }
-        let found = self.inner.load(id, deadline).await?;
-        self.met(id, found.as_ref());
-        Ok(found)
-    }
-
-    /// Not remembered: it is large.
+    /// Passes an outcome on, and does not remember it: it is large.
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
         self.inner.keep(outcome, deadline).await
     }
@@ -271,52 +279,29 @@ impl<S: Store> Store for CachedStore<S> {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.fetch(id, place, deadline).await
     }
+}
 
-    async fn create_all(
-        &self,
-        claims: &[NewClaim],
-        deadline: Instant,
-    ) -> Vec<Result<Answer, StoreError>> {
-        self.create_group(claims, deadline).await
-    }
+/// Splits off the requests for which no record is remembered.
+fn split<R: Clone>(requests: &[R], known: Vec<Option<Found>>) -> (Vec<Option<Found>>, Vec<R>) {
+    let unknown = requests.iter().zip(&known);
+    let rest = unknown.filter(|(_, known)| known.is_none());
+    let rest = rest.map(|(request, _)| request.clone()).collect();
+    (known, rest)
+}
 
-    async fn complete_all(
-        &self,
-        completions: &[Completion],
-        deadline: Instant,
-    ) -> Vec<Result<Answer, StoreError>> {
-        self.complete_group(completions, deadline).await
-    }
-
-    async fn release_all(
-        &self,
-        releases: &[Release],
-        deadline: Instant,
-    ) -> Vec<Result<Answer, StoreError>> {
-        self.release_group(releases, deadline).await
-    }
-
-    async fn load_all(
-        &self,
-        ids: &[RecordId],
-        deadline: Instant,
-    ) -> Vec<Result<Option<Found>, StoreError>> {
-        self.load_group(ids, deadline).await
-    }
+/// Merges the answers to all requests, in their order.
+fn weave<A>(
+    known: Vec<Option<Found>>,
+    answers: Vec<Result<A, StoreError>>,
+    answer: impl Fn(Found) -> A,
+) -> Vec<Result<A, StoreError>> {
+    let mut answers = answers.into_iter();
+    let next = |known| match known {
+        Some(found) => Some(Ok(answer(found))),
+        None => answers.next(),
+    };
+    known.into_iter().map_while(next).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::MemoryStore;
-
-    #[test]
-    fn by_default_a_thousand_records_are_remembered_in_four_mebibytes() {
-        let store = CachedStore::new(MemoryStore::new());
-        assert_eq!(store.shelf().max_entries, 1_000);
-        assert_eq!(store.shelf().max_bytes, 4 * 1_024 * 1_024);
-        let smaller = store.max_entries(7).max_bytes(70);
-        assert_eq!(smaller.shelf().max_entries, 7);
-        assert_eq!(smaller.shelf().max_bytes, 70);
-    }
-}
+mod tests;

@@ -1,38 +1,77 @@
-//! A clock that stands still.
+//! Sets the time by hand, for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::clock::{Clock, EpochMillis, SystemClock};
+use crate::idempotency::Idempotency;
+use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
+use crate::store::Store;
 
-/// A clock that moves only when told to. Clones show the same time.
+/// Covers the fraction of a second by which a stored expiration is rounded up.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// The clock moves only when the test sets it. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     millis: Arc<AtomicI64>,
 }
 
 impl ManualClock {
-    /// Stopped at this time.
+    /// Makes a clock that is stopped at this time.
     pub fn at(now: EpochMillis) -> Self {
         Self {
             millis: Arc::new(AtomicI64::new(now.0)),
         }
     }
 
-    /// Moves forward.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.set(self.now() + by);
     }
 
-    /// Moves to this time, forward or back.
+    /// Moves the clock forward past the [`lease`](crate::Builder::lease) of each claim that this
+    /// engine has given by now: an attempt that died is taken over. Its own clock must be this one.
+    ///
+    /// A claim that is bound to an invocation lasts until its deadline instead:
+    /// [`advance`](Self::advance) passes it, where it is later. [`Crash`](super::Crash) has an
+    /// example.
+    pub fn pass_lease<S: Store>(&self, once: &Idempotency<S>) {
+        self.advance(once.stored_lease() + LEAST);
+    }
+
+    /// Moves the clock forward past the [`retention`](crate::Builder::retention) of each outcome that
+    /// this engine has stored by now, 7 days unless it is set: the key is fresh again. A route of the
+    /// HTTP layer may keep its outcomes for longer.
+    ///
+    /// ```
+    /// use lambda_idempotency::testing::ManualClock;
+    /// use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::default();
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("tests").clock(clock.clone()).build()?;
+    /// let run = || once.run(Key::new("charge", "A-17"), None, async |_| Ok::<_, std::io::Error>(1250));
+    ///
+    /// assert!(!run().await?.is_replayed());
+    /// assert!(run().await?.is_replayed());
+    /// clock.pass_retention(&once);
+    /// assert!(!run().await?.is_replayed());
+    /// # Ok(()) }
+    /// ```
+    pub fn pass_retention<S: Store>(&self, once: &Idempotency<S>) {
+        self.advance(once.stored_retention() + LEAST);
+    }
+
+    /// Moves the clock to this time, forward or back.
     pub fn set(&self, now: EpochMillis) {
         self.millis.store(now.0, Ordering::SeqCst);
     }
 }
 
 impl Default for ManualClock {
-    /// Stopped at the machine's time: a server that sweeps expired records by its own clock leaves what is written alone.
+    /// Makes a clock that is stopped at the machine's time: a server that sweeps expired records by
+    /// its own clock then keeps the test's records.
     fn default() -> Self {
         Self::at(SystemClock.now())
     }

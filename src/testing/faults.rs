@@ -1,83 +1,31 @@
-//! A store whose wire fails on purpose.
+//! Puts a wire that fails on purpose in front of a store.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::StoreError;
-use crate::key::RecordId;
-use crate::packed::{LargeOutcome, Place};
-use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
-use crate::store::{Answer, Store};
-use crate::transaction::{Admission, Commit, Committed};
+use super::Crash;
+use crate::protocol::key::RecordId;
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::transaction::{Admission, Commit, Committed};
+use crate::store::{Answer, Store, StoreError};
 
+mod fault;
 mod plan;
-mod wire;
 
+pub use fault::{Call, Fault};
 use plan::Plan;
-use wire::{Late, Sent};
 
-/// A call of a [`Store`], by its name there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Call {
-    /// `create`
-    Create,
-    /// `take_over`
-    TakeOver,
-    /// `complete`
-    Complete,
-    /// `renew`
-    Renew,
-    /// `amend`
-    Amend,
-    /// `release`
-    Release,
-    /// `load`
-    Load,
-    /// `keep`
-    Keep,
-    /// `fetch`
-    Fetch,
-    /// `commit`
-    Commit,
-}
-
-/// What happens to one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Fault {
-    /// It never arrives: [`StoreError::Unavailable`].
-    RequestLost,
-    /// It applies, and its answer is lost: [`StoreError::Unavailable`].
-    ReplyLost,
-    /// It applies, its answer is lost, and it is sent again at once, as the SDK does: the second answer is the one that counts.
-    Resent,
-    /// Its answer is lost, and it arrives only after so long, whatever happened meanwhile: before the next call that comes
-    /// then. A read, a transaction, and an outcome to be kept, just never arrive.
-    Late(Duration),
-    /// It arrives after so long, even if its caller is dropped meanwhile; past its deadline the answer is lost. A read, a transaction,
-    /// and an outcome to be kept, never arrive without their caller.
-    Delayed(Duration),
-    /// It applies at once, and its answer comes after so long; past its deadline the answer is lost.
-    ReplyDelayed(Duration),
-    /// It applies and is answered, and a copy of it arrives after so long, whatever happened meanwhile: before the next call that
-    /// comes then. A read, a transaction, and an outcome to be kept, are never copied.
-    Copied(Duration),
-    /// [`StoreError::Throttled`]; nothing applies.
-    Throttled,
-    /// [`StoreError::Conflict`]; nothing applies.
-    Conflict,
-}
-
-/// A store in front of another one, with a wire between them that loses, delays and repeats what it carries.
+/// The store is in front of another one, with a wire between them that loses, delays and repeats
+/// calls.
 ///
-/// To see what a handler does on a bad night, without waiting for one: give [`Idempotency`](crate::Idempotency) this store,
-/// [`inject`](Self::inject) a fault, and look. Or let a [`seeded`](Self::seeded) one fail at random; the same seed and the same
-/// calls give the same faults. Clones share the wire. Grouped calls go over it one by one, so each of a group meets a
-/// fault of its own.
+/// To see how a handler behaves under faults, give [`Idempotency`](crate::Idempotency) this store,
+/// [`inject`](Self::inject) a fault, and run it. A [`seeded`](Self::seeded) wire fails at random;
+/// the same seed and the same calls give the same faults. Clones share the wire. Grouped calls go
+/// over it one by one, so each of a group meets a fault of its own.
 ///
 /// ```
 /// use lambda_idempotency::testing::{Call, Fault, FaultyStore};
@@ -103,13 +51,23 @@ pub struct FaultyStore<S> {
 #[derive(Debug, Default)]
 struct State {
     plan: Plan,
+    crash: Option<PlannedCrash>,
     /// Writes that are still on their way.
     late: Vec<Late>,
     met: BTreeMap<(Call, &'static str), u64>,
 }
 
+/// The process dies at the next such call.
+#[derive(Clone, Debug)]
+struct PlannedCrash {
+    call: Call,
+    /// The call applies before the process dies.
+    applies: bool,
+    crash: Crash,
+}
+
 impl<S: Store> FaultyStore<S> {
-    /// A wire that carries everything, until a fault is [injected](Self::inject).
+    /// Makes a wire that carries everything, until a fault is [injected](Self::inject).
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -117,24 +75,77 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// A wire on which each call meets some fault with this probability, from 0 to 1. A seed gives one sequence of faults.
+    /// Makes a wire on which each call meets some fault with this probability, from 0 to 1. A seed
+    /// gives one sequence of faults.
     pub fn seeded(inner: S, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
         store.state().plan = Plan::seeded(seed, probability);
         store
     }
 
-    /// The next such call meets this fault. Faults queue up.
+    /// Queues a fault for the next such call.
     pub fn inject(&self, call: Call, fault: Fault) {
         self.state().plan.inject(call, fault);
     }
 
-    /// No more faults; those that wait are forgotten. Late writes still arrive.
-    pub fn calm(&self) {
-        self.state().plan = Plan::default();
+    /// Lets the process die at the next such call, before it is sent. Before [`Call::Complete`] or
+    /// [`Call::Commit`] the handler has returned, and its outcome is not stored. [`Crash`] has an
+    /// example.
+    pub fn crash_before(&self, call: Call) -> Crash {
+        self.crash(call, false)
     }
 
-    /// How often each call met each fault, by the fault's name.
+    /// Lets the process die at the next such call, when it has applied. After [`Call::Create`] the
+    /// key is claimed, and its handler has not begun; after [`Call::Complete`] the outcome is
+    /// stored, and the caller has no answer.
+    ///
+    /// ```
+    /// use lambda_idempotency::testing::{Call, FaultyStore};
+    /// use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = FaultyStore::new(MemoryStore::new());
+    /// let once = Idempotency::builder(store.clone()).namespace("tests").build()?;
+    /// let charge = || once.run(Key::new("charge", "A-17"), None, async |_| Ok::<_, std::io::Error>(1250));
+    ///
+    /// store.crash_after(Call::Complete).cut_off(charge()).await?;
+    /// assert!(charge().await?.is_replayed());
+    /// # Ok(()) }
+    /// ```
+    pub fn crash_after(&self, call: Call) -> Crash {
+        self.crash(call, true)
+    }
+
+    fn crash(&self, call: Call, applies: bool) -> Crash {
+        let crash = Crash::new();
+        self.state().crash = Some(PlannedCrash {
+            call,
+            applies,
+            crash: crash.clone(),
+        });
+        crash
+    }
+
+    /// Makes a call, unless the process is to die before it or after it.
+    async fn alive<T>(&self, call: Call, made: impl Future<Output = T>) -> T {
+        let planned = self.state().crash.take_if(|planned| planned.call == call);
+        let Some(planned) = planned else {
+            return made.await;
+        };
+        if planned.applies {
+            made.await;
+        }
+        planned.crash.here().await
+    }
+
+    /// Stops all faults, and forgets those in the queue, and a crash. Late writes still arrive.
+    pub fn calm(&self) {
+        let mut state = self.state();
+        state.plan = Plan::default();
+        state.crash = None;
+    }
+
+    /// Counts how often each call met each fault, by the fault's name.
     pub fn met(&self) -> BTreeMap<(Call, &'static str), u64> {
         self.state().met.clone()
     }
@@ -148,11 +159,11 @@ impl<S: Store> FaultyStore<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this call meets. Late writes that are due by now arrive before it.
+    /// Chooses the fault of this call. Late writes that are due by now arrive before it.
     async fn next(&self, call: Call) -> Option<Fault> {
         for write in self.due() {
-            // Nobody waits for its answer any more.
-            let _ = write.send(&self.inner, wire::answered_in_time()).await;
+            // No caller waits for its answer any more.
+            let _ = self.inner.write(&write, answered_in_time()).await;
         }
         let mut state = self.state();
         let fault = state.plan.next(call)?;
@@ -160,7 +171,7 @@ impl<S: Store> FaultyStore<S> {
         Some(fault)
     }
 
-    fn due(&self) -> VecDeque<Sent> {
+    fn due(&self) -> Vec<RecordWrite> {
         let now = Instant::now();
         let mut state = self.state();
         let (due, later) = std::mem::take(&mut state.late)
@@ -170,62 +181,42 @@ impl<S: Store> FaultyStore<S> {
         due.into_iter().map(|late| late.write).collect()
     }
 
-    async fn carry(
-        &self,
-        call: Call,
-        write: Sent,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let Some(fault) = self.next(call).await else {
-            return write.send(&self.inner, deadline).await;
+    async fn carry(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let send = || self.inner.write(write, deadline);
+        let Some(fault) = self.next(Call::of(write)).await else {
+            return send().await;
+        };
+        let late = |pause| Late {
+            at: Instant::now() + pause,
+            write: write.clone(),
         };
         match fault {
-            Fault::RequestLost => Err(fault.lost()),
-            Fault::ReplyLost => {
-                // Whatever it answered.
-                let _ = write.send(&self.inner, deadline).await;
-                Err(fault.lost())
-            }
-            Fault::Resent => {
-                let _ = write.clone().send(&self.inner, deadline).await;
-                write.send(&self.inner, deadline).await
-            }
             Fault::Late(pause) => {
-                let at = Instant::now() + pause;
-                self.state().late.push(Late { at, write });
-                Err(fault.lost())
+                self.state().late.push(late(pause));
+                Err(fault.error())
             }
             Fault::Delayed(pause) => {
-                let at = Instant::now() + pause;
+                let late = late(pause);
+                let at = late.at;
                 let mut under_way = UnderWay {
                     wire: self,
-                    late: Some(Late { at, write }),
+                    late: Some(late),
                 };
                 tokio::time::sleep_until(at.min(deadline)).await;
                 match under_way.late.take_if(|late| late.at <= deadline) {
-                    Some(late) => late.write.send(&self.inner, deadline).await,
+                    Some(late) => self.inner.write(&late.write, deadline).await,
                     None => Err(StoreError::Timeout),
                 }
             }
-            Fault::ReplyDelayed(pause) => {
-                let answer = write.send(&self.inner, deadline).await;
-                in_time(pause, deadline).await?;
-                answer
-            }
             Fault::Copied(pause) => {
-                let at = Instant::now() + pause;
-                let copy = write.clone();
-                self.state().late.push(Late { at, write: copy });
-                write.send(&self.inner, deadline).await
+                self.state().late.push(late(pause));
+                send().await
             }
-            Fault::Throttled => Err(StoreError::Throttled),
-            Fault::Conflict => Err(StoreError::Conflict),
+            _ => meet(fault, deadline, send).await,
         }
     }
-}
 
-impl<S: Store> FaultyStore<S> {
-    /// A call that may be made twice without harm, and never arrives late.
+    /// Carries a call that has no effect when it arrives without its caller.
     async fn ask<T, Fut>(
         &self,
         call: Call,
@@ -237,31 +228,58 @@ impl<S: Store> FaultyStore<S> {
     {
         match self.next(call).await {
             None | Some(Fault::Copied(_)) => send().await,
-            Some(Fault::Resent) => {
-                let _ = send().await;
-                send().await
-            }
-            Some(fault @ Fault::ReplyLost) => {
-                let _ = send().await;
-                Err(fault.lost())
-            }
             Some(Fault::Delayed(pause)) => {
                 in_time(pause, deadline).await?;
                 send().await
             }
-            Some(Fault::ReplyDelayed(pause)) => {
-                let answer = send().await;
-                in_time(pause, deadline).await?;
-                answer
-            }
-            Some(Fault::Throttled) => Err(StoreError::Throttled),
-            Some(Fault::Conflict) => Err(StoreError::Conflict),
-            Some(fault) => Err(fault.lost()),
+            Some(fault) => meet(fault, deadline, send).await,
         }
     }
 }
 
-/// A write between its caller and the store. Dropped with its caller, or past the deadline, it arrives all the same.
+/// Sends a call under a fault that treats all calls alike; under any other, the call is lost.
+async fn meet<T, Fut>(
+    fault: Fault,
+    deadline: Instant,
+    send: impl Fn() -> Fut,
+) -> Result<T, StoreError>
+where
+    Fut: Future<Output = Result<T, StoreError>>,
+{
+    match fault {
+        Fault::ReplyLost => {
+            let _ = send().await;
+            Err(fault.error())
+        }
+        Fault::Resent => match send().await {
+            // The wire behind this one lost it: there is no answer to lose, and the caller must hear
+            // of it, as a commit's sends are the engine's.
+            Err(error) if error.is_unreachable() => Err(error),
+            _ => send().await,
+        },
+        Fault::ReplyDelayed(pause) => {
+            let answer = send().await;
+            in_time(pause, deadline).await?;
+            answer
+        }
+        _ => Err(fault.error()),
+    }
+}
+
+/// A write that arrives later.
+#[derive(Debug)]
+struct Late {
+    at: Instant,
+    write: RecordWrite,
+}
+
+/// The deadline of a write that no caller waits for.
+fn answered_in_time() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
+/// A write is between its caller and the store. Dropped with its caller, or past the deadline, it
+/// still arrives.
 struct UnderWay<'a, S: Store> {
     wire: &'a FaultyStore<S>,
     late: Option<Late>,
@@ -273,7 +291,7 @@ impl<S: Store> Drop for UnderWay<'_, S> {
     }
 }
 
-/// Waits so long, or until the deadline passes.
+/// Waits for this time, or until the deadline passes.
 async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
     let at = Instant::now() + pause;
     tokio::time::sleep_until(at.min(deadline)).await;
@@ -283,75 +301,25 @@ async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
     Ok(())
 }
 
-impl Fault {
-    /// Its name, as [`FaultyStore::met`] counts it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RequestLost => "request lost",
-            Self::ReplyLost => "reply lost",
-            Self::Resent => "resent",
-            Self::Late(_) => "late",
-            Self::Delayed(_) => "delayed",
-            Self::ReplyDelayed(_) => "reply delayed",
-            Self::Copied(_) => "copied",
-            Self::Throttled => "throttled",
-            Self::Conflict => "conflict",
-        }
-    }
-
-    fn lost(self) -> StoreError {
-        StoreError::Unavailable(format!("injected: {}", self.name()).into())
-    }
-}
-
 impl<S: Store> Store for FaultyStore<S> {
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = Sent::Create(claim.clone());
-        Ok(self.carry(Call::Create, write, deadline).await?.map(drop))
+    fn check(&self) -> Result<(), StoreError> {
+        self.inner.check()
     }
 
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let write = Sent::TakeOver(seen.clone(), claim.clone(), mode);
-        self.carry(Call::TakeOver, write, deadline).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let write = Sent::Complete(completion.clone());
-        Ok(self.carry(Call::Complete, write, deadline).await?.map(drop))
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = Sent::Renew(renewal.clone());
-        Ok(self.carry(Call::Renew, write, deadline).await?.map(drop))
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = Sent::Amend(amendment.clone());
-        Ok(self.carry(Call::Amend, write, deadline).await?.map(drop))
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        let write = Sent::Release(release.clone());
-        Ok(self.carry(Call::Release, write, deadline).await?.map(drop))
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let carried = self.carry(write, deadline);
+        self.alive(Call::of(write), carried).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.ask(Call::Load, deadline, || self.inner.load(id, deadline))
+        let call = || self.inner.load(id, deadline);
+        self.alive(Call::Load, self.ask(Call::Load, deadline, call))
             .await
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
-        self.ask(Call::Keep, deadline, || self.inner.keep(outcome, deadline))
+        let call = || self.inner.keep(outcome, deadline);
+        self.alive(Call::Keep, self.ask(Call::Keep, deadline, call))
             .await
     }
 
@@ -362,7 +330,8 @@ impl<S: Store> Store for FaultyStore<S> {
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let call = || self.inner.fetch(id, place, deadline);
-        self.ask(Call::Fetch, deadline, call).await
+        self.alive(Call::Fetch, self.ask(Call::Fetch, deadline, call))
+            .await
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -371,7 +340,8 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         let call = || self.inner.commit(commit, deadline);
-        self.ask(Call::Commit, deadline, call).await
+        self.alive(Call::Commit, self.ask(Call::Commit, deadline, call))
+            .await
     }
 }
 

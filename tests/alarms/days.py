@@ -1,6 +1,6 @@
 """The days that the alarms are tested with: a good one, and a bad one for each alarm.
 
-What the functions count comes from `emitted.json`, which a test of `functions/telemetry` compares with what the library and its exporter
+What the functions count comes from `emitted.json`, which a test of `emf/` compares with what the library and its exporter
 really emit. What SQS, Lambda and DynamoDB report has the names and dimensions of their documentation.
 """
 
@@ -133,6 +133,11 @@ def _failing(day, function):
     day.function(function, "Errors", TROUBLE, 1)
 
 
+def _parked(day, function):
+    # As tests/suite/end_to_end/outbox.rs finds it in what the relay writes.
+    day.metrics.put("LambdaIdempotency", "outbox_parked", {"function": function}, TROUBLE, 1)
+
+
 def _throttled(day, table):
     day.throttled(table, "ReadThrottleEvents", TROUBLE)
     day.throttled(table, "WriteThrottleEvents", TROUBLE + 3)
@@ -155,6 +160,7 @@ BAD_DAYS = {
     "OldestMessage": [(_old_message, ())],
     "Behind": [(_behind, ())],
     "Failing": [(_failing, ())],
+    "Parked": [(_parked, ())],
     "Throttled": [(_throttled, ())],
 }
 

@@ -3,9 +3,9 @@
 use std::io::Error as HandlerError;
 
 use lambda_idempotency::Idempotency;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
 use lambda_idempotency::store::Store;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_runtime::LambdaEvent;
 use serde_json::{Value, json};
 use tower::Service;
@@ -38,28 +38,31 @@ fn large() -> LambdaEvent<SqsEvent> {
     batch((0..6).map(|n| message(&format!("m-{n}"), body.clone())))
 }
 
-#[tokio::test]
-async fn ten_thousand_messages_take_two_kilobytes_each_at_most() {
-    let _turn = alone().await;
-    let peak = deliver(Forgetful, many()).await;
-    println!("10,000 messages, the layer alone: {}", megabytes(peak));
-    assert!(peak < 20_000_000, "{peak}");
+#[test]
+fn ten_thousand_messages_take_two_kilobytes_each_at_most() {
+    alone(async {
+        let peak = deliver(Forgetful, many()).await;
+        println!("10,000 messages, the layer alone: {}", megabytes(peak));
+        assert!(peak < 20_000_000, "{peak}");
+    });
 }
 
-#[tokio::test]
-async fn ten_thousand_messages_through_the_sdk_take_no_more_dynamodb_local() {
-    let _turn = alone().await;
-    let server = Server::dynamodb_local().await;
-    let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
-    let peak = deliver(store, many()).await;
-    println!("10,000 messages, on DynamoDB Local: {}", megabytes(peak));
-    assert!(peak < 20_000_000, "{peak}");
+#[test]
+fn ten_thousand_messages_through_the_sdk_take_no_more_dynamodb_local() {
+    alone(async {
+        let server = Server::dynamodb_local().await;
+        let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
+        let peak = deliver(store, many()).await;
+        println!("10,000 messages, on DynamoDB Local: {}", megabytes(peak));
+        assert!(peak < 20_000_000, "{peak}");
+    });
 }
 
-#[tokio::test]
-async fn six_megabytes_in_six_messages_are_not_copied_often() {
-    let _turn = alone().await;
-    let peak = deliver(Forgetful, large()).await;
-    println!("6 messages of 1 MB, the layer alone: {}", megabytes(peak));
-    assert!(peak < 10_000_000, "{peak}");
+#[test]
+fn six_megabytes_in_six_messages_are_not_copied_often() {
+    alone(async {
+        let peak = deliver(Forgetful, large()).await;
+        println!("6 messages of 1 MB, the layer alone: {}", megabytes(peak));
+        assert!(peak < 10_000_000, "{peak}");
+    });
 }

@@ -1,8 +1,6 @@
 //! A store that takes everything and keeps nothing: what grows then isn't the store.
 
-use lambda_idempotency::record::{
-    Amendment, Completion, Found, NewClaim, Record, Release, Renewal, Takeover, Version,
-};
+use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{RecordId, StoreError};
 use tokio::time::Instant;
@@ -11,34 +9,11 @@ use tokio::time::Instant;
 pub struct Forgetful;
 
 impl Store for Forgetful {
-    async fn create(&self, _: &NewClaim, _: Instant) -> Result<Answer, StoreError> {
-        Ok(Answer::Applied(()))
-    }
-
-    async fn take_over(
-        &self,
-        _: &Version,
-        claim: &NewClaim,
-        _: Takeover,
-        _: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        Ok(Answer::Applied(Found::readable(Record::claimed(claim))))
-    }
-
-    async fn complete(&self, _: &Completion, _: Instant) -> Result<Answer, StoreError> {
-        Ok(Answer::Applied(()))
-    }
-
-    async fn renew(&self, _: &Renewal, _: Instant) -> Result<Answer, StoreError> {
-        Ok(Answer::Applied(()))
-    }
-
-    async fn amend(&self, _: &Amendment, _: Instant) -> Result<Answer, StoreError> {
-        Ok(Answer::Applied(()))
-    }
-
-    async fn release(&self, _: &Release, _: Instant) -> Result<Answer, StoreError> {
-        Ok(Answer::Applied(()))
+    async fn write(&self, write: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Ok(Answer::Applied(match write {
+            RecordWrite::TakeOver { claim, .. } => Some(Found::readable(Record::claimed(claim))),
+            _ => None,
+        }))
     }
 
     async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {

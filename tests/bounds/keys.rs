@@ -5,9 +5,9 @@ use std::io::Error as HandlerError;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::sqs::{BatchLayer, Message};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{CachedStore, MemoryStore, Store};
 use lambda_idempotency::{Fingerprint, Idempotency, Key};
 use serde_json::{Value, json};
@@ -66,36 +66,39 @@ async fn run(once: &Idempotency<impl Store>, key: u64) {
     outcome.await.unwrap();
 }
 
-#[tokio::test]
-async fn a_run_leaves_nothing_behind() {
-    let _turn = alone().await;
-    let once = engine(CachedStore::new(Forgetful));
-    let grown = growth("run", keys(), |key| run(&once, key)).await;
-    assert!(grown < SLACK, "{grown}");
+#[test]
+fn a_run_leaves_nothing_behind() {
+    alone(async {
+        let once = engine(CachedStore::new(Forgetful));
+        let grown = growth("run", keys(), |key| run(&once, key)).await;
+        assert!(grown < SLACK, "{grown}");
+    });
 }
 
 /// What the others hold must be something that can be missed.
-#[tokio::test]
-async fn a_store_that_remembers_every_key_is_noticed() {
-    let _turn = alone().await;
-    let once = engine(MemoryStore::new());
-    let grown = growth("run, with a store that remembers", 10_000, |key| {
-        run(&once, key)
-    })
-    .await;
-    assert!(grown > 3 * SLACK, "{grown}");
+#[test]
+fn a_store_that_remembers_every_key_is_noticed() {
+    alone(async {
+        let once = engine(MemoryStore::new());
+        let grown = growth("run, with a store that remembers", 10_000, |key| {
+            run(&once, key)
+        })
+        .await;
+        assert!(grown > 3 * SLACK, "{grown}");
+    });
 }
 
-#[tokio::test]
-async fn a_batch_leaves_nothing_behind() {
-    let _turn = alone().await;
-    let worker = BatchLayer::new(engine(CachedStore::new(Forgetful)))
-        .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
-    let grown = growth("batches of 100", keys() / 100, |number| {
-        deliver(worker.clone(), number)
-    })
-    .await;
-    assert!(grown < SLACK, "{grown}");
+#[test]
+fn a_batch_leaves_nothing_behind() {
+    alone(async {
+        let worker = BatchLayer::new(engine(CachedStore::new(Forgetful)))
+            .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
+        let grown = growth("batches of 100", keys() / 100, |number| {
+            deliver(worker.clone(), number)
+        })
+        .await;
+        assert!(grown < SLACK, "{grown}");
+    });
 }
 
 async fn deliver<W>(mut worker: W, number: u64)
@@ -116,39 +119,42 @@ where
     assert!(reply.batch_item_failures.is_empty());
 }
 
-#[tokio::test]
-async fn a_request_leaves_nothing_behind_not_even_its_path() {
-    let _turn = alone().await;
-    let handler = |_: http::Request<_>| async {
-        Ok::<_, HandlerError>(http::Response::new(Full::new(Bytes::new())))
-    };
-    let api = IdempotencyLayer::new(engine(CachedStore::new(Forgetful))).layer(service_fn(handler));
-    let grown = growth("HTTP, each with a path of its own", keys(), |key| {
-        let request = http::Request::post(format!("/orders/{key}"))
-            .header("idempotency-key", format!("k-{key}"));
-        let answer = api
-            .clone()
-            .oneshot(request.body(Full::<Bytes>::default()).unwrap());
-        async { assert_eq!(answer.await.unwrap().status(), 200) }
-    })
-    .await;
-    assert!(grown < SLACK, "{grown}");
+#[test]
+fn a_request_leaves_nothing_behind_not_even_its_path() {
+    alone(async {
+        let handler = |_: http::Request<_>| async {
+            Ok::<_, HandlerError>(http::Response::new(Full::new(Bytes::new())))
+        };
+        let api = IdempotencyLayer::unscoped(engine(CachedStore::new(Forgetful)))
+            .layer(service_fn(handler));
+        let grown = growth("HTTP, each with a path of its own", keys(), |key| {
+            let request = http::Request::post(format!("/orders/{key}"))
+                .header("idempotency-key", format!("k-{key}"));
+            let answer = api
+                .clone()
+                .oneshot(request.body(Full::<Bytes>::default()).unwrap());
+            async { assert_eq!(answer.await.unwrap().status(), 200) }
+        })
+        .await;
+        assert!(grown < SLACK, "{grown}");
+    });
 }
 
 /// The SDK, its connections and its caches are in the process too.
-#[tokio::test]
-async fn through_the_sdk_nothing_is_left_behind_either_dynamodb_local() {
-    let _turn = alone().await;
-    let server = Server::dynamodb_local().await;
-    let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
-    let worker = BatchLayer::new(engine(CachedStore::new(store)))
-        .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
-    // A tenth of the keys must fill the cache.
-    let grown = growth(
-        "batches of 100, on DynamoDB Local",
-        keys().min(200_000) / 100,
-        |number| deliver(worker.clone(), number),
-    )
-    .await;
-    assert!(grown < SLACK, "{grown}");
+#[test]
+fn through_the_sdk_nothing_is_left_behind_either_dynamodb_local() {
+    alone(async {
+        let server = Server::dynamodb_local().await;
+        let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
+        let worker = BatchLayer::new(engine(CachedStore::new(store)))
+            .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
+        // A tenth of the keys must fill the cache.
+        let grown = growth(
+            "batches of 100, on DynamoDB Local",
+            keys().min(200_000) / 100,
+            |number| deliver(worker.clone(), number),
+        )
+        .await;
+        assert!(grown < SLACK, "{grown}");
+    });
 }

@@ -7,12 +7,13 @@ use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, Key, RecordId};
 use serde_json::Value;
 
+use crate::crossing::Crossings;
 use crate::defect::Defect;
 use crate::history::{self, Histories};
 use crate::night::Night;
 use crate::pool::Pool;
 use crate::support::Proxy;
-use crate::support::lambda::Function;
+use crate::support::lambda::{Function, Version};
 use crate::wire::Wire;
 
 /// The function's tables, by name.
@@ -56,7 +57,7 @@ impl Lane {
             .timeout(crate::pool::TIMEOUT)
             .with("RUST_LOG", "info,lambda_idempotency=debug")
             .with("IDEMPOTENCY_DISABLED", &defect.switches_off().to_string());
-        let pool = Pool::of(night, name, troubled, Arc::clone(&logs), environments).await;
+        let pool = Pool::of(night, name, &troubled, Arc::clone(&logs), environments).await;
         let names = Idempotency::builder(MemoryStore::new()).namespace(namespace);
         Self {
             name,
@@ -98,6 +99,7 @@ pub struct Logs {
     night: Arc<Night>,
     /// By the key's hash.
     lines: Mutex<HashMap<String, Vec<String>>>,
+    crossings: Mutex<Crossings>,
 }
 
 impl Logs {
@@ -105,11 +107,12 @@ impl Logs {
         Self {
             night: Arc::clone(night),
             lines: Mutex::default(),
+            crossings: Mutex::default(),
         }
     }
 
-    /// Takes in what a process has written.
-    pub fn read(&self, log: &str) {
+    /// Takes in what a process of this version has written.
+    pub fn read(&self, version: Version, log: &str) {
         let mut lines = self.lines.lock().expect("not poisoned");
         for line in log.lines() {
             // The metrics are JSON too.
@@ -124,6 +127,11 @@ impl Logs {
                 && fields["message"] == "idempotency"
             {
                 self.night.report.count(&format!("decision: {decision}"));
+                let key = fields["key"].as_str().unwrap_or_default();
+                let mut crossings = self.crossings.lock().expect("not poisoned");
+                for crossing in crossings.told(version, key, decision) {
+                    self.night.report.count(crossing);
+                }
             }
             if let Some(key) = fields["key"].as_str() {
                 let told = format!(

@@ -25,6 +25,7 @@ use std::env;
 use std::time::{Duration, Instant};
 
 mod client;
+mod crossing;
 mod defect;
 mod history;
 mod judge;
@@ -50,6 +51,7 @@ use defect::Defect;
 use lane::PANICKED;
 use night::Night;
 use payments::Form;
+use support::lambda::Version;
 
 /// What every night must reach. One that doesn't get there shows nothing.
 const DEMANDS: &[&str] = &[
@@ -127,7 +129,7 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     }
     // In case something is never reached: a night that is too short for it fails.
     let patience = Duration::from_secs(60 + wanted / 4);
-    let night = Night::begin(seed, wanted, demands, patience);
+    let night = Night::begin(seed, &[Version::This], wanted, demands, patience);
     let began = Instant::now();
     let (orders, keyed, unkeyed, plain, ()) = tokio::join!(
         orders::run(&night, Defect::None),
@@ -163,11 +165,38 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     assert!(share >= 0.3, "seed {seed}: only {share:.2} are duplicates");
 }
 
+/// Processes of both versions serve the same keys, as they do while a deployment rolls out or is taken back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chaos_of_two_versions_on_one_table_breaks_no_promise_either() {
+    let seed = variable("CHAOS_SEED").unwrap_or(1);
+    let versions = &[Version::This, Version::Before];
+    let demands = crossing::DEMANDS.to_vec();
+    let night = Night::begin(seed, versions, 200, demands, Duration::from_mins(2));
+    let (orders, plain, ()) = tokio::join!(
+        orders::run(&night, Defect::None),
+        payments::run(&night, Form::Plain, Defect::None),
+        night.watch(),
+    );
+    println!("seed {seed}\n{}", night.report);
+    assert_eq!(
+        [orders, plain].concat(),
+        Vec::<String>::new(),
+        "seed {seed}"
+    );
+    assert_eq!(night.never_reached(), Vec::<&str>::new(), "seed {seed}");
+}
+
 /// Short nights of so many deliveries on a wire with this defect, until one is found to be broken; a judge that can't fail judges nothing.
 async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
     let began = Instant::now();
     for seed in 1..=6 {
-        let night = Night::begin(seed, wanted, Vec::new(), Duration::from_secs(20));
+        let night = Night::begin(
+            seed,
+            &[Version::This],
+            wanted,
+            Vec::new(),
+            Duration::from_secs(20),
+        );
         let (broken, ()) = if let Some(form) = defect.at_the_worker() {
             tokio::join!(payments::run(&night, form, defect), night.watch())
         } else {

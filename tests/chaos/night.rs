@@ -9,6 +9,7 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
 use crate::report::Report;
+use crate::support::lambda::Version;
 
 pub const FIRST: &str = "delivery: first of its key";
 pub const DUPLICATE: &str = "delivery: duplicate";
@@ -17,6 +18,8 @@ pub const AGAIN: &str = "delivery: again, unanswered";
 /// What all who take part in a night share.
 pub struct Night {
     seed: u64,
+    /// The versions of the functions that are deployed at once.
+    pub versions: &'static [Version],
     pub report: Report,
     wanted: u64,
     demands: Vec<&'static str>,
@@ -28,12 +31,14 @@ impl Night {
     /// Ends when so many deliveries were made and every demand was met, or when patience does.
     pub fn begin(
         seed: u64,
+        versions: &'static [Version],
         wanted: u64,
         demands: Vec<&'static str>,
         patience: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             seed,
+            versions,
             report: Report::default(),
             wanted,
             demands,

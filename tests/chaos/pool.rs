@@ -32,7 +32,9 @@ enum Harm {
 
 pub struct Pool {
     night: Arc<Night>,
-    function: Function,
+    /// One of each version; new environments take turns.
+    functions: Vec<Function>,
+    started: AtomicUsize,
     dice: Mutex<Rng>,
     logs: Arc<Logs>,
     /// Events that are being worked on, by the frozen too.
@@ -47,7 +49,7 @@ impl Pool {
     pub async fn of(
         night: &Arc<Night>,
         name: &str,
-        function: Function,
+        function: &Function,
         logs: Arc<Logs>,
         size: usize,
     ) -> Arc<Self> {
@@ -55,7 +57,12 @@ impl Pool {
         let pool = Arc::new(Self {
             night: Arc::clone(night),
             dice: Mutex::new(night.dice(&format!("the processes of {name}"))),
-            function,
+            functions: night
+                .versions
+                .iter()
+                .map(|version| function.version(*version))
+                .collect(),
+            started: AtomicUsize::new(0),
             logs,
             busy: AtomicUsize::new(0),
             usual: AtomicU64::new(100),
@@ -104,7 +111,7 @@ impl Pool {
                 reply
             }
         };
-        self.logs.read(&sandbox.lines());
+        self.logs.read(sandbox.version(), &sandbox.lines());
         if let Reply::Answered(_) | Reply::Failed(_) = reply {
             self.took(began.elapsed());
             // Nobody waits for it when the night is over.
@@ -129,12 +136,13 @@ impl Pool {
         sleep(lasting).await;
         sandbox.go_on();
         let late = sandbox.finish_within(&invocation, LATE).await;
-        self.logs.read(&sandbox.lines());
+        self.logs.read(sandbox.version(), &sandbox.lines());
         late.unwrap_or(Reply::TimedOut)
     }
 
     async fn replace(&self) {
-        let sandbox = self.function.start().await;
+        let turn = self.started.fetch_add(1, Ordering::Relaxed);
+        let sandbox = self.functions[turn % self.functions.len()].start().await;
         let _ = self.ready.send(sandbox);
     }
 
@@ -145,7 +153,7 @@ impl Pool {
         }
         let mut idle = self.idle.lock().await;
         while let Ok(mut sandbox) = idle.try_recv() {
-            self.logs.read(&sandbox.lines());
+            self.logs.read(sandbox.version(), &sandbox.lines());
         }
     }
 

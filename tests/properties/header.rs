@@ -95,7 +95,7 @@ struct Answer {
 
 async fn send(once: &Idempotency<MemoryStore>, values: &[HeaderValue], is_strict: bool) -> Answer {
     let ran_as = Mutex::new(None);
-    let layer = IdempotencyLayer::new(once.clone());
+    let layer = IdempotencyLayer::unscoped(once.clone());
     let layer = if is_strict { layer.strict() } else { layer };
     let hash = std::sync::Arc::new(ran_as);
     let seen = hash.clone();

@@ -80,8 +80,9 @@ where
     let Some(through) = through_lambda_http(event).await else {
         return;
     };
-    // Events that fit several doors are taken for the first. A function URL has no stages.
-    if !E::is(through.context.as_ref()) || !E::HAS_STAGES && !plain::is_without_stage(event) {
+    // Events that fit several doors are taken for the first. A function URL has no stages and no routes.
+    let is_possible = E::HAS_STAGES || plain::is_without_stage_and_route(event);
+    if !E::is(through.context.as_ref()) || !is_possible {
         return;
     }
     assert_eq!(
@@ -123,7 +124,7 @@ where
 {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&runs);
-    let service = EventLayer::new(IdempotencyLayer::new(once.clone())).layer(service_fn(
+    let service = EventLayer::new(IdempotencyLayer::unscoped(once.clone())).layer(service_fn(
         move |event: Incoming<E>| {
             note(&noted, event.claim.as_ref());
             std::future::ready(Ok::<_, Infallible>(created()))
@@ -167,14 +168,15 @@ async fn through_lambda_http(event: &str) -> Option<Through> {
 async fn adapted(once: &Idempotency<MemoryStore>, request: Request) -> Seen {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&runs);
-    let service = IdempotencyLayer::new(once.clone()).layer(service_fn(move |request: Request| {
-        note(&noted, request.extensions().get::<Claim>());
-        let response = Response::builder()
-            .status(201)
-            .body(Body::Empty)
-            .expect("a response");
-        std::future::ready(Ok::<_, Infallible>(response))
-    }));
+    let service =
+        IdempotencyLayer::unscoped(once.clone()).layer(service_fn(move |request: Request| {
+            note(&noted, request.extensions().get::<Claim>());
+            let response = Response::builder()
+                .status(201)
+                .body(Body::Empty)
+                .expect("a response");
+            std::future::ready(Ok::<_, Infallible>(response))
+        }));
     let answer = service.oneshot(request).await.expect("an answer");
     let runs = runs.lock().expect("no panic while it is held").clone();
     Seen {

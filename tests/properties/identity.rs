@@ -271,9 +271,8 @@ async fn through_http(identity: &Identity) -> Option<(String, String)> {
     let once = identity.engine()?;
     let expected = once.record_id(&identity.key()).ok()?.hash().to_owned();
     let (seen, noted) = slot();
-    let layer = IdempotencyLayer::new(once)
-        .operation(move |_| operation.clone())
-        .scope(move |_| scope.clone());
+    let layer = IdempotencyLayer::scoped(once, move |_| scope.clone())
+        .operation(move |_| operation.clone());
     let service = layer.layer(service_fn(move |request: Request<Body>| {
         note(
             &noted,

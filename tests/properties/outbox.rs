@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use arbitrary::{Arbitrary, Unstructured};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::outbox::StoredEvent;
+use lambda_idempotency::dynamodb::outbox::StoredEvent;
 use serde_json::Value;
 
 #[allow(

@@ -5,11 +5,12 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lambda_idempotency::record::{
-    Amendment, Completion, Found, Owner, Record, Status, StoredOutcome,
+use lambda_idempotency::protocol::journal::StepNote;
+use lambda_idempotency::protocol::record::{
+    Amendment, Completion, Found, Owner, Record, Release, Status, StoredOutcome,
 };
 use lambda_idempotency::store::{Answer, Store};
-use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, journal};
+use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -178,39 +179,37 @@ impl Verdict {
 async fn comes_back(record: &Record) {
     let owner = Owner::from_stored("0123456789abcdef0123456789abcdef");
     for (name, entry) in record.journal.iter() {
-        let note = journal::StepNote {
-            name: name.to_owned(),
-            entry: entry.clone(),
-        };
+        let note = StepNote::new(name, entry.clone());
         let back = write(&owner, async |store, id| {
-            let amendment = Amendment {
-                id,
-                owner: owner.clone(),
-                last_error: record.last_error.clone(),
-                step: Some(note.clone()),
-            };
-            store.amend(&amendment, deadline()).await
+            let amendment = Amendment::new(id, owner.clone(), note.clone());
+            store.write(&amendment.into(), deadline()).await
         })
         .await;
         assert_eq!(back.journal.get(name), Some(entry));
-        if record.last_error.is_some() {
-            assert_eq!(back.last_error, record.last_error);
-        }
+    }
+    if record.last_error.is_some() {
+        let back = write(&owner, async |store, id| {
+            let tombstone = Owner::from_stored("tombstone");
+            let mut release = Release::new(id, owner.clone(), tombstone);
+            release.last_error.clone_from(&record.last_error);
+            store.write(&release.into(), deadline()).await
+        })
+        .await;
+        assert_eq!(back.last_error, record.last_error);
     }
     let Some(outcome) = &record.outcome else {
         return;
     };
     let completed_at = record.completed_at.unwrap_or(NOW);
     let back = write(&owner, async |store, id| {
-        let completion = Completion {
+        let completion = Completion::new(
             id,
-            owner: owner.clone(),
-            status: Status::Completed,
-            outcome: outcome.clone(),
+            owner.clone(),
+            outcome.clone(),
             completed_at,
-            expiration: record.expiration,
-        };
-        store.complete(&completion, deadline()).await
+            record.expiration,
+        );
+        store.write(&completion.into(), deadline()).await
     })
     .await;
     let expected = (
@@ -234,7 +233,7 @@ async fn comes_back(record: &Record) {
 async fn write(
     owner: &Owner,
     change: impl AsyncFnOnce(
-        &lambda_idempotency::store::dynamodb::DynamoDbStore,
+        &lambda_idempotency::dynamodb::DynamoDbStore,
         lambda_idempotency::RecordId,
     ) -> Result<Answer, lambda_idempotency::StoreError>,
 ) -> Record {
@@ -244,7 +243,7 @@ async fn write(
     let answer = change(once.store(), id.clone())
         .await
         .expect("the table answers");
-    assert!(matches!(answer, Answer::Applied(())), "the claim is held");
+    assert!(matches!(answer, Answer::Applied(_)), "the claim is held");
     let found = once
         .store()
         .load(&id, deadline())

@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use serde_json::{Map, Value, json};
 
 /// An item as it goes over the wire: `{"S": "…"}` for each name.

@@ -1,23 +1,23 @@
 //! Every store keeps the contract; and the suite that says so can fail.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::KeyType;
 use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
-use lambda_idempotency::record::{
-    Amendment, Completion, Found, NewClaim, Owner, Release, Renewal, Takeover, Version,
-};
-use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
-use lambda_idempotency::store::{Answer, MemoryStore, Store};
+use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::protocol::record::{Basis, Found, RecordWrite, Takeover};
+use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
+use lambda_idempotency::store::{Answer, AnyStore, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::transaction::{Admission, Basis, Commit, Committed};
 use tokio::time::Instant;
 
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::server::unique;
 
+mod arn;
 mod transacting;
 
 #[tokio::test]
@@ -25,26 +25,51 @@ async fn the_memory_store_keeps_the_contract() {
     conformance(&MemoryStore::new()).await.unwrap();
 }
 
-on_each_server! {
-    async fn the_dynamodb_store_keeps_the_contract(server: Server) {
-        conformance(&server.store().await).await.unwrap();
-    }
+on_each_server!(the_dynamodb_store_keeps_the_contract);
+async fn the_dynamodb_store_keeps_the_contract(server: Server) {
+    conformance(&server.store().await).await.unwrap();
 }
 
-on_each_server! {
-    async fn it_keeps_the_contract_under_other_names_and_a_composite_key(server: Server) {
-        let table = unique("composite");
-        server.create_table(&table, &[("pk", KeyType::Hash), ("sk", KeyType::Range)]).await;
-        let layout = TableLayout::default()
-            .composite_key("pk", "idempotency", "sk")
-            .status("state")
-            .expiration("ttl")
-            .in_progress_expiration("lease")
-            .data("outcome")
-            .validation("fingerprint");
-        let store = DynamoDbStore::new(server.client(), table).layout(layout);
-        conformance(&store).await.unwrap();
-    }
+on_each_server!(it_keeps_the_contract_under_other_names_and_a_composite_key);
+async fn it_keeps_the_contract_under_other_names_and_a_composite_key(server: Server) {
+    let table = unique("composite");
+    server
+        .create_table(&table, &[("pk", KeyType::Hash), ("sk", KeyType::Range)])
+        .await;
+    let layout = TableLayout::default()
+        .composite_key("pk", "idempotency", "sk")
+        .status("state")
+        .expiration("ttl")
+        .in_progress_expiration("lease")
+        .data("outcome")
+        .validation("fingerprint");
+    let store = DynamoDbStore::new(server.client(), table).layout(layout);
+    conformance(&store).await.unwrap();
+}
+
+on_each_server!(it_keeps_the_contract_in_records_that_are_spread);
+async fn it_keeps_the_contract_in_records_that_are_spread(server: Server) {
+    let table = unique("spread");
+    server
+        .create_table(&table, &[("pk", KeyType::Hash), ("sk", KeyType::Range)])
+        .await;
+    let layout = TableLayout::default()
+        .composite_key("pk", "idempotency", "sk")
+        .spread(NonZeroU16::new(16).unwrap());
+    let store = DynamoDbStore::new(server.client(), table).layout(layout);
+    conformance(&store).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_memory_store_keeps_the_contract_behind_an_erased_type() {
+    let store = AnyStore::new(MemoryStore::new());
+    conformance(&store).await.unwrap();
+}
+
+on_each_server!(the_dynamodb_store_keeps_the_contract_behind_an_erased_type);
+async fn the_dynamodb_store_keeps_the_contract_behind_an_erased_type(server: Server) {
+    let store = AnyStore::new(server.store().await);
+    conformance(&store).await.unwrap();
 }
 
 /// A store that breaks one promise.
@@ -62,6 +87,7 @@ enum Flaw {
     ShortensLeases,
     IgnoresDeadlines,
     ForgetsTheLastError,
+    KeepsTheMark,
     TakesOlderNotes,
     LosesNotes,
     AnswersGroupsBackwards,
@@ -70,102 +96,75 @@ enum Flaw {
     CommitsOverAnything,
 }
 
-impl<S: Store> Broken<S> {
-    async fn owner_of(&self, id: &RecordId) -> Option<Owner> {
-        let found = self.inner.load(id, later()).await.unwrap()?;
-        found.content.unwrap().owner
-    }
-}
-
 fn later() -> Instant {
     Instant::now() + Duration::from_secs(9)
 }
 
 impl<S: Store> Store for Broken<S> {
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        let deadline = if self.how == Flaw::IgnoresDeadlines {
-            later()
-        } else {
-            deadline
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let found = self.inner.load(write.id(), later()).await?;
+        let owner = || {
+            found
+                .as_ref()
+                .unwrap()
+                .content
+                .as_ref()
+                .unwrap()
+                .owner
+                .clone()
         };
-        let answer = self.inner.create(claim, deadline).await?;
-        Ok(match answer {
+        let mut deadline = deadline;
+        let mut write = write.clone();
+        match (self.how, &mut write) {
+            (Flaw::IgnoresDeadlines, RecordWrite::Create(_)) => deadline = later(),
+            (Flaw::TakesOverByOwnerOnly, RecordWrite::TakeOver { seen, .. }) => {
+                if let Some(found) = found.filter(|found| found.version.owner == seen.owner) {
+                    *seen = found.version;
+                }
+            }
+            (Flaw::ForgetsTheLastError, RecordWrite::TakeOver { mode, .. }) => {
+                *mode = Takeover::Fresh;
+            }
+            (Flaw::KeepsTheMark, RecordWrite::TakeOver { mode, .. })
+                if *mode == Takeover::Unstarted =>
+            {
+                *mode = Takeover::Resume;
+            }
+            (Flaw::CompletesWithoutFence, RecordWrite::Complete(completion)) if found.is_some() => {
+                completion.owner = owner().unwrap();
+            }
+            (Flaw::ReleasesWithoutFence, RecordWrite::Release(release)) if found.is_some() => {
+                release.owner = owner().unwrap();
+            }
+            (Flaw::ShortensLeases, RecordWrite::Renew(renewal)) => {
+                if let Some(found) = found
+                    && found.version.owner.as_deref() == Some(renewal.owner.as_str())
+                    && found.version.status.as_deref() == Some("INPROGRESS")
+                {
+                    return Ok(Answer::Applied(None));
+                }
+            }
+            (Flaw::TakesOlderNotes, RecordWrite::Amend(amendment)) => {
+                amendment.step.entry.revision += 100;
+            }
+            (Flaw::LosesNotes, RecordWrite::Amend(amendment)) => {
+                let owner = Some(amendment.owner.as_str());
+                let held = |found: &Found| {
+                    found.version.owner.as_deref() == owner
+                        && found.version.status.as_deref() == Some("INPROGRESS")
+                };
+                if found.as_ref().is_some_and(held) {
+                    return Ok(Answer::Applied(None));
+                }
+            }
+            _ => {}
+        }
+        Ok(match self.inner.write(&write, deadline).await? {
             Answer::Refused(_) if self.how == Flaw::RefusesWithoutTheRecord => {
                 Answer::Refused(None)
             }
             answer => answer,
         })
-    }
-
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let mut seen = seen.clone();
-        if self.how == Flaw::TakesOverByOwnerOnly
-            && let Some(found) = self.inner.load(&claim.id, later()).await?
-            && found.version.owner == seen.owner
-        {
-            seen = found.version;
-        }
-        let mode = if self.how == Flaw::ForgetsTheLastError {
-            Takeover::Fresh
-        } else {
-            mode
-        };
-        self.inner.take_over(&seen, claim, mode, deadline).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let mut completion = completion.clone();
-        if self.how == Flaw::CompletesWithoutFence
-            && let Some(owner) = self.owner_of(&completion.id).await
-        {
-            completion.owner = owner;
-        }
-        self.inner.complete(&completion, deadline).await
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        if self.how == Flaw::ShortensLeases
-            && let Some(found) = self.inner.load(&renewal.id, later()).await?
-            && found.version.owner.as_deref() == Some(renewal.owner.as_str())
-            && found.version.status.as_deref() == Some("INPROGRESS")
-        {
-            return Ok(Answer::Applied(()));
-        }
-        self.inner.renew(renewal, deadline).await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        let mut amendment = amendment.clone();
-        match self.how {
-            Flaw::TakesOlderNotes => {
-                if let Some(note) = &mut amendment.step {
-                    note.entry.revision += 100;
-                }
-            }
-            Flaw::LosesNotes => amendment.step = None,
-            _ => {}
-        }
-        self.inner.amend(&amendment, deadline).await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        let mut release = release.clone();
-        if self.how == Flaw::ReleasesWithoutFence
-            && let Some(owner) = self.owner_of(&release.id).await
-        {
-            release.owner = owner;
-        }
-        self.inner.release(&release, deadline).await
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -184,10 +183,7 @@ impl<S: Store> Store for Broken<S> {
             }
             _ => {}
         }
-        let commit = Commit {
-            record: Some(&record),
-            ..commit
-        };
+        let commit = Commit::new(commit.token, Some(&record), commit.writes);
         self.inner.commit(commit, deadline).await
     }
 
@@ -232,6 +228,10 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (
             Flaw::ForgetsTheLastError,
             "a_release_and_a_takeover_keep_the_journal",
+        ),
+        (
+            Flaw::KeepsTheMark,
+            "an_unstarted_record_loses_its_last_error",
         ),
         (Flaw::TakesOlderNotes, "every_step_comes_back_as_it_was"),
         (Flaw::LosesNotes, "every_step_comes_back_as_it_was"),

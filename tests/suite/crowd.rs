@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, poll_fn};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchLayer, Message};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
 use serde_json::Value;
@@ -18,11 +18,12 @@ use tower::Service;
 
 use crate::on_each_server;
 use crate::support::Proxy;
+use crate::support::Server;
 use crate::support::events::{batch, message};
 
 const CROWD: usize = 64;
 
-const WAIT: InFlight = InFlight::WaitUpTo(Duration::from_mins(1));
+const WAIT: InFlight = InFlight::WaitUpTo(Duration::from_mins(10));
 
 /// What a crowd was given, and what it took.
 struct Crowd {
@@ -125,6 +126,8 @@ impl Crowd {
 fn engine<S: Store>(store: S, in_flight: InFlight) -> Idempotency<S> {
     let builder = Idempotency::builder(store)
         .namespace("crowd")
+        // A crowd may keep a small server busy for long.
+        .store_timeout(Duration::from_mins(10))
         .in_flight(in_flight);
     builder.build().unwrap()
 }
@@ -146,51 +149,51 @@ async fn who_waits_is_woken_for_each_look_and_not_more() {
     );
 }
 
-on_each_server! {
-    async fn who_fails_fast_takes_one_request(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        let crowd = crowd(&engine(store, InFlight::FailFast), Done::WhenTheOthersWereAnswered).await;
-        crowd.assert_one_ran_and_the_others_were_refused();
-        let counts = proxy.take_counts();
-        assert_eq!((counts["PutItem"], counts["UpdateItem"]), (CROWD, 1));
-        assert_eq!(counts.len(), 2, "{counts:?}");
-    }
+on_each_server!(who_fails_fast_takes_one_request);
+async fn who_fails_fast_takes_one_request(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    let crowd = crowd(
+        &engine(store, InFlight::FailFast),
+        Done::WhenTheOthersWereAnswered,
+    )
+    .await;
+    crowd.assert_one_ran_and_the_others_were_refused();
+    let counts = proxy.take_counts();
+    assert_eq!((counts["PutItem"], counts["UpdateItem"]), (CROWD, 1));
+    assert_eq!(counts.len(), 2, "{counts:?}");
 }
 
-on_each_server! {
-    async fn who_waits_looks_ever_more_rarely(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        // For some seconds, and until several looks of each have arrived, however long they take here.
-        let began = Instant::now();
-        let have_looked = || {
-            began.elapsed() > Duration::from_secs(3) && proxy.count("GetItem") >= 5 * (CROWD - 1)
-        };
-        let crowd = crowd(&engine(store, WAIT), Done::When(&have_looked)).await;
-        crowd.assert_one_ran_and_the_others_were_given_its_outcome();
-        let counts = proxy.take_counts();
-        assert_eq!((counts["PutItem"], counts["UpdateItem"]), (CROWD, 1));
-        let most = (CROWD - 1) * crowd.looks();
-        assert!(counts["GetItem"] <= most, "{} of {most}", counts["GetItem"]);
-    }
+on_each_server!(who_waits_looks_ever_more_rarely);
+async fn who_waits_looks_ever_more_rarely(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    // For some seconds, and until several looks of each have arrived, however long they take here.
+    let began = Instant::now();
+    let have_looked =
+        || began.elapsed() > Duration::from_secs(3) && proxy.count("GetItem") >= 5 * (CROWD - 1);
+    let crowd = crowd(&engine(store, WAIT), Done::When(&have_looked)).await;
+    crowd.assert_one_ran_and_the_others_were_given_its_outcome();
+    let counts = proxy.take_counts();
+    assert_eq!((counts["PutItem"], counts["UpdateItem"]), (CROWD, 1));
+    let most = (CROWD - 1) * crowd.looks();
+    assert!(counts["GetItem"] <= most, "{} of {most}", counts["GetItem"]);
 }
 
-on_each_server! {
-    async fn in_one_batch_they_are_one_claim(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        let runs = std::sync::Arc::new(AtomicUsize::new(0));
-        let counter = runs.clone();
-        let mut worker = BatchLayer::new(engine(store, InFlight::FailFast))
-            .key(|_: &Value| "order-1".to_owned())
-            .handler(move |_: Message<Value>| {
-                counter.fetch_add(1, Ordering::SeqCst);
-                async { Ok::<_, Infallible>(()) }
-            });
-        let messages = (0..CROWD).map(|n| message(&format!("m-{n}"), "{}"));
-        let reply = worker.call(batch(messages)).await.unwrap();
-        assert!(reply.batch_item_failures.is_empty());
-        assert_eq!((runs.load(Ordering::SeqCst), proxy.take_total()), (1, 2));
-    }
+on_each_server!(in_one_batch_they_are_one_claim);
+async fn in_one_batch_they_are_one_claim(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    let runs = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = runs.clone();
+    let mut worker = BatchLayer::new(engine(store, InFlight::FailFast))
+        .key(|_: &Value| "order-1".to_owned())
+        .handler(move |_: Message<Value>| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Infallible>(()) }
+        });
+    let messages = (0..CROWD).map(|n| message(&format!("m-{n}"), "{}"));
+    let reply = worker.call(batch(messages)).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+    assert_eq!((runs.load(Ordering::SeqCst), proxy.take_total()), (1, 2));
 }

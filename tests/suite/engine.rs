@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use lambda_idempotency::record::{Found, Record, Status};
+use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
@@ -20,11 +20,16 @@ use lambda_idempotency::{
 };
 use tokio::time::Instant;
 
+use crate::support::crash::kill;
+
 mod contended;
 mod crashes;
 mod deadlines;
+mod detached;
+mod dropped;
 mod duplicates;
 mod failures;
+mod renewals;
 mod replays;
 mod switch;
 mod times;
@@ -72,13 +77,11 @@ impl Bench {
             .await
     }
 
-    /// An attempt that is cut off while its handler runs.
+    /// An attempt whose process dies while its handler runs.
     async fn crash(&self) {
         let never = |_| std::future::pending::<Result<i32, Infallible>>();
         let attempt = self.once.run(key(), payload(), never);
-        tokio::time::timeout(Duration::from_millis(5), attempt)
-            .await
-            .expect_err("cut off");
+        kill(attempt).await;
     }
 
     async fn found(&self) -> Option<Found> {

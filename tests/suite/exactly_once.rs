@@ -3,19 +3,22 @@
 mod alone;
 mod claimless;
 mod cost;
+mod dropped;
 mod guards;
 mod layers;
 mod outbox;
+mod sends;
 mod tokens;
 mod transaction;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
-use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
-use lambda_idempotency::transaction::WriteError;
-use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key};
+use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
+use lambda_idempotency::store::transaction::WriteError;
+use lambda_idempotency::{BoxError, Builder, Fingerprint, Idempotency, Key};
 
 use crate::support::server::unique;
 use crate::support::{Proxy, Server};
@@ -29,6 +32,14 @@ enum Failed {
     Write(#[from] WriteError),
     #[error("broken")]
     Broken,
+}
+
+/// The IAM action that the function lacks.
+fn denied_action(reason: &BoxError) -> Option<&'static str> {
+    match reason.downcast_ref()? {
+        DynamoDbError::AccessDenied { action, .. } => Some(action),
+        _ => None,
+    }
 }
 
 /// An engine on a fresh table behind a wire that can be cut, and a business table beside it.
@@ -56,6 +67,12 @@ impl Bench {
 
     fn once(&self) -> Idempotency<DynamoDbStore> {
         self.builder().build().unwrap()
+    }
+
+    /// Whose claims last so many seconds.
+    fn lasting(&self, seconds: u64) -> Idempotency<DynamoDbStore> {
+        let lease = Duration::from_secs(seconds);
+        self.builder().lease(lease).build().unwrap()
     }
 
     /// On a table of its own, with a composite key and other names.
@@ -114,6 +131,11 @@ impl Bench {
         account
             .get("balance")
             .map_or(0, |balance| balance.as_n().unwrap().parse().unwrap())
+    }
+
+    /// The pieces in stock.
+    async fn pieces(&self) -> i64 {
+        met(Some(&self.item(&self.business, "stock").await), "pieces")
     }
 
     /// How many business items there are.

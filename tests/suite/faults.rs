@@ -6,9 +6,9 @@ use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::record::{NewClaim, Owner};
+use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
+use lambda_idempotency::protocol::record::{NewClaim, Owner};
 use lambda_idempotency::store::Store;
-use lambda_idempotency::store::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
     Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
@@ -17,6 +17,10 @@ use lambda_idempotency::{
 
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
+
+mod answered;
+mod completions;
+mod dropped;
 
 const ID: &str = "faults#1";
 
@@ -102,248 +106,382 @@ async fn run(
         .await
 }
 
-on_each_server! {
-    async fn a_completion_whose_reply_is_lost_is_recorded_once(server: Server) {
-        let bench = Bench::on(&server).await;
+on_each_server!(a_completion_whose_reply_is_lost_is_recorded_once);
+async fn a_completion_whose_reply_is_lost_is_recorded_once(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.inject("UpdateItem", Fault::LoseReply);
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+    assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2);
+    assert_eq!(bench.item().await["data"], string("1"));
+    assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
+}
+
+on_each_server!(a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once);
+async fn a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once(server: Server) {
+    let bench = Bench::on(&server).await;
+    for _ in 0..4 {
         bench.proxy.inject("UpdateItem", Fault::LoseReply);
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
-        assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2);
-        assert_eq!(bench.item().await["data"], string("1"));
-        assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
+    }
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+    assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
+}
+
+on_each_server!(a_release_whose_reply_is_lost_has_released);
+async fn a_release_whose_reply_is_lost_has_released(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.inject("UpdateItem", Fault::LoseReply);
+    let once = bench.once();
+    let failed = once
+        .run(key(), payload(), |_| async {
+            Err::<i32, _>(HandlerError::other("down"))
+        })
+        .await;
+    assert!(matches!(failed, Err(Error::Handler(_))));
+    assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+    assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
+}
+
+on_each_server!(a_takeover_whose_reply_is_lost_is_still_mine);
+async fn a_takeover_whose_reply_is_lost_is_still_mine(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.once();
+    let failed = once
+        .run(key(), payload(), |_| async {
+            Err::<i32, _>(HandlerError::other("down"))
+        })
+        .await;
+    failed.unwrap_err();
+    bench.proxy.inject("UpdateItem", Fault::LoseReply);
+    let attempt = once.run(key(), payload(), |claim| async move {
+        Ok::<_, Infallible>(claim.attempt())
+    });
+    assert_eq!(attempt.await.unwrap(), Outcome::Executed(2));
+}
+
+on_each_server!(a_completion_is_tried_for_as_long_as_there_is_time);
+async fn a_completion_is_tried_for_as_long_as_there_is_time(server: Server) {
+    let bench = Bench::on(&server).await;
+    for fault in [
+        Fault::INTERNAL,
+        Fault::THROTTLE,
+        Fault::LoseRequest,
+        Fault::INTERNAL,
+        Fault::CONFLICT,
+    ] {
+        bench.proxy.inject("UpdateItem", fault);
+    }
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+}
+
+on_each_server!(a_success_that_cannot_be_recorded_is_returned_and_never_released);
+async fn a_success_that_cannot_be_recorded_is_returned_and_never_released(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.inject("UpdateItem", Fault::DENY);
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Unrecorded(1));
+    let item = bench.item().await;
+    assert_eq!(item["status"], string("INPROGRESS"));
+    assert_ne!(item["in_progress_expiration"], number(0));
+    assert!(matches!(
+        run(&bench.once(), 2).await,
+        Err(Error::InFlight { .. })
+    ));
+}
+
+on_each_server!(a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks);
+async fn a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.inject("UpdateItem", Fault::DENY);
+    let once = bench
+        .builder()
+        .unrecorded(Unrecorded::Fail)
+        .build()
+        .unwrap();
+    let Err(Error::Unrecorded(error)) = run(&once, 1).await else {
+        panic!("reported")
+    };
+    assert!(error.to_string().contains("dynamodb:UpdateItem"), "{error}");
+}
+
+on_each_server!(a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run);
+async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(server: Server) {
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let once = bench.builder().clock(clock.clone()).build().unwrap();
+    bench
+        .proxy
+        .inject("PutItem", Fault::Delay(Duration::from_secs(1)));
+    let meanwhile = async {
+        bench.proxy.held().await;
+        clock.advance(Duration::from_hours(1));
+    };
+    let (late, ()) = tokio::join!(run(&once, 1), meanwhile);
+    assert!(matches!(late, Err(Error::TooLate)), "{late:?}");
+    assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+}
+
+on_each_server!(conflicts_and_throttles_on_a_claim_are_retried);
+async fn conflicts_and_throttles_on_a_claim_are_retried(server: Server) {
+    let bench = Bench::on(&server).await;
+    for fault in [
+        Fault::CONFLICT,
+        Fault::CONFLICT,
+        Fault::THROTTLE,
+        Fault::THROTTLE,
+        Fault::THROTTLE,
+    ] {
+        bench.proxy.inject("PutItem", fault);
+    }
+    assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+}
+
+on_each_server!(a_table_that_throttles_to_the_end_is_reported_as_such);
+async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
+    let bench = Bench::on(&server).await;
+    for _ in 0..200 {
+        bench.proxy.inject("PutItem", Fault::THROTTLE);
+    }
+    let once = bench
+        .builder()
+        .store_timeout(Duration::from_millis(600))
+        .build()
+        .unwrap();
+    let error = run(&once, 1).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Store(StoreError::Throttled(_) | StoreError::Timeout)
+        ),
+        "{error}"
+    );
+}
+
+on_each_server!(a_function_without_permission_is_told_which_action_it_lacks);
+async fn a_function_without_permission_is_told_which_action_it_lacks(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.inject("PutItem", Fault::DENY);
+    let once = bench
+        .builder()
+        .store_down(StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    let error = run(&once, 1).await.unwrap_err();
+    let Error::Store(StoreError::Denied(reason)) = error else {
+        panic!("{error}")
+    };
+    assert!(matches!(
+        reason.downcast_ref(),
+        Some(DynamoDbError::AccessDenied {
+            action: "dynamodb:PutItem",
+            ..
+        })
+    ));
+}
+
+on_each_server!(a_table_that_does_not_exist_is_named);
+async fn a_table_that_does_not_exist_is_named(server: Server) {
+    let once = Idempotency::builder(DynamoDbStore::new(server.client(), "no-such-table"))
+        .namespace("faults");
+    let error = run(&once.build().unwrap(), 1).await.unwrap_err();
+    assert!(error.to_string().contains("no-such-table"), "{error}");
+    let Error::Store(StoreError::Misconfigured(reason)) = error else {
+        panic!("{error}")
+    };
+    assert!(matches!(
+        reason.downcast_ref(),
+        Some(DynamoDbError::TableNotFound { .. })
+    ));
+}
+
+on_each_server!(a_table_with_another_key_schema_is_explained);
+async fn a_table_with_another_key_schema_is_explained(server: Server) {
+    let other = server.table_with_key("other-key", "pk").await;
+    let store = DynamoDbStore::new(server.client(), &other);
+    let error = run(
+        &Idempotency::builder(store)
+            .namespace("faults")
+            .build()
+            .unwrap(),
+        1,
+    )
+    .await
+    .unwrap_err();
+    assert!(error.to_string().contains("partition key `id`"), "{error}");
+    let Error::Store(StoreError::Misconfigured(reason)) = error else {
+        panic!("{error}")
+    };
+    assert!(matches!(
+        reason.downcast_ref(),
+        Some(DynamoDbError::Schema { .. })
+    ));
+
+    let simple = server.idempotency_table().await;
+    let layout = TableLayout::default().composite_key("id", "all", "sk");
+    let store = DynamoDbStore::new(server.client(), simple).layout(layout);
+    let error = run(
+        &Idempotency::builder(store)
+            .namespace("faults")
+            .build()
+            .unwrap(),
+        1,
+    )
+    .await
+    .unwrap_err();
+    assert!(error.to_string().contains("sort key `sk`"), "{error}");
+}
+
+on_each_server!(records_that_cannot_be_read_are_left_alone);
+async fn records_that_cannot_be_read_are_left_alone(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.once();
+    let ours = [
+        ("v", number(1)),
+        ("owner", string("x")),
+        ("attempt", number(1)),
+        ("expiration", in_an_hour()),
+    ];
+    let with = |more: &[(&'static str, AttributeValue)]| [&ours, more].concat();
+    let items = [
+        vec![],
+        vec![("status", string("COMPLETED")), ("data", string("1"))],
+        vec![("expiration", in_an_hour())],
+        vec![("status", number(1)), ("expiration", in_an_hour())],
+        vec![
+            ("status", string("COMPLETED")),
+            ("expiration", string("soon")),
+        ],
+        vec![
+            ("status", string("COMPLETED")),
+            ("expiration", in_an_hour()),
+        ],
+        vec![("status", string("PAUSED")), ("expiration", in_an_hour())],
+        with(&[
+            ("status", string("COMPLETED")),
+            ("data", AttributeValue::Bool(true)),
+        ]),
+        with(&[
+            ("status", string("COMPLETED")),
+            ("omitted", string("because")),
+        ]),
+        with(&[("status", string("INPROGRESS"))]),
+        with(&[
+            ("status", string("INPROGRESS")),
+            ("in_progress_expiration", string("x")),
+        ]),
+        with(&[
+            ("status", string("COMPLETED")),
+            ("data", string("1")),
+            ("v", number(2)),
+        ]),
+        with(&[
+            ("status", string("COMPLETED")),
+            ("data", string("1")),
+            ("attempt", number(-1)),
+        ]),
+        with(&[
+            ("status", string("COMPLETED")),
+            ("data", string("1")),
+            ("owner", number(1)),
+        ]),
+    ];
+    for item in items {
+        bench.put(&item).await;
+        let before = bench.item().await;
+        let error = run(&once, 1).await.expect_err(&format!("{item:?}"));
+        assert!(matches!(error, Error::Unreadable(_)), "{item:?}: {error}");
+        assert_eq!(bench.item().await, before);
     }
 }
 
-on_each_server! {
-    async fn a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once(server: Server) {
-        let bench = Bench::on(&server).await;
-        for _ in 0..4 {
-            bench.proxy.inject("UpdateItem", Fault::LoseReply);
-        }
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
-        assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
-    }
+on_each_server!(a_record_of_another_library_is_honoured);
+async fn a_record_of_another_library_is_honoured(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench
+        .put(&[
+            ("status", string("COMPLETED")),
+            ("expiration", in_an_hour()),
+            ("data", string("41")),
+        ])
+        .await;
+    let Outcome::Replayed(41, replay) = run(&bench.once(), 1).await.unwrap() else {
+        panic!("a replay")
+    };
+    assert_eq!(replay.processed_at, None);
+
+    bench
+        .put(&[
+            ("status", string("INPROGRESS")),
+            ("expiration", in_an_hour()),
+        ])
+        .await;
+    assert!(matches!(
+        run(&bench.once(), 1).await,
+        Err(Error::InFlight { .. })
+    ));
+
+    let over = [
+        ("status", string("INPROGRESS")),
+        ("expiration", in_an_hour()),
+        ("in_progress_expiration", number(1)),
+    ];
+    bench.put(&over).await;
+    assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
+    let item = bench.item().await;
+    assert_eq!(
+        (item["v"].clone(), item["attempt"].clone()),
+        (number(1), number(2))
+    );
 }
 
-on_each_server! {
-    async fn a_release_whose_reply_is_lost_has_released(server: Server) {
-        let bench = Bench::on(&server).await;
-        bench.proxy.inject("UpdateItem", Fault::LoseReply);
-        let once = bench.once();
-        let failed = once.run(key(), payload(), |_| async { Err::<i32, _>(HandlerError::other("down")) }).await;
-        assert!(matches!(failed, Err(Error::Handler(_))));
-        assert_eq!(bench.item().await["in_progress_expiration"], number(0));
-        assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
+on_each_server!(a_claim_whose_replies_are_all_lost_does_not_hold_the_key);
+async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server) {
+    let bench = Bench::on(&server).await;
+    for _ in 0..3 {
+        bench.proxy.inject("PutItem", Fault::LoseReply);
     }
+    let error = run(&bench.once(), 1).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Store(StoreError::Unavailable(_))),
+        "{error}"
+    );
+    assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
 }
 
-on_each_server! {
-    async fn a_takeover_whose_reply_is_lost_is_still_mine(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.once();
-        let failed = once.run(key(), payload(), |_| async { Err::<i32, _>(HandlerError::other("down")) }).await;
-        failed.unwrap_err();
-        bench.proxy.inject("UpdateItem", Fault::LoseReply);
-        let attempt = once.run(key(), payload(), |claim| async move { Ok::<_, Infallible>(claim.attempt()) });
-        assert_eq!(attempt.await.unwrap(), Outcome::Executed(2));
+on_each_server!(throttling_never_opens_the_door);
+async fn throttling_never_opens_the_door(server: Server) {
+    let bench = Bench::on(&server).await;
+    for _ in 0..200 {
+        bench.proxy.inject("PutItem", Fault::THROTTLE);
     }
+    let builder = bench
+        .builder()
+        .store_down(StoreDown::FailOpen)
+        .store_timeout(Duration::from_secs(2));
+    let refused = run(&builder.build().unwrap(), 1).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Throttled(_)))),
+        "{refused:?}"
+    );
 }
 
-on_each_server! {
-    async fn a_completion_is_tried_for_as_long_as_there_is_time(server: Server) {
-        let bench = Bench::on(&server).await;
-        for fault in [Fault::INTERNAL, Fault::THROTTLE, Fault::LoseRequest, Fault::INTERNAL, Fault::CONFLICT] {
-            bench.proxy.inject("UpdateItem", fault);
-        }
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
+on_each_server!(a_read_that_fails_while_waiting_never_opens_the_door);
+async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
+    let bench = Bench::on(&server).await;
+    let waiting = bench
+        .builder()
+        .store_down(StoreDown::FailOpen)
+        .in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
+    let waiting = waiting.build().unwrap();
+    for _ in 0..100 {
+        bench.proxy.inject("GetItem", Fault::LoseRequest);
     }
-}
-
-on_each_server! {
-    async fn a_success_that_cannot_be_recorded_is_returned_and_never_released(server: Server) {
-        let bench = Bench::on(&server).await;
-        bench.proxy.inject("UpdateItem", Fault::DENY);
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Unrecorded(1));
-        let item = bench.item().await;
-        assert_eq!(item["status"], string("INPROGRESS"));
-        assert_ne!(item["in_progress_expiration"], number(0));
-        assert!(matches!(run(&bench.once(), 2).await, Err(Error::InFlight { .. })));
-    }
-}
-
-on_each_server! {
-    async fn a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks(server: Server) {
-        let bench = Bench::on(&server).await;
-        bench.proxy.inject("UpdateItem", Fault::DENY);
-        let once = bench.builder().unrecorded(Unrecorded::Fail).build().unwrap();
-        let Err(Error::Unrecorded(error)) = run(&once, 1).await else { panic!("reported") };
-        assert!(error.to_string().contains("dynamodb:UpdateItem"), "{error}");
-    }
-}
-
-on_each_server! {
-    async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(server: Server) {
-        let bench = Bench::on(&server).await;
-        let clock = ManualClock::default();
-        let once = bench.builder().clock(clock.clone()).build().unwrap();
-        bench.proxy.inject("PutItem", Fault::Delay(Duration::from_secs(1)));
-        let meanwhile = async {
-            bench.proxy.held().await;
-            clock.advance(Duration::from_hours(1));
-        };
-        let (late, ()) = tokio::join!(run(&once, 1), meanwhile);
-        assert!(matches!(late, Err(Error::TooLate)), "{late:?}");
-        assert_eq!(bench.item().await["in_progress_expiration"], number(0));
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
-    }
-}
-
-on_each_server! {
-    async fn conflicts_and_throttles_on_a_claim_are_retried(server: Server) {
-        let bench = Bench::on(&server).await;
-        for fault in [Fault::CONFLICT, Fault::CONFLICT, Fault::THROTTLE, Fault::THROTTLE, Fault::THROTTLE] {
-            bench.proxy.inject("PutItem", fault);
-        }
-        assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
-    }
-}
-
-on_each_server! {
-    async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
-        let bench = Bench::on(&server).await;
-        for _ in 0..200 {
-            bench.proxy.inject("PutItem", Fault::THROTTLE);
-        }
-        let once = bench.builder().store_timeout(Duration::from_millis(600)).build().unwrap();
-        let error = run(&once, 1).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Throttled | StoreError::Timeout)), "{error}");
-    }
-}
-
-on_each_server! {
-    async fn a_function_without_permission_is_told_which_action_it_lacks(server: Server) {
-        let bench = Bench::on(&server).await;
-        bench.proxy.inject("PutItem", Fault::DENY);
-        let once = bench.builder().store_down(StoreDown::FailOpen).build().unwrap();
-        let error = run(&once, 1).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::AccessDenied { action: "dynamodb:PutItem", .. })));
-    }
-}
-
-on_each_server! {
-    async fn a_table_that_does_not_exist_is_named(server: Server) {
-        let once = Idempotency::builder(DynamoDbStore::new(server.client(), "no-such-table")).namespace("faults");
-        let error = run(&once.build().unwrap(), 1).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::TableNotFound { .. })));
-        assert!(error.to_string().contains("no-such-table"), "{error}");
-    }
-}
-
-on_each_server! {
-    async fn a_table_with_another_key_schema_is_explained(server: Server) {
-        let other = server.table_with_key("other-key", "pk").await;
-        let store = DynamoDbStore::new(server.client(), &other);
-        let error = run(&Idempotency::builder(store).namespace("faults").build().unwrap(), 1).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Schema { .. })), "{error}");
-        assert!(error.to_string().contains("partition key `id`"), "{error}");
-
-        let simple = server.idempotency_table().await;
-        let layout = TableLayout::default().composite_key("id", "all", "sk");
-        let store = DynamoDbStore::new(server.client(), simple).layout(layout);
-        let error = run(&Idempotency::builder(store).namespace("faults").build().unwrap(), 1).await.unwrap_err();
-        assert!(error.to_string().contains("sort key `sk`"), "{error}");
-    }
-}
-
-on_each_server! {
-    async fn records_that_cannot_be_read_are_left_alone(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.once();
-        let ours = [("v", number(1)), ("owner", string("x")), ("attempt", number(1)), ("expiration", in_an_hour())];
-        let with = |more: &[(&'static str, AttributeValue)]| [&ours, more].concat();
-        let items = [
-            vec![],
-            vec![("status", string("COMPLETED")), ("data", string("1"))],
-            vec![("expiration", in_an_hour())],
-            vec![("status", number(1)), ("expiration", in_an_hour())],
-            vec![("status", string("COMPLETED")), ("expiration", string("soon"))],
-            vec![("status", string("COMPLETED")), ("expiration", in_an_hour())],
-            vec![("status", string("PAUSED")), ("expiration", in_an_hour())],
-            with(&[("status", string("COMPLETED")), ("data", AttributeValue::Bool(true))]),
-            with(&[("status", string("COMPLETED")), ("omitted", string("because"))]),
-            with(&[("status", string("INPROGRESS"))]),
-            with(&[("status", string("INPROGRESS")), ("in_progress_expiration", string("x"))]),
-            with(&[("status", string("COMPLETED")), ("data", string("1")), ("v", number(2))]),
-            with(&[("status", string("COMPLETED")), ("data", string("1")), ("attempt", number(-1))]),
-            with(&[("status", string("COMPLETED")), ("data", string("1")), ("owner", number(1))]),
-        ];
-        for item in items {
-            bench.put(&item).await;
-            let before = bench.item().await;
-            let error = run(&once, 1).await.expect_err(&format!("{item:?}"));
-            assert!(matches!(error, Error::Unreadable(_)), "{item:?}: {error}");
-            assert_eq!(bench.item().await, before);
-        }
-    }
-}
-
-on_each_server! {
-    async fn a_record_of_another_library_is_honoured(server: Server) {
-        let bench = Bench::on(&server).await;
-        bench.put(&[("status", string("COMPLETED")), ("expiration", in_an_hour()), ("data", string("41"))]).await;
-        let Outcome::Replayed(41, replay) = run(&bench.once(), 1).await.unwrap() else { panic!("a replay") };
-        assert_eq!(replay.processed_at, None);
-
-        bench.put(&[("status", string("INPROGRESS")), ("expiration", in_an_hour())]).await;
-        assert!(matches!(run(&bench.once(), 1).await, Err(Error::InFlight { .. })));
-
-        let over = [("status", string("INPROGRESS")), ("expiration", in_an_hour()), ("in_progress_expiration", number(1))];
-        bench.put(&over).await;
-        assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
-        let item = bench.item().await;
-        assert_eq!((item["v"].clone(), item["attempt"].clone()), (number(1), number(2)));
-    }
-}
-
-on_each_server! {
-    async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server) {
-        let bench = Bench::on(&server).await;
-        for _ in 0..3 {
-            bench.proxy.inject("PutItem", Fault::LoseReply);
-        }
-        let error = run(&bench.once(), 1).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Unavailable(_))), "{error}");
-        assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
-    }
-}
-
-on_each_server! {
-    async fn throttling_never_opens_the_door(server: Server) {
-        let bench = Bench::on(&server).await;
-        for _ in 0..200 {
-            bench.proxy.inject("PutItem", Fault::THROTTLE);
-        }
-        let builder = bench.builder().store_down(StoreDown::FailOpen).store_timeout(Duration::from_secs(2));
-        let refused = run(&builder.build().unwrap(), 1).await;
-        assert!(matches!(refused, Err(Error::Store(StoreError::Throttled))), "{refused:?}");
-    }
-}
-
-on_each_server! {
-    async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
-        let bench = Bench::on(&server).await;
-        let waiting = bench.builder().store_down(StoreDown::FailOpen).in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
-        let waiting = waiting.build().unwrap();
-        for _ in 0..100 {
-            bench.proxy.inject("GetItem", Fault::LoseRequest);
-        }
-        let first = bench.once();
-        let outcome = first.run(key(), payload(), |_| async {
-            let second = run(&waiting, 2).await;
-            assert!(matches!(second, Err(Error::InFlight { .. })), "{second:?}");
-            Ok::<_, Infallible>(1)
-        });
-        assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
-    }
+    let first = bench.once();
+    let outcome = first.run(key(), payload(), |_| async {
+        let second = run(&waiting, 2).await;
+        assert!(matches!(second, Err(Error::InFlight { .. })), "{second:?}");
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
 }
 
 #[tokio::test]
@@ -367,27 +505,27 @@ async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
     assert_eq!(run(&open, 1).await.unwrap(), Outcome::Unprotected(1));
 }
 
-on_each_server! {
-    async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let now = SystemClock.now();
-        let claims = [1, 2, 3].map(|number| NewClaim {
-            id: once.record_id(&Key::new("op", number.to_string())).unwrap(),
-            owner: Owner::random().unwrap(),
-            fingerprint: None,
-            attempt: 1,
-            lease: now + Duration::from_mins(1),
-            expiration: (now + Duration::from_hours(1)).ceil_seconds(),
-            started_at: now,
-        });
-        for _ in 0..3 {
-            bench.proxy.inject("BatchExecuteStatement", Fault::INTERNAL);
-        }
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-        for answer in once.store().create_all(&claims, deadline).await {
-            let told = answer.unwrap_err().to_string();
-            assert_eq!(told.matches("could not be reached").count(), 1, "{told}");
-        }
+on_each_server!(a_group_that_failed_tells_each_of_its_members_once);
+async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let now = SystemClock.now();
+    let claims = [1, 2, 3].map(|number| {
+        let id = once.record_id(&Key::new("op", number.to_string())).unwrap();
+        let owner = Owner::random().unwrap();
+        let expiration = (now + Duration::from_hours(1)).ceil_seconds();
+        NewClaim::new(id, owner, now, now + Duration::from_mins(1), expiration)
+    });
+    for _ in 0..3 {
+        bench.proxy.inject("BatchExecuteStatement", Fault::INTERNAL);
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    for answer in once
+        .store()
+        .write_all(&claims.map(Into::into), deadline)
+        .await
+    {
+        let told = answer.unwrap_err().to_string();
+        assert_eq!(told.matches("could not be reached").count(), 1, "{told}");
     }
 }

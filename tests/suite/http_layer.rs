@@ -2,17 +2,23 @@
 
 mod answers;
 mod api;
+mod authentication;
 mod axum_router;
+mod codings;
 mod conflicts;
+mod errors;
 mod events;
 mod fingerprints;
+mod hang_ups;
 mod keys;
 mod outcomes;
 mod refusals;
+mod replay_hook;
 mod replays;
 mod requests;
 mod routes;
 mod scopes;
+mod selectors;
 mod silence;
 mod steps;
 mod streams;

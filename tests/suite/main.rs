@@ -9,13 +9,16 @@
     reason = "a test that panics has found something, and reads best with its helpers beside their use"
 )]
 
+mod architecture;
 mod cached;
 mod conformance;
 mod crowd;
+mod documents;
 mod end_to_end;
 mod engine;
 mod exactly_once;
 mod faults;
+mod guide;
 mod hostile;
 mod http_layer;
 mod metrics;
@@ -28,8 +31,11 @@ mod real_powertools;
 mod secrets;
 mod spans;
 mod sqs;
+mod start_up;
 mod steps;
 #[allow(dead_code, unused_imports, reason = "`tests/chaos` uses the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+mod testing;
+mod unheard;
 mod wire;

@@ -15,6 +15,8 @@ use lambda_idempotency::{Builder, Crashed, Fingerprint, Idempotency, Key, Missin
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tower::{Layer, Service, service_fn};
 
+use crate::support::crash::kill;
+
 /// One engine whose metrics can be read; the recorder is this thread's alone.
 pub struct Counted {
     snapshotter: Snapshotter,
@@ -190,10 +192,9 @@ async fn a_crash_is_counted_by_what_becomes_of_it() {
             .max_attempts(NonZeroU32::new(9).unwrap())
             .build()
             .unwrap();
-        // A handler that is dropped leaves its lease to run out, as a crash does.
         let hanging = |_| std::future::pending::<Result<String, HandlerError>>();
         let crash = once.run(key(), None, hanging);
-        let _ = tokio::time::timeout(Duration::from_millis(1), crash).await;
+        kill(crash).await;
         clock.advance(Duration::from_hours(1));
         counted.take();
         let _ = once.run(key(), None, done).await;
@@ -226,7 +227,7 @@ async fn runs_without_a_claim_are_counted() {
 #[tokio::test]
 async fn paths_without_a_template_share_one_label() {
     let counted = Counted::new();
-    let layer = IdempotencyLayer::new(engine().build().unwrap());
+    let layer = IdempotencyLayer::unscoped(engine().build().unwrap());
     let mut api = layer.layer(service_fn(|_: Request<axum::body::Body>| async {
         Ok::<_, HandlerError>(Response::new(axum::body::Body::from("ok")))
     }));

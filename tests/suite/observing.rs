@@ -6,16 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
+use http_body_util::BodyExt;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
-use tokio::time::Instant;
-use tower::{Layer, Service, service_fn};
+use tokio::time::{Instant, timeout};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::metrics::{Counted, counts};
 use crate::support::Server;
@@ -214,14 +217,14 @@ async fn the_kill_switch_ends_the_watching_too() {
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
-    let layer = IdempotencyLayer::new(observer())
+    let layer = IdempotencyLayer::unscoped(observer())
         .body_limit(4)
         .require_scope();
     let mut api = layer.layer(service_fn(move |_: Request<Body>| {
         let number = runs.fetch_add(1, Ordering::SeqCst);
         async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
     }));
-    let layer = IdempotencyLayer::new(observer()).body_limit(4);
+    let layer = IdempotencyLayer::unscoped(observer()).body_limit(4);
     let runs = Arc::clone(&ran);
     let mut scopeless = layer.layer(service_fn(move |_: Request<Body>| {
         let number = runs.fetch_add(1, Ordering::SeqCst);
@@ -269,4 +272,169 @@ async fn from_a_queue_each_copy_runs() {
         assert!(reply.batch_item_failures.is_empty());
     }
     assert_eq!(ran.load(Ordering::SeqCst), 8);
+}
+
+/// Both ways to run as if nothing were there.
+fn passive() -> [(&'static str, Idempotency<MemoryStore>); 2] {
+    let builder = || Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let switched_off = builder().disabled(true).build().unwrap();
+    [("observed", observer()), ("switched off", switched_off)]
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_comes() {
+    const LIMIT: usize = 100;
+    for (mode, once) in passive() {
+        let pulled = Arc::new(AtomicUsize::new(0));
+        let source = Arc::clone(&pulled);
+        // It has no end.
+        let endless = stream::repeat_with(move || {
+            let before = source.fetch_add(10, Ordering::SeqCst);
+            assert!(before < 1_000_000, "it is gathered without a limit");
+            Ok::<_, HandlerError>(Bytes::from_static(b"0123456789"))
+        });
+        let seen = Arc::clone(&pulled);
+        let layer = IdempotencyLayer::unscoped(once).body_limit(LIMIT);
+        let api = layer.layer(service_fn(move |request: Request<Body>| {
+            let read = seen.load(Ordering::SeqCst);
+            async move {
+                let begin = request.into_body().into_data_stream().take(20);
+                let begin: Vec<_> = begin.map(Result::unwrap).collect().await;
+                assert!(
+                    begin.concat().starts_with(b"01234567890123456789"),
+                    "nothing is lost"
+                );
+                Ok::<_, HandlerError>(Response::new(Body::from(read.to_string())))
+            }
+        }));
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let request = request.body(Body::from_stream(endless)).unwrap();
+        let answer = api.oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200, "{mode}");
+        let read = answer.into_body().collect().await.unwrap().to_bytes();
+        let read: usize = std::str::from_utf8(&read).unwrap().parse().unwrap();
+        assert!(
+            read <= LIMIT + 10,
+            "{mode}: {read} bytes before the handler ran"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_breaks_off_for_the_handler() {
+    for (mode, once) in passive() {
+        let pieces = [
+            Ok(Bytes::from_static(b"ab")),
+            Err(HandlerError::other("cut")),
+        ];
+        let body = Body::from_stream(stream::iter(pieces));
+        let api =
+            IdempotencyLayer::unscoped(once).layer(service_fn(|request: Request<Body>| async {
+                let read = request.into_body().collect().await;
+                let said = read.map_or_else(|error| error.to_string(), |_| "whole".to_owned());
+                Ok::<_, HandlerError>(Response::new(Body::from(said)))
+            }));
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let answer = api.oneshot(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 200, "{mode}");
+        assert_eq!(
+            answer.into_body().collect().await.unwrap().to_bytes(),
+            "cut"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_passed_on_as_it_comes() {
+    for (mode, once) in passive() {
+        let api = IdempotencyLayer::unscoped(once).layer(service_fn(|_: Request<Body>| async {
+            // One piece, then nothing for ever: an answer that is gathered never comes.
+            let pieces = stream::iter([Ok::<_, HandlerError>(Bytes::from_static(b"first"))]);
+            let body = Body::from_stream(pieces.chain(stream::pending()));
+            Ok::<_, HandlerError>(Response::new(body))
+        }));
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let answer = api.oneshot(request.body(Body::from("tea")).unwrap());
+        let answer = timeout(Duration::from_secs(5), answer).await;
+        let mut body = answer.expect("it is not waited for").unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, "first", "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
+    for (mode, once) in passive() {
+        let api = IdempotencyLayer::unscoped(once).layer(service_fn(|_: Request<Body>| async {
+            let pieces = [
+                Ok(Bytes::from_static(b"ab")),
+                Err(HandlerError::other("cut")),
+            ];
+            Ok::<_, HandlerError>(Response::new(Body::from_stream(stream::iter(pieces))))
+        }));
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let answer = api
+            .oneshot(request.body(Body::from("tea")).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 200, "{mode}: no answer of the layer's own");
+        assert!(answer.into_body().collect().await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn over_http_no_closure_of_the_layers_keeps_a_request_from_its_handler() {
+    let disabled = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    for once in [observer(), disabled.disabled(true).build().unwrap()] {
+        let scope = |parts: &http::request::Parts| {
+            assert!(parts.headers.contains_key("tenant"), "a scope that panics");
+            Some("tenant".to_owned())
+        };
+        let api = IdempotencyLayer::scoped(once, scope).layer(service_fn(|_: Request<_>| async {
+            Ok::<_, HandlerError>(Response::new(Body::empty()))
+        }));
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let answer = api.oneshot(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn from_a_queue_no_closure_of_the_layers_reports_a_message() {
+    for (mode, once) in passive() {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let runs = Arc::clone(&ran);
+        let mut worker = lambda_idempotency::sqs::BatchLayer::new(once)
+            .key(|payment: &u64| {
+                assert_ne!(*payment, 1, "a key that panics");
+                // None, one with a control character, and one that is too long.
+                match payment % 3 {
+                    0 => String::new(),
+                    1 => "line\nbreak".to_owned(),
+                    _ => "x".repeat(300),
+                }
+            })
+            .scope(|payment, _| {
+                assert_ne!(*payment, 2, "a scope that panics");
+                None::<String>
+            })
+            .fingerprint(|payment, _| {
+                assert_ne!(*payment, 3, "a fingerprint that panics");
+                None
+            })
+            .handler(move |_| {
+                runs.fetch_add(1, Ordering::SeqCst);
+                async { Ok::<_, HandlerError>(()) }
+            });
+        let messages: Vec<_> = (0..9)
+            .map(|n| json!({"messageId": format!("m-{n}"), "body": n.to_string(), "attributes": {}, "messageAttributes": {}}))
+            .collect();
+        let event = serde_json::from_value(json!({ "Records": messages })).unwrap();
+        let reply = worker
+            .call(LambdaEvent::new(event, Context::default()))
+            .await
+            .unwrap();
+        assert!(reply.batch_item_failures.is_empty(), "{mode}: {reply:?}");
+        assert_eq!(ran.load(Ordering::SeqCst), 9, "{mode}");
+    }
 }

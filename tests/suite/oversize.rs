@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue::{self, B, M, N, S};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{CachedStore, MemoryStore};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
@@ -14,6 +14,7 @@ use lambda_idempotency::{
 };
 
 use crate::on_each_server;
+use crate::support::crash::kill_when;
 use crate::support::{Fault, Proxy, Server};
 
 mod bucket;
@@ -101,217 +102,328 @@ fn seconds(item: &Item) -> i64 {
     item["expiration"].as_n().unwrap().parse().unwrap()
 }
 
-on_each_server! {
-    async fn an_outcome_that_compresses_well_stays_in_its_record(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let large = r#"{"sku": "tea", "quantity": 1}, "#.repeat(2_000);
-        assert_eq!(run(&once, &large).await.unwrap(), Outcome::Executed(large.clone()));
-        assert_eq!(bench.proxy.take_total(), 2);
-        assert_eq!(replay(&once).await.unwrap(), large);
-        assert_eq!(bench.proxy.take_total(), 1);
-        let (record, beside) = bench.items().await;
-        assert_eq!(beside, None);
-        assert!(!record.contains_key("data"));
-    }
+on_each_server!(an_outcome_that_compresses_well_stays_in_its_record);
+async fn an_outcome_that_compresses_well_stays_in_its_record(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let large = r#"{"sku": "tea", "quantity": 1}, "#.repeat(2_000);
+    assert_eq!(
+        run(&once, &large).await.unwrap(),
+        Outcome::Executed(large.clone())
+    );
+    assert_eq!(bench.proxy.take_total(), 2);
+    assert_eq!(replay(&once).await.unwrap(), large);
+    assert_eq!(bench.proxy.take_total(), 1);
+    let (record, beside) = bench.items().await;
+    assert_eq!(beside, None);
+    assert!(!record.contains_key("data"));
 }
 
-on_each_server! {
-    async fn a_large_outcome_has_an_item_of_its_own(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let large = noise(450_000);
-        assert_eq!(run(&once, &large).await.unwrap(), Outcome::Executed(large.clone()));
-        let counts = bench.proxy.take_counts();
-        assert_eq!((counts["PutItem"], counts["UpdateItem"], counts.len()), (2, 1, 2));
-        assert_eq!(replay(&once).await.unwrap(), large);
-        let counts = bench.proxy.take_counts();
-        assert_eq!((counts["PutItem"], counts["GetItem"], counts.len()), (1, 1, 2));
+on_each_server!(a_large_outcome_has_an_item_of_its_own);
+async fn a_large_outcome_has_an_item_of_its_own(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let large = noise(450_000);
+    assert_eq!(
+        run(&once, &large).await.unwrap(),
+        Outcome::Executed(large.clone())
+    );
+    let counts = bench.proxy.take_counts();
+    assert_eq!(
+        (counts["PutItem"], counts["UpdateItem"], counts.len()),
+        (2, 1, 2)
+    );
+    assert_eq!(replay(&once).await.unwrap(), large);
+    let counts = bench.proxy.take_counts();
+    assert_eq!(
+        (counts["PutItem"], counts["GetItem"], counts.len()),
+        (1, 1, 2)
+    );
 
-        let (record, beside) = bench.items().await;
-        let beside = beside.unwrap();
-        let owner = record["owner"].as_s().unwrap();
-        assert_eq!(beside["id"], S(format!("{ID}#outcome#{owner}")));
-        let lasts_longer = seconds(&beside) - seconds(&record);
-        assert!((3_600..3_610).contains(&lasts_longer), "{lasts_longer}");
-        let record_size: usize = record.values().map(|value| format!("{value:?}").len()).sum();
-        assert!(record_size < 1_500, "duplicates are billed by it: {record_size}");
-    }
+    let (record, beside) = bench.items().await;
+    let beside = beside.unwrap();
+    let owner = record["owner"].as_s().unwrap();
+    assert_eq!(beside["id"], S(format!("{ID}#outcome#{owner}")));
+    let lasts_longer = seconds(&beside) - seconds(&record);
+    assert!((3_600..3_610).contains(&lasts_longer), "{lasts_longer}");
+    let record_size: usize = record
+        .values()
+        .map(|value| format!("{value:?}").len())
+        .sum();
+    assert!(
+        record_size < 1_500,
+        "duplicates are billed by it: {record_size}"
+    );
 }
 
-on_each_server! {
-    async fn an_outcome_that_no_item_takes_is_done_and_never_run_again(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let huge = noise(600_000);
-        assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
+on_each_server!(an_outcome_that_no_item_takes_is_done_and_never_run_again);
+async fn an_outcome_that_no_item_takes_is_done_and_never_run_again(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let huge = noise(600_000);
+    assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
+    let error = replay(&once).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::TooLarge,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(bench.items().await.1, None);
+}
+
+on_each_server!(
+    an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_never_run_again
+);
+async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_never_run_again(
+    server: Server,
+) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().inline_limit(1_000_000).build().unwrap();
+    let huge = noise(450_000);
+    assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
+    assert_eq!(
+        bench.proxy.take_counts()["UpdateItem"],
+        2,
+        "the second without the outcome"
+    );
+    let (record, beside) = bench.items().await;
+    assert_eq!(
+        (&record["status"], &record["omitted"]),
+        (&S("COMPLETED".into()), &S("too_large".into()))
+    );
+    assert_eq!(beside, None);
+    let error = replay(&once).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::TooLarge,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+on_each_server!(an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run);
+async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    run(&once, &noise(20_000)).await.unwrap();
+    let (record, beside) = bench.items().await;
+    let beside = beside.unwrap();
+    let B(content) = &beside["content"] else {
+        panic!("binary")
+    };
+    let mut flipped = content.clone().into_inner();
+    flipped[100] ^= 1;
+    let damaged = [
+        B(Blob::new(flipped)),
+        B(Blob::new(&content.as_ref()[..100])),
+        B(Blob::new(Vec::new())),
+    ];
+    for content in damaged {
+        bench
+            .put(Item::from([
+                ("content".into(), content),
+                ("id".into(), beside["id"].clone()),
+            ]))
+            .await;
         let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::TooLarge, .. }), "{error}");
-        assert_eq!(bench.items().await.1, None);
+        assert!(
+            matches!(
+                error,
+                Error::OutcomeOmitted {
+                    reason: Omission::Damaged,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
+    let delete = bench.direct.client().delete_item().table_name(&bench.table);
+    delete.key("id", beside["id"].clone()).send().await.unwrap();
+    let error = replay(&once).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::Lost,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(bench.items().await.0, record);
 }
 
-on_each_server! {
-    async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_never_run_again(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().inline_limit(1_000_000).build().unwrap();
-        let huge = noise(450_000);
-        assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
-        assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2, "the second without the outcome");
-        let (record, beside) = bench.items().await;
-        assert_eq!((&record["status"], &record["omitted"]), (&S("COMPLETED".into()), &S("too_large".into())));
-        assert_eq!(beside, None);
-        let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::TooLarge, .. }), "{error}");
-    }
-}
-
-on_each_server! {
-    async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        run(&once, &noise(20_000)).await.unwrap();
-        let (record, beside) = bench.items().await;
-        let beside = beside.unwrap();
-        let B(content) = &beside["content"] else { panic!("binary") };
-        let mut flipped = content.clone().into_inner();
-        flipped[100] ^= 1;
-        let damaged = [
-            B(Blob::new(flipped)),
-            B(Blob::new(&content.as_ref()[..100])),
-            B(Blob::new(Vec::new())),
-        ];
-        for content in damaged {
-            bench.put(Item::from([("content".into(), content), ("id".into(), beside["id"].clone())])).await;
-            let error = replay(&once).await.unwrap_err();
-            assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Damaged, .. }), "{error}");
-        }
-        let delete = bench.direct.client().delete_item().table_name(&bench.table);
-        delete.key("id", beside["id"].clone()).send().await.unwrap();
-        let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Lost, .. }), "{error}");
-        assert_eq!(bench.items().await.0, record);
-    }
-}
-
-on_each_server! {
-    async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+on_each_server!(an_outcome_that_cannot_be_kept_leaves_a_marker);
+async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let outcome = once.run(
+        Key::raw("export", ID),
+        Fingerprint::bytes(b"p"),
+        |_| async {
             bench.proxy.inject("PutItem", Fault::DENY);
             Ok::<_, Infallible>(noise(20_000))
-        });
-        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
-        let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::NotKept, .. }), "{error}");
-    }
+        },
+    );
+    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    let error = replay(&once).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::NotKept,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
-on_each_server! {
-    async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().lease(Duration::from_secs(3)).build().unwrap();
-        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+on_each_server!(a_store_that_does_not_answer_leaves_time_for_the_completion);
+async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench
+        .builder()
+        .lease(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let outcome = once.run(
+        Key::raw("export", ID),
+        Fingerprint::bytes(b"p"),
+        |_| async {
             for _ in 0..200 {
                 bench.proxy.inject("PutItem", Fault::INTERNAL);
             }
             Ok::<_, Infallible>(noise(20_000))
-        });
-        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
-        let (record, _) = bench.items().await;
-        assert_eq!(record["omitted"], S("not_kept".into()));
-    }
+        },
+    );
+    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    let (record, _) = bench.items().await;
+    assert_eq!(record["omitted"], S("not_kept".into()));
 }
 
-on_each_server! {
-    async fn lost_replies_change_nothing(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        let large = noise(20_000);
-        let given = large.clone();
-        let outcome = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
+on_each_server!(lost_replies_change_nothing);
+async fn lost_replies_change_nothing(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    let large = noise(20_000);
+    let given = large.clone();
+    let outcome = once.run(
+        Key::raw("export", ID),
+        Fingerprint::bytes(b"p"),
+        |_| async {
             bench.proxy.inject("PutItem", Fault::LoseReply);
             bench.proxy.inject("UpdateItem", Fault::LoseReply);
             Ok::<_, Infallible>(given)
-        });
-        assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
-        assert_eq!(replay(&once).await.unwrap(), large);
-    }
+        },
+    );
+    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    assert_eq!(replay(&once).await.unwrap(), large);
 }
 
-on_each_server! {
-    async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().store_down(StoreDown::FailOpen).build().unwrap();
-        run(&once, &noise(20_000)).await.unwrap();
-        for _ in 0..3 {
-            bench.proxy.inject("GetItem", Fault::LoseRequest);
-        }
-        let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Unavailable(_))), "{error}");
-        assert_eq!(replay(&once).await.unwrap(), noise(20_000));
+on_each_server!(a_read_that_fails_is_an_error_and_never_opens_the_door);
+async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench
+        .builder()
+        .store_down(StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    run(&once, &noise(20_000)).await.unwrap();
+    for _ in 0..3 {
+        bench.proxy.inject("GetItem", Fault::LoseRequest);
     }
+    let error = replay(&once).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Store(StoreError::Unavailable(_))),
+        "{error}"
+    );
+    assert_eq!(replay(&once).await.unwrap(), noise(20_000));
 }
 
-on_each_server! {
-    async fn an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires(server: Server) {
-        let bench = Bench::on(&server).await;
-        let clock = ManualClock::default();
-        let once = bench.builder().clock(clock.clone()).build().unwrap();
-        let stale = once.run(Key::raw("export", ID), Fingerprint::bytes(b"p"), |_| async {
-            bench.proxy.inject("UpdateItem", Fault::Park { applies: false });
+on_each_server!(an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires);
+async fn an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires(server: Server) {
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let once = bench.builder().clock(clock.clone()).build().unwrap();
+    let stale = once.run(
+        Key::raw("export", ID),
+        Fingerprint::bytes(b"p"),
+        |_| async {
+            bench
+                .proxy
+                .inject("UpdateItem", Fault::Park { applies: false });
             Ok::<_, Infallible>(noise(20_000))
-        });
-        tokio::select! {
-            ended = stale => panic!("its completion was to get no answer: {ended:?}"),
-            () = bench.proxy.parked() => {}
-        }
-        let (record, orphan) = bench.items().await;
-        assert_eq!(record["status"], S("INPROGRESS".into()));
-        let orphan = orphan.expect("kept before the completion");
-        assert!(seconds(&orphan) > seconds(&record), "TTL will find it, later than its record");
+        },
+    );
+    kill_when(bench.proxy.parked(), stale).await;
+    let (record, orphan) = bench.items().await;
+    assert_eq!(record["status"], S("INPROGRESS".into()));
+    let orphan = orphan.expect("kept before the completion");
+    assert!(
+        seconds(&orphan) > seconds(&record),
+        "TTL will find it, later than its record"
+    );
 
-        clock.advance(Duration::from_hours(1));
-        let store = DynamoDbStore::new(server.client(), &bench.table);
-        let next = Idempotency::builder(store).namespace("oversize").clock(clock).build().unwrap();
-        assert_eq!(run(&next, "small").await.unwrap(), Outcome::Executed("small".into()));
-        assert_eq!(replay(&next).await.unwrap(), "small");
-    }
+    clock.advance(Duration::from_hours(1));
+    let store = DynamoDbStore::new(server.client(), &bench.table);
+    let next = Idempotency::builder(store)
+        .namespace("oversize")
+        .clock(clock)
+        .build()
+        .unwrap();
+    assert_eq!(
+        run(&next, "small").await.unwrap(),
+        Outcome::Executed("small".into())
+    );
+    assert_eq!(replay(&next).await.unwrap(), "small");
 }
 
-on_each_server! {
-    async fn a_malformed_pointer_is_left_alone(server: Server) {
-        let bench = Bench::on(&server).await;
-        let once = bench.builder().build().unwrap();
-        run(&once, &noise(20_000)).await.unwrap();
-        let (sound, _) = bench.items().await;
-        let M(packed) = sound["packed"].clone() else { panic!("a map") };
-        let with = |name: &str, value: Option<AttributeValue>| {
-            let mut packed = packed.clone();
-            match value {
-                Some(value) => packed.insert(name.into(), value),
-                None => packed.remove(name),
-            };
-            M(packed)
+on_each_server!(a_malformed_pointer_is_left_alone);
+async fn a_malformed_pointer_is_left_alone(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.builder().build().unwrap();
+    run(&once, &noise(20_000)).await.unwrap();
+    let (sound, _) = bench.items().await;
+    let M(packed) = sound["packed"].clone() else {
+        panic!("a map")
+    };
+    let with = |name: &str, value: Option<AttributeValue>| {
+        let mut packed = packed.clone();
+        match value {
+            Some(value) => packed.insert(name.into(), value),
+            None => packed.remove(name),
         };
-        let broken = [
-            S("x".into()),
-            with("in", Some(S("cloud".into()))),
-            with("in", Some(S("record".into()))),
-            with("owner", None),
-            with("sha256", Some(N("1".into()))),
-            with("bytes", Some(N("-1".into()))),
-            with("bytes", None),
-        ];
-        for pointer in broken {
-            let mut item = sound.clone();
-            item.insert("packed".into(), pointer.clone());
-            bench.put(item.clone()).await;
-            let error = replay(&once).await.unwrap_err();
-            assert!(matches!(error, Error::Unreadable(_)), "{pointer:?}: {error}");
-            assert_eq!(bench.items().await.0, item);
-        }
+        M(packed)
+    };
+    let broken = [
+        S("x".into()),
+        with("in", Some(S("cloud".into()))),
+        with("in", Some(S("record".into()))),
+        with("owner", None),
+        with("sha256", Some(N("1".into()))),
+        with("bytes", Some(N("-1".into()))),
+        with("bytes", None),
+    ];
+    for pointer in broken {
+        let mut item = sound.clone();
+        item.insert("packed".into(), pointer.clone());
+        bench.put(item.clone()).await;
+        let error = replay(&once).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Unreadable(_)),
+            "{pointer:?}: {error}"
+        );
+        assert_eq!(bench.items().await.0, item);
     }
 }
 

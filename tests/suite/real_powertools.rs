@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::powertools::PowertoolsKeys;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::{Builder, Idempotency, Key};
 
 use crate::support::Server;

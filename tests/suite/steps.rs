@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lambda_idempotency::journal::{MAX_STEP_RESULT_BYTES, MAX_STEPS, StepResult, StepState};
-use lambda_idempotency::record::Record;
+use lambda_idempotency::protocol::journal::{
+    MAX_STEP_RESULT_BYTES, MAX_STEPS, StepResult, StepState,
+};
+use lambda_idempotency::protocol::record::Record;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
@@ -14,6 +16,8 @@ use lambda_idempotency::{
     StepError, Verdict,
 };
 use tokio::time::Instant;
+
+use crate::support::crash::kill;
 
 mod faults;
 mod interrupted;
@@ -96,9 +100,7 @@ impl Bench {
                 })
                 .await
         });
-        tokio::time::timeout(Duration::from_millis(5), attempt)
-            .await
-            .expect_err("cut off");
+        kill(attempt).await;
         self.clock.advance(LEASE * 2);
     }
 
@@ -147,9 +149,7 @@ async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
         claim.step("charge", |_| bench.effect()).await?;
         std::future::pending::<Result<usize>>().await
     });
-    tokio::time::timeout(Duration::from_millis(5), attempt)
-        .await
-        .expect_err("cut off");
+    kill(attempt).await;
     bench.clock.advance(LEASE * 2);
 
     let again = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });

@@ -16,6 +16,7 @@ mod sandbox;
 mod watch;
 
 pub use function::Function;
+pub use programs::{Version, program};
 pub use sandbox::{Invocation, Reply, Sandbox};
 pub use watch::{Answer, Running, Watch};
 

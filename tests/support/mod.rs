@@ -1,7 +1,9 @@
 //! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
 
+pub mod alone;
 pub mod bucket;
 pub mod crash;
+pub mod decided;
 pub mod events;
 pub mod gateway;
 pub mod lambda;
@@ -15,6 +17,7 @@ pub mod stream;
 
 pub use bucket::Bucket;
 pub use crash::Begun;
+pub use decided::decided;
 pub use proxy::{Fault, Proxy};
 pub use queue_api::QueueApi;
 pub use server::Server;
@@ -26,22 +29,16 @@ pub use stream::Stream;
 /// starts the server and sets the variable; `make quick` leaves the lane out by name.
 #[macro_export]
 macro_rules! on_each_server {
-    ($(#[$doc:meta])* async fn $name:ident($server:ident: Server) $body:block) => {
-        $(#[$doc])*
+    ($name:ident) => {
         mod $name {
-            #[allow(unused_imports)]
-            use super::*;
-
-            async fn check($server: $crate::support::Server) $body
-
             #[tokio::test]
             async fn dynoxide() {
-                check($crate::support::Server::dynoxide().await).await;
+                super::$name($crate::support::Server::dynoxide().await).await;
             }
 
             #[tokio::test]
             async fn dynamodb_local() {
-                check($crate::support::Server::dynamodb_local().await).await;
+                super::$name($crate::support::Server::dynamodb_local().await).await;
             }
         }
     };

@@ -59,6 +59,8 @@ struct State {
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
     parked: Notify,
+    /// Requests that arrive when the test delivers them.
+    withheld: Mutex<Vec<Exchange>>,
     /// Capacity units, as the server counts them; only where it is asked.
     units: Mutex<Option<f64>>,
     /// How many requests were made to wait, or their replies.
@@ -109,6 +111,17 @@ impl Proxy {
     /// Waits until a request was [parked](Fault::Park).
     pub async fn parked(&self) {
         self.state.parked.notified().await;
+    }
+
+    /// Lets the [withheld](Fault::Withhold) requests arrive; the status that the server answered each with.
+    pub async fn deliver(&self) -> Vec<u16> {
+        let withheld = std::mem::take(&mut *self.state.withheld.lock().expect("not poisoned"));
+        let mut statuses = Vec::new();
+        for exchange in withheld {
+            let reply = exchange.forward().await.expect("the server's answer");
+            statuses.push(reply.status().as_u16());
+        }
+        statuses
     }
 
     /// Requests of this operation since the last call of [`take_counts`](Self::take_counts).
@@ -261,6 +274,11 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
         Fault::LoseRequest => Err(Cut),
         Fault::Late(pause) => {
             exchange.forward_after(pause);
+            Err(Cut)
+        }
+        Fault::Withhold => {
+            let mut withheld = state.withheld.lock().expect("not poisoned");
+            withheld.push(exchange);
             Err(Cut)
         }
         Fault::Again(pause) => {

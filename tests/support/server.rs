@@ -13,8 +13,8 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType,
     TimeToLiveSpecification,
 };
-use lambda_idempotency::outbox::PENDING_INDEX;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
 use tokio::net::TcpListener;
 
 /// A DynamoDB API on the loopback interface.
@@ -55,7 +55,7 @@ impl Server {
         &self.endpoint
     }
 
-    /// A client with short timeouts and the SDK's own retries.
+    /// A client with the SDK's own retries.
     pub fn client(&self) -> Client {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
@@ -72,7 +72,7 @@ impl Server {
             )
             .timeout_config(
                 TimeoutConfig::builder()
-                    .operation_attempt_timeout(Duration::from_secs(10))
+                    .operation_attempt_timeout(Duration::from_mins(5))
                     .build(),
             )
             .build();

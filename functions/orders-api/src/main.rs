@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `ORDERS_TABLE` | the table of the orders; partition key `order_id` |
-//! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::outbox`] describes it |
+//! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::dynamodb::outbox`] describes it |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 #![cfg_attr(
     test,
@@ -23,13 +23,13 @@ use lambda_http::http::header::{CONTENT_TYPE, HeaderValue};
 use lambda_http::http::request::Parts;
 use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Body, Error, Request, Response, run_concurrent};
-use lambda_idempotency::http::{IdempotencyLayer, Route, path};
-use lambda_idempotency::outbox::{Event, Outbox};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
-use lambda_idempotency::transaction::Write;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::outbox::{Event, Outbox};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, path};
+use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
-use telemetry::Flush;
+use telemetry::Exporter;
 use tower::ServiceBuilder;
 
 mod order;
@@ -128,13 +128,13 @@ fn tenant(parts: &Parts) -> Option<String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let flush = telemetry::start()?;
-    start(flush)
+    let metrics = telemetry::start()?;
+    start(metrics)
         .await
         .inspect_err(|error| tracing::error!(%error, "the API stopped"))
 }
 
-async fn start(flush: Flush) -> Result<(), Error> {
+async fn start(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let orders = Orders {
         table: variable("ORDERS_TABLE")
@@ -146,14 +146,13 @@ async fn start(flush: Flush) -> Result<(), Error> {
     let once = Idempotency::builder(store)
         .namespace("orders-api")
         .build()?;
-    let layer = IdempotencyLayer::new(once)
-        .route("POST /orders", Route::required())?
+    let layer = IdempotencyLayer::scoped(once, tenant)
+        .route("POST /orders".parse()?, RoutePolicy::required())
         // What isn't there is answered with 404 or 405, with a key or without.
-        .other_routes(Route::off())
-        .scope(tenant)
+        .other_routes(RoutePolicy::off())
         .require_scope();
     let api = ServiceBuilder::new()
-        .layer(flush)
+        .layer(metrics)
         .layer(layer)
         .service_fn(move |request| std::future::ready(orders.serve(request)));
     run_concurrent(api).await

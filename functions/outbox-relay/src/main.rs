@@ -6,11 +6,12 @@
 //!
 //! | variable | |
 //! |---|---|
-//! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::outbox`] describes it |
+//! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::dynamodb::outbox`] describes it |
 //! | `OUTBOX_TARGET` | `sqs:` and a queue's URL (FIFO where it ends in `.fifo`), `sns:` and a topic's ARN, or `eventbridge:` and a bus |
 //! | `SWEEP_AFTER_SECONDS` | how old an event must be for the sweep; default 900. Longer than the stream usually takes |
+//! | `PARK_AFTER_REFUSALS` | in how many sweeps the target must have refused an event before it is parked; default 24: Lambda repeats a sweep that fails twice, so two hours |
 //! | `PUBLISHED_DAYS` | after how many days TTL may delete a published event; default 7 |
-//! | `RUST_LOG` | what is logged; default `info` |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it; [`counts`] has the metrics |
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, reason = "a test that panics has found something")
@@ -18,15 +19,19 @@
 
 use std::env;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use telemetry::Exporter;
+use tower::Layer;
 
+mod counts;
 mod event;
+mod pending;
 mod relay;
+mod sweep;
 mod table;
 mod target;
 
@@ -37,36 +42,37 @@ use target::Target;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
-    tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(filter.from_env_lossy())
-        .init();
-    serve()
+    let metrics = telemetry::start()?;
+    serve(metrics)
         .await
         .inspect_err(|error| tracing::error!(%error, "the relay stopped"))
 }
 
-async fn serve() -> Result<(), Error> {
+async fn serve(metrics: Exporter) -> Result<(), Error> {
     let config = aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await;
     let table = variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?;
     let target = variable("OUTBOX_TARGET").ok_or("set OUTBOX_TARGET to where events go")?;
     let days: u64 = number("PUBLISHED_DAYS", 7)?;
-    let relay = Relay {
+    let relay = Arc::new(Relay {
         table: Table::new(&config, table, Duration::from_hours(24 * days)),
         target: Target::parse(&config, &target)?,
         sweep_after: Duration::from_secs(number("SWEEP_AFTER_SECONDS", 900)?),
-    };
-    let relay = &relay;
-    let handler = service_fn(move |event: LambdaEvent<Trigger>| async move {
-        let failed = match event.payload.records {
-            Some(records) => relay.relay(&event::announced(records)).await,
-            // A sweep that fails fails as a whole: its schedule, or its alarm, repeats it.
-            None => relay.sweep().await.map(|()| Vec::new())?,
-        };
-        Ok::<_, Error>(Answer::of(failed))
+        park_after: number("PARK_AFTER_REFUSALS", 24)?,
     });
-    lambda_runtime::run(handler).await
+    let handler = service_fn(move |event: LambdaEvent<Trigger>| {
+        let relay = Arc::clone(&relay);
+        async move {
+            let failed = if let Some(records) = event.payload.records {
+                relay.relay(&event::announced(records)).await
+            } else {
+                // A sweep that fails fails as a whole: its schedule, or its alarm, repeats it.
+                relay.sweep(event.context.deadline()).await?;
+                Vec::new()
+            };
+            Ok::<_, Error>(Answer::of(failed))
+        }
+    });
+    lambda_runtime::run(metrics.layer(handler)).await
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -1,40 +1,41 @@
 //! Publish, then mark; in order within an aggregate, side by side between them.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use lambda_idempotency::outbox::{PENDING_BUCKETS, StoredEvent};
+use lambda_idempotency::dynamodb::outbox::StoredEvent;
 
+use crate::counts;
 use crate::event::Announced;
 use crate::table::{Table, TableError};
 use crate::target::{PublishError, Target};
 
 /// How many aggregates are worked on at a time.
-const SIDE_BY_SIDE: usize = 10;
+pub(crate) const SIDE_BY_SIDE: usize = 10;
 
 pub(crate) struct Relay {
     pub(crate) table: Table,
     pub(crate) target: Target,
     /// How old an event must be for the sweep.
     pub(crate) sweep_after: Duration,
+    /// After how many sweeps in which its target refused it an event is parked.
+    pub(crate) park_after: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+pub(crate) enum Failed {
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
-/// Events of a sweep failed; they stay pending.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SweepError {
-    #[error(transparent)]
-    Table(#[from] TableError),
-    #[error("{count} events could not be published; the next sweep tries again")]
-    Unpublished { count: usize },
+impl Failed {
+    /// Tells whether the target refused the event itself.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Publish(error) if error.is_refusal)
+    }
 }
 
 impl Relay {
@@ -45,7 +46,7 @@ impl Relay {
             .map(|new| (new.aggregate.clone(), new.id.clone()));
         // A batch that comes again begins before the one that failed: what is published already is known by its mark.
         let events = match self.table.load(keys.collect()).await {
-            Ok(events) => events,
+            Ok(loaded) => loaded.events,
             Err(error) => {
                 tracing::error!(%error, "the outbox could not be read");
                 return numbers(announced);
@@ -65,26 +66,6 @@ impl Relay {
         failed.map(|new| new.sequence_number.clone()).collect()
     }
 
-    /// Events that have waited too long, as the index has them.
-    pub(crate) async fn sweep(&self) -> Result<(), SweepError> {
-        let before = SystemTime::now()
-            .checked_sub(self.sweep_after)
-            .unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut keys = Vec::new();
-        for bucket in PENDING_BUCKETS {
-            keys.extend(self.table.pending(bucket, before).await?);
-        }
-        let mut events = self.table.load(keys).await?;
-        events.sort_by_key(|event| event.recorded_at);
-        let found = events.into_iter().map(|event| (event.id.clone(), event));
-        let found: Vec<_> = found.collect();
-        tracing::info!(count = found.len(), "swept");
-        match self.publish_all(found).await.len() {
-            0 => Ok(()),
-            count => Err(SweepError::Unpublished { count }),
-        }
-    }
-
     /// What of these failed, by the name that each was given.
     async fn publish_all(&self, events: Vec<(String, StoredEvent)>) -> Vec<String> {
         let of_aggregates = by_aggregate(events).into_iter();
@@ -97,25 +78,34 @@ impl Relay {
     async fn publish_in_order(&self, events: Vec<(String, StoredEvent)>) -> Vec<String> {
         let mut events = events.into_iter();
         while let Some((name, event)) = events.next() {
-            if event.is_published {
+            if event.is_published || event.is_parked {
                 continue;
             }
-            if let Err(error) = self.publish(&event).await {
-                tracing::error!(%error, event_id = event.id, kind = event.kind, "not published");
+            if self.publish(&event).await.is_err() {
                 return std::iter::once(name)
                     .chain(events.map(|(name, _)| name))
                     .collect();
             }
-            tracing::info!(event_id = event.id, kind = event.kind, "published");
         }
         Vec::new()
     }
 
-    /// A crash between the two publishes it again, under the same id.
-    async fn publish(&self, event: &StoredEvent) -> Result<(), Failed> {
-        self.target.publish(event).await?;
-        self.table.mark(event).await?;
-        Ok(())
+    /// Publishes and marks an event. A crash between the two publishes it again, under the same id.
+    pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), Failed> {
+        let published = async {
+            self.target.publish(event).await?;
+            Ok(self.table.mark(event).await?)
+        };
+        published
+            .await
+            .inspect(|()| {
+                counts::published();
+                tracing::info!(event_id = event.id, kind = event.kind, "published");
+            })
+            .inspect_err(|error: &Failed| {
+                counts::failed();
+                tracing::error!(%error, event_id = event.id, kind = event.kind, "not published");
+            })
     }
 }
 
@@ -125,7 +115,7 @@ fn numbers(announced: &[Announced]) -> Vec<String> {
 }
 
 /// In the order in which they came; those of one transaction, which a stream may mix up, in their own.
-fn by_aggregate(events: Vec<(String, StoredEvent)>) -> Vec<Vec<(String, StoredEvent)>> {
+pub(crate) fn by_aggregate(events: Vec<(String, StoredEvent)>) -> Vec<Vec<(String, StoredEvent)>> {
     let mut groups: Vec<Vec<(String, StoredEvent)>> = Vec::new();
     let mut places = HashMap::new();
     for (name, event) in events {

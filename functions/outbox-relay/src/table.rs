@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::DisplayErrorContext;
+use aws_sdk_dynamodb::error::{DisplayErrorContext, SdkError};
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use aws_sdk_dynamodb::types::KeysAndAttributes;
-use lambda_idempotency::outbox::{PENDING_INDEX, StoredEvent};
+use lambda_idempotency::dynamodb::outbox::{PENDING_INDEX, StoredEvent};
 
 /// The most keys in one `BatchGetItem`.
 const MOST_KEYS: usize = 100;
@@ -17,10 +18,29 @@ const MOST_KEYS: usize = 100;
 /// How often keys that DynamoDB left unprocessed are asked for again.
 const TRIES: u32 = 5;
 
-/// How many events of each bucket one sweep takes.
-const SWEPT: i32 = 100;
+/// How many keys of a bucket are read at a time.
+const PAGE: i32 = 100;
 
-type Item = HashMap<String, AttributeValue>;
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// An event's aggregate and id, which are its key.
+pub(crate) type EventKey = (String, String);
+
+/// What the table has under some keys.
+pub(crate) struct Loaded {
+    /// Strongly consistent, in the order of the keys. One that TTL has deleted is left out.
+    pub(crate) events: Vec<StoredEvent>,
+    /// The keys of items that are no events.
+    pub(crate) unreadable: Vec<EventKey>,
+}
+
+/// A part of a bucket of the index, oldest first.
+pub(crate) struct Page {
+    /// When each was recorded, and its key.
+    pub(crate) keys: Vec<(i64, EventKey)>,
+    /// Where the next page begins; `None` at the bucket's end.
+    pub(crate) next: Option<Item>,
+}
 
 pub(crate) struct Table {
     client: Client,
@@ -47,23 +67,22 @@ impl Table {
         }
     }
 
-    /// The events under these keys, strongly consistent, in the order of the keys. One that TTL has deleted is left out, and so is what
-    /// is no event: it would stop the stream for good.
-    pub(crate) async fn load(
-        &self,
-        keys: Vec<(String, String)>,
-    ) -> Result<Vec<StoredEvent>, TableError> {
-        let mut found = HashMap::new();
+    /// The events under these keys. What is no event is named: it would stop the stream for good.
+    pub(crate) async fn load(&self, keys: Vec<EventKey>) -> Result<Loaded, TableError> {
+        let (mut found, mut unreadable) = (HashMap::new(), Vec::new());
         for chunk in keys.chunks(MOST_KEYS) {
             for item in self.get(chunk.iter().map(key).collect()).await? {
                 match StoredEvent::from_item(&item) {
-                    Ok(event) => drop(found.insert(event.id.clone(), event)),
-                    Err(error) => tracing::error!(%error, "left alone"),
+                    Ok(event) => drop(found.insert(key_of(&event), event)),
+                    Err(error) => {
+                        tracing::error!(%error, "left alone");
+                        unreadable.extend(event_key(&item));
+                    }
                 }
             }
         }
-        let event = |(_, id): &(String, String)| found.remove(id);
-        Ok(keys.iter().filter_map(event).collect())
+        let events = keys.iter().filter_map(|key| found.remove(key)).collect();
+        Ok(Loaded { events, unreadable })
     }
 
     async fn get(&self, mut keys: Vec<Item>) -> Result<Vec<Item>, TableError> {
@@ -100,31 +119,60 @@ impl Table {
             .client
             .update_item()
             .table_name(&self.name)
-            .set_key(Some(key(&(event.aggregate.clone(), event.id.clone()))))
-            .update_expression("SET #published = :now, #expiration = :expiration REMOVE #pending")
+            .set_key(Some(key(&key_of(event))))
+            .update_expression(
+                "SET #published = :now, #expiration = :expiration REMOVE #pending, #parked, #refusals",
+            )
             // An event that TTL has deleted isn't brought back.
             .condition_expression("attribute_exists(#id)")
             .expression_attribute_names("#published", "published_at")
             .expression_attribute_names("#expiration", "expiration")
             .expression_attribute_names("#pending", "pending")
+            .expression_attribute_names("#parked", "parked_at")
+            .expression_attribute_names("#refusals", "refusals")
             .expression_attribute_names("#id", "id")
             .expression_attribute_values(":now", N(seconds(now).to_string()))
             .expression_attribute_values(":expiration", N(expiration.to_string()));
-        match request.send().await {
-            Ok(_) => Ok(()),
-            Err(error) => match error.as_service_error() {
-                Some(failed) if failed.is_conditional_check_failed_exception() => Ok(()),
-                _ => Err(TableError::of(&error)),
-            },
-        }
+        done_or_gone(request.send().await)
     }
 
-    /// The keys of events in this bucket that were recorded before, oldest first.
+    /// Notes that the target refused the event in one more sweep.
+    pub(crate) async fn note_refusal(&self, event: &StoredEvent) -> Result<(), TableError> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.name)
+            .set_key(Some(key(&key_of(event))))
+            .update_expression("ADD #refusals :one")
+            .condition_expression("attribute_exists(#pending)")
+            .expression_attribute_names("#refusals", "refusals")
+            .expression_attribute_names("#pending", "pending")
+            .expression_attribute_values(":one", N("1".to_owned()));
+        done_or_gone(request.send().await)
+    }
+
+    /// Takes what can't be published out of the index, until a person puts it back. It doesn't expire.
+    pub(crate) async fn park(&self, parked: &EventKey) -> Result<(), TableError> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.name)
+            .set_key(Some(key(parked)))
+            .update_expression("SET #parked = :now REMOVE #pending")
+            .condition_expression("attribute_exists(#pending)")
+            .expression_attribute_names("#parked", "parked_at")
+            .expression_attribute_names("#pending", "pending")
+            .expression_attribute_values(":now", N(seconds(SystemTime::now()).to_string()));
+        done_or_gone(request.send().await)
+    }
+
+    /// Reads a page of the events in this bucket that were recorded before, oldest first.
     pub(crate) async fn pending(
         &self,
         bucket: &str,
         before: SystemTime,
-    ) -> Result<Vec<(String, String)>, TableError> {
+        from: Option<Item>,
+    ) -> Result<Page, TableError> {
         let before = before.duration_since(UNIX_EPOCH).unwrap_or_default();
         let request = self
             .client
@@ -136,21 +184,45 @@ impl Table {
             .expression_attribute_names("#recorded", "recorded_at")
             .expression_attribute_values(":bucket", S(bucket.to_owned()))
             .expression_attribute_values(":before", N(before.as_millis().to_string()))
-            .limit(SWEPT);
+            .set_exclusive_start_key(from)
+            .limit(PAGE);
         let reply = request
             .send()
             .await
             .map_err(|error| TableError::of(&error))?;
-        let text = |item: &Item, name: &str| item.get(name)?.as_s().ok().cloned();
+        let recorded = |item: &Item| item.get("recorded_at")?.as_n().ok()?.parse().ok();
         let keys = reply
             .items()
             .iter()
-            .filter_map(|item| Some((text(item, "aggregate")?, text(item, "id")?)));
-        Ok(keys.collect())
+            .filter_map(|item| Some((recorded(item)?, event_key(item)?)));
+        Ok(Page {
+            keys: keys.collect(),
+            next: reply.last_evaluated_key,
+        })
     }
 }
 
-fn key((aggregate, id): &(String, String)) -> Item {
+/// A condition that fails says that the event is gone, or was dealt with elsewhere.
+fn done_or_gone<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<(), TableError> {
+    match reply {
+        Ok(_) => Ok(()),
+        Err(error) => match error.as_service_error() {
+            Some(failed) if failed.is_conditional_check_failed_exception() => Ok(()),
+            _ => Err(TableError::of(&error)),
+        },
+    }
+}
+
+fn key_of(event: &StoredEvent) -> EventKey {
+    (event.aggregate.clone(), event.id.clone())
+}
+
+fn event_key(item: &Item) -> Option<EventKey> {
+    let text = |name: &str| item.get(name)?.as_s().ok().cloned();
+    Some((text("aggregate")?, text("id")?))
+}
+
+fn key((aggregate, id): &EventKey) -> Item {
     HashMap::from([
         ("aggregate".to_owned(), S(aggregate.clone())),
         ("id".to_owned(), S(id.clone())),

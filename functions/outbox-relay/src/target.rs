@@ -5,9 +5,9 @@ use std::error::Error as StdError;
 use aws_config::SdkConfig;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_sdk_sns::types::MessageAttributeValue as SnsAttribute;
-use aws_sdk_sqs::error::DisplayErrorContext;
+use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue as SqsAttribute;
-use lambda_idempotency::outbox::StoredEvent;
+use lambda_idempotency::dynamodb::outbox::StoredEvent;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -29,14 +29,83 @@ pub(crate) enum Target {
     },
 }
 
+/// An event was not published.
 #[derive(Debug, thiserror::Error)]
-#[error("the event could not be published: {0}")]
-pub(crate) struct PublishError(String);
+#[error("the event could not be published: {text}")]
+pub(crate) struct PublishError {
+    text: String,
+    /// The target refused this event; it may well take another.
+    pub(crate) is_refusal: bool,
+}
 
 impl PublishError {
-    fn of(error: impl StdError + 'static) -> Self {
-        Self(DisplayErrorContext(&error).to_string())
+    /// The event can't be put into a request.
+    fn unfit(error: impl StdError + 'static) -> Self {
+        Self {
+            text: DisplayErrorContext(&error).to_string(),
+            is_refusal: true,
+        }
     }
+
+    fn of<E>(error: &SdkError<E>) -> Self
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        let is_refusal = match error {
+            SdkError::ConstructionFailure(_) => true,
+            SdkError::ServiceError(answer) => {
+                let status = answer.raw().status().as_u16();
+                is_refusal(status, answer.err().code().unwrap_or_default())
+            }
+            _ => false,
+        };
+        Self {
+            text: DisplayErrorContext(error).to_string(),
+            is_refusal,
+        }
+    }
+}
+
+/// Parts of the codes that blame the target, its permissions or its load, as SQS, SNS, EventBridge and what is around them have them.
+const NOT_OF_THE_EVENT: [&str; 23] = [
+    "accessdenied",
+    "authentication",
+    "authorization",
+    "disabled",
+    "doesnotexist",
+    "expired",
+    "forbidden",
+    "internal",
+    "invalidaction",
+    "invalidaddress",
+    "invalidclienttokenid",
+    "invalidsecurity",
+    "kms",
+    "limit",
+    "nonexistent",
+    "notauthorized",
+    "notfound",
+    "optin",
+    "signature",
+    "throttl",
+    "throughput",
+    "unavailable",
+    "unrecognizedclient",
+];
+
+/// Whether an answer speaks of the event. One without a code comes from what is before the target, which says so by its status alone.
+fn is_refusal(status: u16, code: &str) -> bool {
+    match status {
+        413 => true,
+        400 | 422 => !code.is_empty() && is_of_the_event(code),
+        _ => false,
+    }
+}
+
+/// Whether an error with this code speaks of the event. Where it wrongly does, the event is parked after hours, not lost.
+fn is_of_the_event(code: &str) -> bool {
+    let code = code.to_ascii_lowercase();
+    !NOT_OF_THE_EVENT.iter().any(|part| code.contains(part))
 }
 
 impl Target {
@@ -86,7 +155,7 @@ async fn to_queue(
             .data_type("String")
             .string_value(value)
             .build()
-            .map_err(PublishError::of)?;
+            .map_err(PublishError::unfit)?;
         request = request.message_attributes(name, attribute);
     }
     if is_fifo(url) {
@@ -94,7 +163,10 @@ async fn to_queue(
             .message_group_id(group(&event.aggregate))
             .message_deduplication_id(&event.id);
     }
-    request.send().await.map_err(PublishError::of)?;
+    request
+        .send()
+        .await
+        .map_err(|error| PublishError::of(&error))?;
     Ok(())
 }
 
@@ -109,7 +181,7 @@ async fn to_topic(
             .data_type("String")
             .string_value(value)
             .build()
-            .map_err(PublishError::of)?;
+            .map_err(PublishError::unfit)?;
         request = request.message_attributes(name, attribute);
     }
     if is_fifo(topic) {
@@ -117,7 +189,10 @@ async fn to_topic(
             .message_group_id(group(&event.aggregate))
             .message_deduplication_id(&event.id);
     }
-    request.send().await.map_err(PublishError::of)?;
+    request
+        .send()
+        .await
+        .map_err(|error| PublishError::of(&error))?;
     Ok(())
 }
 
@@ -133,17 +208,17 @@ async fn on_bus(
         .detail(detail(&event.id, &event.aggregate, &event.data)?)
         .build();
     let reply = client.put_events().entries(entry).send().await;
-    let reply = reply.map_err(PublishError::of)?;
+    let reply = reply.map_err(|error| PublishError::of(&error))?;
     // A bus that refuses an entry answers 200 all the same.
     if reply.failed_entry_count() == 0 {
         return Ok(());
     }
     let entries = reply.entries().iter();
     let codes: Vec<_> = entries.filter_map(|entry| entry.error_code()).collect();
-    Err(PublishError(format!(
-        "the bus refused it: {}",
-        codes.join(", ")
-    )))
+    Err(PublishError {
+        text: format!("the bus refused it: {}", codes.join(", ")),
+        is_refusal: codes.iter().all(|code| is_of_the_event(code)),
+    })
 }
 
 /// What travels beside the data, to a queue or a topic.
@@ -190,9 +265,9 @@ fn detail(id: &str, aggregate: &str, data: &str) -> Result<String, PublishError>
     let detail = Detail {
         id,
         aggregate,
-        data: serde_json::from_str(data).map_err(PublishError::of)?,
+        data: serde_json::from_str(data).map_err(PublishError::unfit)?,
     };
-    serde_json::to_string(&detail).map_err(PublishError::of)
+    serde_json::to_string(&detail).map_err(PublishError::unfit)
 }
 
 #[cfg(test)]
@@ -205,6 +280,55 @@ mod tests {
         for name in ["", "sqs", "sqs:", "kafka:topic", "https://queue"] {
             assert!(Target::parse(&config, name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn only_codes_that_speak_of_the_event_blame_it() {
+        for code in [
+            "InvalidMessageContents",
+            "InvalidParameterValue",
+            "InvalidParameter",
+            "MalformedDetail",
+            "ValidationException",
+        ] {
+            assert!(is_of_the_event(code), "{code}");
+        }
+        for code in [
+            "AWS.SimpleQueueService.NonExistentQueue",
+            "QueueDoesNotExist",
+            "AccessDeniedException",
+            "AuthorizationError",
+            "KmsThrottled",
+            "KMSDisabled",
+            "ThrottlingException",
+            "OverLimit",
+            "RequestThrottled",
+            "NotFound",
+            "InternalFailure",
+            "ExpiredTokenException",
+            "InvalidSignatureException",
+            "NotAuthorizedForSourceException",
+            "ResourceNotFoundException",
+        ] {
+            assert!(!is_of_the_event(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_code_blames_no_event_but_one_that_is_too_large() {
+        for (status, code) in [
+            (403, ""),
+            (404, ""),
+            (429, ""),
+            (400, ""),
+            (400, "UnrecognizedClientException"),
+            (400, "MissingAuthenticationToken"),
+            (403, "InvalidParameter"),
+            (500, "ValidationException"),
+        ] {
+            assert!(!is_refusal(status, code), "{status} {code}");
+        }
+        assert!(is_refusal(413, "") && is_refusal(400, "InvalidMessageContents"));
     }
 
     #[test]

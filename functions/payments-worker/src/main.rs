@@ -22,10 +22,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lambda_idempotency::Idempotency;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::BatchLayer;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_runtime::Error;
-use telemetry::Flush;
+use telemetry::Exporter;
 use tower::Layer;
 
 mod ledger;
@@ -38,13 +38,13 @@ use provider::Provider;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let flush = telemetry::start()?;
-    serve(flush)
+    let metrics = telemetry::start()?;
+    serve(metrics)
         .await
         .inspect_err(|error| tracing::error!(%error, "the worker stopped"))
 }
 
-async fn serve(flush: Flush) -> Result<(), Error> {
+async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger {
         client: store.client().clone(),
@@ -69,7 +69,7 @@ async fn serve(flush: Flush) -> Result<(), Error> {
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| shop.clone().pay(message));
-    lambda_runtime::run(flush.layer(worker)).await
+    lambda_runtime::run(metrics.layer(worker)).await
 }
 
 fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Error as HttpError, Response};
+use reqwest::{Client, Error as HttpError, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::payment::Payment;
@@ -34,14 +34,24 @@ pub(crate) enum ProviderError {
     NoAnswer(HttpError),
 }
 
+/// Tells whether a status says that nothing was charged. A timeout (408), a conflict (409) and an
+/// early request (425) are answers about this request: another one with its key may have charged.
+fn is_refusal(status: StatusCode) -> bool {
+    const OTHERS: [StatusCode; 3] = [
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::CONFLICT,
+        StatusCode::TOO_EARLY,
+    ];
+    status.is_client_error() && !OTHERS.contains(&status)
+}
+
 impl ProviderError {
     pub(crate) fn may_have_charged(&self) -> bool {
         matches!(self, Self::NoAnswer(_))
     }
 
     fn of(error: HttpError) -> Self {
-        let refused = error.is_connect() || error.status().is_some_and(|it| it.is_client_error());
-        if refused {
+        if error.is_connect() || error.status().is_some_and(is_refusal) {
             Self::Refused(error)
         } else {
             Self::NoAnswer(error)
@@ -69,5 +79,20 @@ impl Provider {
         let answer = answer.map_err(ProviderError::of)?;
         // It charged; an answer that can't be read doesn't change that.
         answer.json().await.map_err(ProviderError::NoAnswer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_leaves_the_charge_open_is_no_refusal() {
+        let refusals: Vec<u16> = (400..600)
+            .filter(|&status| StatusCode::from_u16(status).is_ok_and(is_refusal))
+            .collect();
+        let open = [408, 409, 425];
+        let expected: Vec<u16> = (400..500).filter(|status| !open.contains(status)).collect();
+        assert_eq!(refusals, expected);
     }
 }

@@ -62,7 +62,11 @@ fn of_rec(rec: Option<&mut Rec>, f: &mut impl FnMut(&mut Name)) {
 
 fn of_call(write: &mut Write, why: &mut Why, f: &mut impl FnMut(&mut Name)) {
     of_write(write, f);
-    if let Why::Prove(completion) = why {
+    if let Why::Prove(completion)
+    | Why::Fence {
+        sent: completion, ..
+    } = why
+    {
         f(&mut completion.owner);
     }
 }

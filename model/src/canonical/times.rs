@@ -47,7 +47,11 @@ impl World {
 
 fn of_call(write: &mut Write, why: &mut Why, f: &mut impl FnMut(&mut Tick, Kind)) {
     of_write(write, f);
-    if let Why::Prove(completion) = why {
+    if let Why::Prove(completion)
+    | Why::Fence {
+        sent: completion, ..
+    } = why
+    {
         f(&mut completion.expiration, Kind::Expiration);
     }
 }

@@ -1,6 +1,7 @@
 //! What may happen next.
 
 use super::Checker;
+use crate::real;
 use crate::scopes::Provider;
 use crate::values::Write;
 use crate::world::{Hold, Phase, Worker, World};
@@ -12,6 +13,8 @@ pub enum Action {
     Deliver(usize),
     /// A write arrives, and its answer comes back.
     Exchange(usize),
+    /// A transaction arrives, and a business condition fails.
+    Refuse(usize),
     /// A write arrives; its answer comes later.
     Hold(usize),
     /// That answer comes.
@@ -109,6 +112,9 @@ impl Checker {
                     if budget.replies_late > 0 && !ends {
                         actions.push(Action::Hold(w));
                     }
+                    if budget.refusals > 0 && self.may_be_refused(world, w, &call.write) {
+                        actions.push(Action::Refuse(w));
+                    }
                     if budget.replies_lost > 0 {
                         actions.push(Action::LoseReply(w));
                     }
@@ -138,6 +144,15 @@ impl Checker {
         if budget.crashes > 0 {
             actions.push(Action::Crash(w));
         }
+    }
+
+    /// The record's own condition comes first.
+    fn may_be_refused(&self, world: &World, w: usize, write: &Write) -> bool {
+        let met = world.keys[self.scope.workers[w].key].rec;
+        let (Write::Commit { applied, .. } | Write::Apply { applied, .. }) = *write else {
+            return false;
+        };
+        !applied && real::apply(met, write, self.mutation).is_some()
     }
 
     fn of_handler(&self, world: &World, w: usize, hold: &Hold, actions: &mut Vec<Action>) {

@@ -1,12 +1,12 @@
-//! `store::transition`, or what a defect makes of it.
+//! `protocol::transition`, or what a defect makes of it.
 
 use lambda_idempotency::EpochMillis;
-use lambda_idempotency::journal::{Journal, StepNote};
-use lambda_idempotency::record::{
-    Amendment, Owner, Record, Release, Renewal as RealRenewal, Status, Takeover, Version,
+use lambda_idempotency::protocol::journal::{Journal, StepNote};
+use lambda_idempotency::protocol::record::{
+    Amendment, Basis, Final, Owner, Record, RecordWrite, Release, Renewal as RealRenewal, Status,
+    Takeover, Version,
 };
-use lambda_idempotency::store::transition;
-use lambda_idempotency::transaction::{Basis, Final};
+use lambda_idempotency::protocol::{transition, transition_to_final};
 
 use super::translate::{
     STEP_NAMES, completion, entry, id, lease_end, new_claim, owner, seconds, version,
@@ -31,9 +31,9 @@ pub(super) fn transitioned(
         unfenced,
     };
     match *write {
-        Write::Create(claim) => transition::create(met.record, &new_claim(claim)),
+        Write::Create(claim) => transition(met.record, &new_claim(claim).into()),
         Write::TakeOver { seen, fresh, claim } => met.take_over(seen, fresh, claim),
-        Write::Complete(sent) => transition::complete(met.record, &met.completion(sent)),
+        Write::Complete(sent) => transition(met.record, &met.completion(sent).into()),
         Write::Commit { completion, .. } => met.commit(completion),
         Write::Apply {
             over,
@@ -48,14 +48,9 @@ pub(super) fn transitioned(
             tombstone,
             forgets,
         } => {
-            let release = Release {
-                id: id(),
-                owner: met.owner(holder),
-                tombstone: owner(tombstone),
-                last_error: None,
-                forget_fingerprint: forgets,
-            };
-            transition::release(met.record, &release)
+            let mut release = Release::new(id(), met.owner(holder), owner(tombstone));
+            release.forget_fingerprint = forgets;
+            transition(met.record, &release.into())
         }
         Write::Read(_) => None,
     }
@@ -77,7 +72,7 @@ impl Met<'_> {
         holder.unwrap_or_else(|| owner(name))
     }
 
-    fn completion(self, sent: Completion) -> lambda_idempotency::record::Completion {
+    fn completion(self, sent: Completion) -> lambda_idempotency::protocol::record::Completion {
         let mut completion = completion(sent);
         completion.owner = self.owner(sent.owner);
         completion
@@ -103,7 +98,14 @@ impl Met<'_> {
 
     fn take_over(self, seen: Seen, fresh: bool, claim: Claim) -> Option<Record> {
         let (seen, mode) = self.takeover(seen, fresh);
-        let mut left = transition::take_over(self.record, &seen, &new_claim(claim), mode)?;
+        let mut left = transition(
+            self.record,
+            &RecordWrite::TakeOver {
+                seen,
+                mode,
+                claim: new_claim(claim),
+            },
+        )?;
         if self.mutation == Mutation::JournalLost {
             left.journal = Journal::default();
         }
@@ -111,11 +113,8 @@ impl Met<'_> {
     }
 
     fn commit(self, sent: Completion) -> Option<Record> {
-        let record = Final {
-            completion: self.completion(sent),
-            basis: Basis::Claimed,
-        };
-        transition::commit(self.record, &record)
+        let record = Final::new(self.completion(sent), Basis::Claimed);
+        transition_to_final(self.record, &record)
     }
 
     fn apply(self, over: Option<(Seen, bool)>, claim: Claim, sent: Completion) -> Option<Record> {
@@ -130,25 +129,21 @@ impl Met<'_> {
         let completion = completion(sent);
         let sees = self.mutation != Mutation::ClaimlessOverAnything;
         let met = self.record.filter(|_| sees);
-        transition::commit(met, &Final { completion, basis })
+        transition_to_final(met, &Final::new(completion, basis))
     }
 
     fn renew(self, sent: Renewal) -> Option<Record> {
         let lease = lease_end(sent.lease, sent.number);
-        let renewal = RealRenewal {
-            id: id(),
-            owner: self.owner(sent.owner),
-            lease,
-            expiration: seconds(sent.expiration),
-        };
+        let owner = self.owner(sent.owner);
+        let renewal = RealRenewal::new(id(), owner, lease, seconds(sent.expiration));
         if self.mutation != Mutation::RenewalShortens {
-            return transition::renew(self.record, &renewal);
+            return transition(self.record, &renewal.into());
         }
         let mut shorter = self.record.cloned();
         if let Some(record) = &mut shorter {
             record.lease = Some(EpochMillis(lease.0 - 1));
         }
-        transition::renew(shorter.as_ref(), &renewal)
+        transition(shorter.as_ref(), &renewal.into())
     }
 
     fn amend(self, owner: Name, step: u8, noted: Entry) -> Option<Record> {
@@ -159,12 +154,8 @@ impl Met<'_> {
             let next = known.map_or(1, |known| known.revision + 1);
             entry.revision = entry.revision.max(next);
         }
-        let amendment = Amendment {
-            id: id(),
-            owner: self.owner(owner),
-            last_error: None,
-            step: Some(StepNote { name, entry }),
-        };
-        transition::amend(self.record, &amendment)
+        let step = StepNote::new(name, entry);
+        let amendment = Amendment::new(id(), self.owner(owner), step);
+        transition(self.record, &amendment.into())
     }
 }

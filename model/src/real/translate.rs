@@ -1,7 +1,7 @@
 //! The small values as the library's own, and back.
 
-use lambda_idempotency::journal::{StepEntry, StepNote, StepResult, StepState};
-use lambda_idempotency::record::{
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::record::{
     Completion as RealCompletion, LAYOUT, NewClaim, Owner, RELEASED, Record, Status, StoredOutcome,
     Version,
 };
@@ -9,7 +9,8 @@ use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
 
 use crate::values::{
-    Claim, Completion, Entry, Journal, Lease, Mark, Name, Rec, STEPS, STRANGER, Seen, Tick,
+    Claim, Completion, ENDED, Entry, Journal, Lease, Mark, Name, Rec, STEPS, STRANGER, Seen, Tick,
+    UNBOUND,
 };
 
 /// One step of time, in milliseconds. Whole seconds, so that expirations are exact.
@@ -71,27 +72,26 @@ pub(super) fn owner(name: Name) -> Owner {
 }
 
 pub(super) fn new_claim(claim: Claim) -> NewClaim {
-    NewClaim {
-        id: id(),
-        owner: owner(claim.owner),
-        fingerprint: Some(fingerprint(claim.payload)),
-        attempt: u32::from(claim.attempt),
-        lease: lease_end(claim.lease, claim.number),
-        expiration: seconds(claim.expiration),
-        started_at: millis(0),
+    let mut new = NewClaim::new(
+        id(),
+        owner(claim.owner),
+        millis(0),
+        lease_end(claim.lease, claim.number % ENDED),
+        seconds(claim.expiration),
+    );
+    new.fingerprint = (claim.payload != UNBOUND).then(|| fingerprint(claim.payload));
+    if claim.number == ENDED {
+        new.lease = RELEASED;
     }
+    new.attempt = u32::from(claim.attempt);
+    new
 }
 
 /// Each owner completes once, so its time says nothing that its name doesn't.
 pub(super) fn completion(sent: Completion) -> RealCompletion {
-    RealCompletion {
-        id: id(),
-        owner: owner(sent.owner),
-        status: Status::Completed,
-        outcome: StoredOutcome::Inline(text(sent.owner)),
-        completed_at: millis(0),
-        expiration: seconds(sent.expiration),
-    }
+    let outcome = StoredOutcome::Inline(text(sent.owner));
+    let expiration = seconds(sent.expiration);
+    RealCompletion::new(id(), owner(sent.owner), outcome, millis(0), expiration)
 }
 
 pub(super) fn version(seen: Seen) -> Version {
@@ -134,13 +134,8 @@ pub(super) fn entry(known: Entry) -> Option<StepEntry> {
         Mark::Confirmed(name) => StepState::Confirmed(StepResult::Text(text(name))),
         Mark::Failed => StepState::Failed,
     };
-    Some(StepEntry {
-        state,
-        revision: u32::from(known.revision),
-        tries: 0,
-        last_error: None,
-        at: millis(0),
-    })
+    let revision = u32::from(known.revision);
+    Some(StepEntry::new(state, revision, 0, millis(0)))
 }
 
 pub(super) fn small(entry: &StepEntry) -> Entry {
@@ -167,8 +162,7 @@ pub(super) fn record(rec: &Rec) -> Record {
     record.layout = Some(LAYOUT);
     for (name, known) in STEP_NAMES.iter().zip(rec.journal) {
         if let Some(entry) = entry(known) {
-            let name = (*name).to_owned();
-            record.journal.put(StepNote { name, entry });
+            record.journal.put(StepNote::new(*name, entry));
         }
     }
     record

@@ -33,6 +33,7 @@ impl Checker {
             let write = Write::Commit {
                 completion,
                 applied: false,
+                denied: false,
             };
             call(world, w, write, Why::End);
             // What may have to be released.
@@ -106,6 +107,7 @@ impl Checker {
             if booked {
                 world.note("5: a release that applied proves that nothing was committed");
             }
+            world.deny(spec.key, sent.owner);
             return answer(world, w, Answer::Failed);
         }
         let attempt = world.workers[w].hold.map_or(0, |hold| hold.attempt);
@@ -125,10 +127,40 @@ impl Checker {
         answer(world, w, told);
     }
 
+    /// A release that settles what became of a commit.
+    fn prove(world: &mut World, w: usize, completion: Completion) {
+        let owner = completion.owner;
+        let hold = world.workers[w].hold.unwrap_or(Hold::new(owner, 0));
+        Self::send_release(world, w, &hold, Why::Prove(completion));
+        // What tells a successor.
+        world.workers[w].hold = Some(Hold {
+            attempt: hold.attempt,
+            ..Hold::new(owner, 0)
+        });
+    }
+
+    /// A business condition failed. Where an earlier send got no answer, it may still apply.
+    pub fn refused(&self, world: &mut World, w: usize, sent: Call) {
+        let silent = sent.silent && self.mutation != Mutation::HiddenRetries;
+        let (owner, key) = (sent.write.owner(), self.scope.workers[w].key);
+        match sent.write {
+            Write::Commit { completion, .. } if silent => Self::prove(world, w, completion),
+            Write::Commit { .. } => {
+                world.deny(key, owner);
+                let hold = world.workers[w].hold.unwrap_or(Hold::new(owner, 0));
+                Self::release(world, w, &hold, Answer::Refused);
+            }
+            _ if silent => self.fence_off(world, w, sent),
+            _ => {
+                world.deny(key, owner);
+                answer(world, w, Answer::Refused);
+            }
+        }
+    }
+
     /// The caller stops waiting for an answer.
     pub fn give_up(&self, world: &mut World, w: usize, sent: Call) {
         let owner = sent.write.owner();
-        let hold = world.workers[w].hold;
         match (sent.why, sent.write) {
             // The read only saves a write that would fail.
             (Why::Look, _) => self.begin(world, w, owner, None),
@@ -139,19 +171,11 @@ impl Checker {
                 };
                 Self::release(world, w, &hold, Answer::Unavailable);
             }
-            (Why::End, Write::Commit { completion, .. }) => {
-                let hold = hold.unwrap_or(Hold::new(owner, 0));
-                Self::send_release(world, w, &hold, Why::Prove(completion));
-                // What tells a successor.
-                world.workers[w].hold = Some(Hold {
-                    attempt: hold.attempt,
-                    ..Hold::new(owner, 0)
-                });
-            }
+            (Why::End, Write::Commit { completion, .. }) => Self::prove(world, w, completion),
             (Why::End | Why::Prove(_), _) => answer(world, w, Answer::Unknown),
             (Why::Release, _) => finish(world, w),
             (Why::Note(note), _) => Self::note_unanswered(world, w, note, sent),
-            _ => Self::give_up_claimless(world, w, sent),
+            _ => self.give_up_claimless(world, w, sent),
         }
     }
 }

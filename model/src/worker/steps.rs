@@ -104,6 +104,7 @@ impl Checker {
         world.workers[w].phase = Phase::Calling(Call {
             write,
             why: Why::Note(note),
+            silent: false,
         });
     }
 

@@ -1,6 +1,6 @@
 //! What callers are told.
 
-use lambda_idempotency::record::{Record, Status};
+use lambda_idempotency::protocol::record::{Record, Status};
 use lambda_idempotency::{Fingerprint, RecordId};
 
 use super::{completions, is_expired};
@@ -59,20 +59,19 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 "an outcome of another kind" | "a batch that failed" | "an unexpected answer" => {
                     false
                 }
-                "not_committed" => !mine.iter().any(|execution| ever_recorded(execution.value)),
-                // A refusal says that the table refused the transaction now. An earlier send of it that got no answer, or a copy of
-                // it on the wire, may still arrive when the condition holds again, where nothing has ended the claim by then: without
-                // a claim nothing does, and with one the release may be lost. That is today's limit of the promise.
-                "condition_failed" => !stood(&|change| !change.late),
+                // Neither then nor later: whatever is still on the wire.
+                "condition_failed" | "not_committed" => {
+                    !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
                 // A copy may be so late that it has expired when it arrives.
                 "lease_lost" => !stood(&|change| !is_expired(change)),
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
                 // A status says little of what became of the run; and a step may have found out about an interruption.
                 "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" | "interrupted" => true,
-                // The claimless form finds out when its handler has run. Nothing of it is committed, but for the same limit: a send
-                // without an answer may arrive when the record that it met has expired and been swept.
+                // The claimless form finds out when its handler has run. Nothing of it is committed while the record that it met
+                // is there; a send without an answer may arrive when that has expired and been swept, and the key is fresh again.
                 _ if mine.iter().all(|execution| execution.claimless) => {
-                    !stood(&|change| !change.late)
+                    !stood(&|change| !(change.late && is_fresh_again(night, change)))
                 }
                 // Those who come again and again ran in an earlier call.
                 _ => mine.is_empty() || result.delivery >= deliveries.len(),
@@ -95,6 +94,14 @@ fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
             && change.before == completion.after
     };
     night.changes.iter().any(|change| fresh(&change))
+}
+
+/// Whether the record that stood under the key before was swept.
+fn is_fresh_again(night: &Night, commit: &Change) -> bool {
+    let swept = |change: &Change| {
+        change.id == commit.id && change.kind == Kind::Swept && change.at <= commit.at
+    };
+    commit.before.is_none() && night.changes.iter().any(swept)
 }
 
 /// Whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.

@@ -1,7 +1,7 @@
 //! What journaled steps promise.
 
 use lambda_idempotency::RecordId;
-use lambda_idempotency::journal::StepState;
+use lambda_idempotency::protocol::journal::StepState;
 
 use crate::night::Night;
 use crate::scenario::MARGIN;

@@ -19,7 +19,7 @@ use crate::world::What;
 /// One request, to one worker.
 pub async fn request(worker: Worker, number: usize, delivery: Delivery) -> What {
     let handler = worker.clone();
-    let layer = IdempotencyLayer::new(worker.once.clone());
+    let layer = IdempotencyLayer::unscoped(worker.once.clone());
     let service = layer.layer(service_fn(move |request: Request<_>| {
         let handler = handler.clone();
         async move {
@@ -44,7 +44,10 @@ pub async fn request(worker: Worker, number: usize, delivery: Delivery) -> What 
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(payload(&delivery))))
         .expect("a request");
-    if let Some(left) = delivery.deadline {
+    // Without a deadline the run has a task of its own, which goes on when the request is dropped: a hang-up, but no process that dies.
+    // That one is an invocation, which ends with the lease.
+    let lease = delivery.dies_after.map(|_| worker.lease);
+    if let Some(left) = delivery.deadline.or(lease) {
         let mut context = Context::default();
         context.deadline = worker.deadline(left);
         request.extensions_mut().insert(context);

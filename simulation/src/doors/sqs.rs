@@ -50,13 +50,13 @@ pub async fn deliver(worker: Worker, batch: Vec<(usize, Delivery)>, fifo: bool) 
         .collect();
     let event: SqsEvent = serde_json::from_value(json!({ "Records": records })).expect("an event");
     let run = AssertUnwindSafe(service.call(LambdaEvent::new(event, context))).catch_unwind();
-    // Lambda ends what is over its time.
+    // Lambda ends what is over its time, or the caller does.
     let limit = millis(deadline.unwrap_or(3_600_000));
     let reply = match tokio::time::timeout(limit, run).await {
         Ok(Ok(Ok(reply))) => reply,
         Ok(Ok(Err(_))) => return vec![What::Refused("a batch that failed"); batch.len()],
         Ok(Err(_)) => return vec![What::Panicked; batch.len()],
-        Err(_) => return vec![What::Crashed; batch.len()],
+        Err(_) => return vec![What::cut_off(worker.dies); batch.len()],
     };
     let reported = |number: &usize| {
         let number = number.to_string();

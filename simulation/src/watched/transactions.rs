@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lambda_idempotency::StoreError;
-use lambda_idempotency::record::{Found, Status, Version};
-use lambda_idempotency::store::{Answer, Store};
-use lambda_idempotency::transaction::{Basis, Commit, Committed, Final, Refusal};
+use lambda_idempotency::protocol::record::{Basis, Final, Found, RecordWrite, Status, Version};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::store::transaction::{Commit, Committed, Refusal};
 use tokio::time::Instant;
 
 use super::{Kind, Watched};
@@ -29,7 +29,8 @@ enum Passage {
     Late(Duration),
     /// It takes so long, and arrives even if its caller is dropped meanwhile.
     Slow(Duration),
-    /// It is answered, and a copy of it arrives after so long.
+    /// It is answered, and a copy of it arrives after so long where it applied. One that was refused has no copy: the store sends
+    /// a commit once for each call, and the network delivers a request at most once.
     Copied(Duration),
 }
 
@@ -68,10 +69,13 @@ impl Drop for UnderWay<'_> {
 impl Watched {
     fn passage(&self) -> Passage {
         let mut dice = self.dice.lock().expect("not poisoned");
-        if dice.f64() >= self.trouble {
+        if dice.f64() >= self.trouble && !self.mutation.loses_replies() {
             return Passage::AtOnce;
         }
         let later = millis(dice.i64(1..self.latest / 2));
+        if self.mutation.loses_replies() {
+            return Passage::Late(later);
+        }
         match dice.u8(0..4) {
             0 => Passage::Late(later),
             1 => Passage::Copied(later),
@@ -117,6 +121,13 @@ impl Watched {
             .extend(bookings.iter().map(|booking| (now, *booking)));
     }
 
+    /// Whether a write applied.
+    async fn force(&self, write: impl Into<RecordWrite>) -> bool {
+        let far = Instant::now() + Duration::from_secs(1);
+        let answer = self.table.write(&write.into(), far).await;
+        answer.is_ok_and(|answer| answer.is_applied())
+    }
+
     /// All or nothing: nobody comes between, since nothing in memory waits.
     async fn apply(
         &self,
@@ -152,11 +163,12 @@ impl Watched {
         {
             return Committed::Refused(Refusal::new(index, None));
         }
-        let far = Instant::now() + Duration::from_secs(1);
         let claimed = match &record.basis {
-            Basis::Absent(claim) => self.table.create(claim, far).await.is_ok(),
+            Basis::Absent(claim) => self.force(claim.clone()).await,
             Basis::Version { seen, mode, claim } => {
-                self.table.take_over(seen, claim, *mode, far).await.is_ok()
+                let (seen, mode, claim) = (seen.clone(), *mode, claim.clone());
+                self.force(RecordWrite::TakeOver { seen, mode, claim })
+                    .await
             }
             _ => true,
         };
@@ -164,11 +176,7 @@ impl Watched {
         if let Some(record) = self.record(id).await {
             sent.owner = record.owner.expect("a claim of ours");
         }
-        let completed = self.table.complete(&sent, far).await;
-        assert!(
-            claimed && matches!(completed, Ok(Answer::Applied(()))),
-            "the basis was checked"
-        );
+        assert!(claimed && self.force(sent).await, "the basis was checked");
         self.enter(token, bookings);
         if late {
             self.reach("a late transaction that applies");
@@ -199,13 +207,17 @@ impl Watched {
             record: record.clone(),
             bookings: bookings.clone(),
         };
+        let mut copy = None;
         match self.passage() {
             Passage::AtOnce => {}
             Passage::Late(pause) => {
                 self.book().late.push(late(pause));
-                return Err(StoreError::Timeout);
+                // Sent again before the engine hears of it.
+                if self.mutation != Mutation::HiddenRetries {
+                    return Err(StoreError::Timeout);
+                }
             }
-            Passage::Copied(pause) => self.book().late.push(late(pause)),
+            Passage::Copied(pause) => copy = Some(late(pause)),
             Passage::Slow(pause) => {
                 let mut under_way = UnderWay(self, Some(late(pause)));
                 tokio::time::sleep(pause.min(deadline - Instant::now())).await;
@@ -217,6 +229,9 @@ impl Watched {
             }
         }
         let committed = self.apply(commit.token, record, &bookings, false).await;
+        if matches!(committed, Committed::Applied) {
+            self.book().late.extend(copy);
+        }
         if let Committed::Refused(refusal) = &committed
             && bookings[refusal.index()].books == Books::Seasonal
         {

@@ -1,7 +1,8 @@
 //! Claims that lose every race, and a takeover whose reply can't be read.
 
 use super::*;
-use crate::record::{Takeover, Version};
+use crate::engine::{Begun, Disposition, Run};
+use crate::protocol::record::{RecordWrite, Release};
 
 /// Others take over and release the record before each takeover arrives.
 #[derive(Debug, Default)]
@@ -10,14 +11,15 @@ struct Contended {
 }
 
 impl Script for Contended {
-    async fn take_over(
+    async fn write(
         &self,
-        _: &MemoryStore,
-        _: &Version,
-        claim: &NewClaim,
-        _: Takeover,
-        _: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let RecordWrite::TakeOver { claim, .. } = write else {
+            return table.write(write, deadline).await;
+        };
         let number = self.take_overs.fetch_add(1, Ordering::Relaxed);
         assert!(number < 10, "the engine tries without end");
         Ok(Answer::Refused(Some(released_by_another(claim, number))))
@@ -43,16 +45,20 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
 struct Garbled;
 
 impl Script for Garbled {
-    async fn take_over(
+    async fn write(
         &self,
         table: &MemoryStore,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
+        write: &RecordWrite,
         deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let answer = table.take_over(seen, claim, mode, deadline).await?;
-        Ok(answer.map(|found| Found::unreadable(found.version, "`step:charge` is no map")))
+    ) -> Result<Answer, StoreError> {
+        let answer = table.write(write, deadline).await?;
+        Ok(match (write, answer) {
+            (RecordWrite::TakeOver { .. }, Answer::Applied(Some(found))) => {
+                let reason = "`step:charge` is no map";
+                Answer::Applied(Some(Found::unreadable(found.version, reason)))
+            }
+            (_, answer) => answer,
+        })
     }
 }
 
@@ -73,4 +79,41 @@ async fn a_takeover_whose_reply_cannot_be_read_is_released_and_does_not_run() {
     let record = record(&once).await.unwrap();
     assert_eq!(record.attempt, 2, "the takeover applied");
     assert!(record.is_released());
+}
+
+/// A store that only keeps.
+#[derive(Debug)]
+struct Keeping;
+
+impl Script for Keeping {}
+
+async fn begin(once: &Idempotency<Scripted<Keeping>>) -> Run<Scripted<Keeping>> {
+    match once.begin(key(), payload()).await {
+        Ok(Begun::Run(run)) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_began_counts_however_it_ended_after_one_that_did_not_start() {
+    for is_by_hand in [false, true] {
+        let once = engine(Keeping);
+        let not_started = Disposition::Release(Some("not started".into()));
+        begin(&once).await.end(not_started).await.unwrap();
+        let run = begin(&once).await;
+        assert_eq!(run.claim().attempt(), 1, "the first one didn't count");
+        assert_eq!(record(&once).await.unwrap().last_error, None);
+        if is_by_hand {
+            let held = record(&once).await.unwrap();
+            let id = once.record_id(&key()).unwrap();
+            let tombstone = Owner::from_stored("released-by-hand");
+            let release = Release::new(id, held.owner.unwrap(), tombstone);
+            let table = &once.store().table;
+            table.write(&release.into(), soon()).await.unwrap();
+        } else {
+            run.end(Disposition::Release(None)).await.unwrap();
+        }
+        let attempt = begin(&once).await.claim().attempt();
+        assert_eq!(attempt, 2, "by hand: {is_by_hand}");
+    }
 }

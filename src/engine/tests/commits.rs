@@ -1,7 +1,7 @@
 //! Transactions without a confirmation: what the record says of them, and the time to ask it.
 
 use super::*;
-use crate::record::Release;
+use crate::protocol::record::{RecordWrite, Takeover};
 
 /// The record that the release meets.
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +42,21 @@ impl Script for Unanswered {
                 started_at: record.started_at.unwrap(),
             };
             if self.committed {
-                table.complete(completion, deadline).await?;
+                table.write(&completion.clone().into(), deadline).await?;
             }
             match self.left {
                 Left::Nothing => table.sweep(EpochMillis(i64::MAX)),
                 Left::AnotherFirstAttempt => {
                     table.sweep(EpochMillis(i64::MAX));
-                    table.create(&others(&claim, 1), deadline).await?;
+                    table.write(&others(&claim, 1).into(), deadline).await?;
                 }
                 Left::Successor => {
-                    let next = others(&claim, record.attempt + 1);
-                    let mode = crate::record::Takeover::Resume;
-                    table
-                        .take_over(&held.version, &next, mode, deadline)
-                        .await?;
+                    let next = RecordWrite::TakeOver {
+                        seen: held.version,
+                        mode: Takeover::Resume,
+                        claim: others(&claim, record.attempt + 1),
+                    };
+                    table.write(&next, deadline).await?;
                 }
             }
         }
@@ -104,16 +105,18 @@ impl Script for Silent {
         Err(StoreError::Timeout)
     }
 
-    async fn release(
+    async fn write(
         &self,
         table: &MemoryStore,
-        release: &Release,
+        write: &RecordWrite,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        tokio::time::timeout_at(deadline, sleep(self.release_takes))
-            .await
-            .map_err(|_| StoreError::Timeout)?;
-        table.release(release, deadline).await
+        if matches!(write, RecordWrite::Release(_)) {
+            tokio::time::timeout_at(deadline, sleep(self.release_takes))
+                .await
+                .map_err(|_| StoreError::Timeout)?;
+        }
+        table.write(write, deadline).await
     }
 }
 
@@ -155,16 +158,105 @@ impl Script for DeniedLater {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_a_send_without_an_answer_proves_nothing() {
-    let claimless = engine(DeniedLater::default()).claimless();
-    let ended = write(&claimless).await;
-    assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+async fn after_a_send_without_an_answer_a_denial_is_proven_by_a_released_record() {
+    let once = engine(DeniedLater::default());
+    let ended = write(&once.claimless()).await;
+    assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
+    assert!(record(&once).await.unwrap().is_released());
+}
 
-    let disabled = Idempotency::builder(Scripted::new(DeniedLater::default()))
-        .namespace("tests")
-        .disabled(true)
-        .build()
-        .unwrap();
+/// An engine that is switched off: its transactions have no record.
+fn disabled<S: Script>(script: S) -> Idempotency<Scripted<S>> {
+    let builder = Idempotency::builder(Scripted::new(script)).namespace("tests");
+    builder.disabled(true).build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_a_denial_after_a_send_without_an_answer_proves_nothing() {
+    let disabled = disabled(DeniedLater::default());
     let ended = write(&disabled).await;
     assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+}
+
+/// Claims that a record was not what it must be.
+#[derive(Debug)]
+struct Fencing;
+
+impl Script for Fencing {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        Ok(Committed::Fenced(None))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_without_a_record_that_meets_one_was_not_committed_and_is_not_to_be_sent_again() {
+    let disabled = disabled(Fencing);
+    let ended = write(&disabled).await;
+    assert!(
+        matches!(&ended, Err(Error::NotCommitted(StoreError::Rejected(_)))),
+        "{ended:?}"
+    );
+}
+
+/// Each send is refused for good, and so is a release.
+#[derive(Debug)]
+struct AllDenied;
+
+impl Script for AllDenied {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match write {
+            RecordWrite::Release(_) => Err(StoreError::Denied("no permission".into())),
+            _ => table.write(write, deadline).await,
+        }
+    }
+
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        Err(StoreError::Denied("no permission".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_each_send_was_answered_no_release_is_needed_to_know_that_nothing_was_written() {
+    let ended = write(&engine(AllDenied)).await;
+    assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
+}
+
+/// No send is answered.
+#[derive(Debug)]
+struct NeverAnswered;
+
+impl Script for NeverAnswered {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        Err(StoreError::Unavailable("no reply".into()))
+    }
+}
+
+/// DynamoDB remembers the token for 10 minutes: a later send would count as another transaction.
+#[tokio::test(start_paused = true)]
+async fn without_a_record_a_transaction_is_not_sent_for_longer_than_its_token_is_remembered() {
+    let disabled = disabled(NeverAnswered);
+    let began = Instant::now();
+    let ended = write(&disabled).await;
+    assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+    assert!(began.elapsed() <= Duration::from_mins(5));
 }

@@ -4,41 +4,40 @@ use std::future::Future;
 
 use tokio::time::Instant;
 
-use crate::error::StoreError;
-use crate::key::RecordId;
-use crate::record::{Amendment, Completion, Found, NewClaim, Release, Renewal, Takeover, Version};
-use crate::store::{Answer, MemoryStore, Store};
-use crate::transaction::{Admission, Commit, Committed};
+use crate::protocol::key::RecordId;
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::transaction::{Admission, Commit, Committed};
+use crate::store::{Answer, MemoryStore, Store, StoreError};
 
 /// How a store answers. Each call goes to the table unless a test says otherwise.
 pub(super) trait Script: Send + Sync + 'static {
-    fn take_over(
+    fn write(
         &self,
         table: &MemoryStore,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Answer<Found>, StoreError>> + Send {
-        table.take_over(seen, claim, mode, deadline)
-    }
-
-    fn amend(
-        &self,
-        table: &MemoryStore,
-        amendment: &Amendment,
+        write: &RecordWrite,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
-        table.amend(amendment, deadline)
+        table.write(write, deadline)
     }
 
-    fn release(
+    fn keep(
         &self,
         table: &MemoryStore,
-        release: &Release,
+        outcome: &LargeOutcome,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
-        table.release(release, deadline)
+    ) -> impl Future<Output = Result<Place, StoreError>> + Send {
+        table.keep(outcome, deadline)
+    }
+
+    fn fetch(
+        &self,
+        table: &MemoryStore,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
+        table.fetch(id, place, deadline)
     }
 
     /// The table has no transactions, so a test that commits says what becomes of it.
@@ -69,39 +68,25 @@ impl<P> Scripted<P> {
 }
 
 impl<P: Script> Store for Scripted<P> {
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.create(claim, deadline).await
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        self.script.write(&self.table, write, deadline).await
     }
 
-    async fn take_over(
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.table.load(id, deadline).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.script.keep(&self.table, outcome, deadline).await
+    }
+
+    async fn fetch(
         &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
+        id: &RecordId,
+        place: &Place,
         deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        let Self { table, script } = self;
-        script.take_over(table, seen, claim, mode, deadline).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        self.table.complete(completion, deadline).await
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.renew(renewal, deadline).await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.script.amend(&self.table, amendment, deadline).await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.script.release(&self.table, release, deadline).await
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.script.fetch(&self.table, id, place, deadline).await
     }
 
     fn admission(&self) -> Option<Admission> {
@@ -110,9 +95,5 @@ impl<P: Script> Store for Scripted<P> {
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         self.script.commit(&self.table, commit, deadline).await
-    }
-
-    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.table.load(id, deadline).await
     }
 }

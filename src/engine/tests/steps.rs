@@ -1,9 +1,9 @@
 //! A step whose note comes back when the attempt's time is over.
 
 use super::*;
-use crate::journal::StepState;
-use crate::record::Amendment;
-use crate::step::StepError;
+use crate::engine::step::StepError;
+use crate::protocol::journal::StepState;
+use crate::protocol::record::RecordWrite;
 
 /// The first note takes its time, and is then written.
 #[derive(Debug, Default)]
@@ -14,16 +14,17 @@ struct SlowNote {
 const NOTE_TAKES: Duration = Duration::from_millis(400);
 
 impl Script for SlowNote {
-    async fn amend(
+    async fn write(
         &self,
         table: &MemoryStore,
-        amendment: &Amendment,
+        write: &RecordWrite,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        if self.notes.fetch_add(1, Ordering::Relaxed) == 0 {
+        if matches!(write, RecordWrite::Amend(_)) && self.notes.fetch_add(1, Ordering::Relaxed) == 0
+        {
             sleep(NOTE_TAKES).await;
         }
-        table.amend(amendment, deadline).await
+        table.write(write, deadline).await
     }
 }
 
@@ -50,4 +51,128 @@ async fn an_effect_whose_note_comes_too_late_does_not_fire_and_is_taken_back() {
         (entry.state, entry.last_error.as_deref()),
         (StepState::Failed, Some("out of time"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_attempt_has_no_time_left_is_neither_noted_nor_begun() {
+    for (takes, is_begun) in [
+        (LEASE.saturating_sub(Duration::from_millis(1)), true),
+        (LEASE, false),
+    ] {
+        let once = engine(Noting::default());
+        let run = once.run(key(), payload(), async |claim| {
+            sleep(takes).await;
+            claim.step("charge", async |_| Ok::<_, Infallible>(1)).await
+        });
+        let ended = run.await;
+        let is_late = matches!(ended, Err(Error::Handler(StepError::OutOfTime)));
+        assert_eq!(is_late, !is_begun, "{ended:?}");
+        let notes = once.store().script.notes.load(Ordering::Relaxed);
+        assert_eq!(notes, if is_begun { 2 } else { 0 });
+    }
+}
+
+/// Counts the notes of steps.
+#[derive(Debug, Default)]
+struct Noting {
+    notes: AtomicU32,
+}
+
+impl Script for Noting {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        if matches!(write, RecordWrite::Amend(_)) {
+            self.notes.fetch_add(1, Ordering::Relaxed);
+        }
+        table.write(write, deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_an_earlier_attempt_recorded_is_given_once() {
+    let once = engine(Noting::default());
+    let first = once.run(key(), payload(), async |claim| {
+        claim.step("charge", async |_| Ok::<_, &str>(7)).await?;
+        Err::<i32, _>(StepError::Effect("down"))
+    });
+    first.await.unwrap_err();
+    let second = once.run(key(), payload(), async |claim| {
+        let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
+        let given = claim.step("charge", fires).await?;
+        let again = claim.step("charge", fires).await;
+        assert!(
+            matches!(again, Err(StepError::Repeated { .. })),
+            "{again:?}"
+        );
+        Ok::<_, StepError<&str>>(given)
+    });
+    assert_eq!(second.await.unwrap(), Outcome::Executed(7));
+}
+
+/// The record is gone when a step is noted.
+#[derive(Debug)]
+struct Gone;
+
+impl Script for Gone {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match write {
+            RecordWrite::Amend(_) => Ok(Answer::Refused(None)),
+            _ => table.write(write, deadline).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_record_that_is_gone_does_not_fire_and_its_attempt_has_lost_the_lease() {
+    let once = engine(Gone);
+    let run = once.run(key(), payload(), async |claim| {
+        let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
+        let lost = claim.step("charge", fires).await;
+        assert!(matches!(lost, Err(StepError::LeaseLost)), "{lost:?}");
+        lost
+    });
+    let ended = run.await;
+    assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
+}
+
+/// A successor has taken the key over, with the journal, when a step's note comes once more.
+#[derive(Debug)]
+struct Succeeded;
+
+impl Script for Succeeded {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let RecordWrite::Amend(amendment) = write else {
+            return table.write(write, deadline).await;
+        };
+        let found = table.load(write.id(), deadline).await?.unwrap();
+        let mut record = *found.content.unwrap();
+        record.owner = Some(Owner::from_stored("successor"));
+        record.journal.put(amendment.step.clone());
+        Ok(Answer::Refused(Some(Found::readable(record))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_a_successor_has_inherited_does_not_let_the_step_fire() {
+    let once = engine(Succeeded);
+    let run = once.run(key(), payload(), async |claim| {
+        let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
+        claim.step("charge", fires).await
+    });
+    let ended = run.await;
+    assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
 }

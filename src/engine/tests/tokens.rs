@@ -1,9 +1,10 @@
-//! The requests that a commit consists of: one token for all sends of each, and at most three rounds.
+//! The requests that a commit consists of: one token for all sends of each, and at most three
+//! rounds.
 
 use std::collections::VecDeque;
 
 use super::*;
-use crate::transaction::Basis;
+use crate::protocol::record::Basis;
 
 /// How the store answers a send.
 #[derive(Clone, Copy, Debug)]

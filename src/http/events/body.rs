@@ -1,4 +1,4 @@
-//! An event as the body of a request: read for the fingerprint, handed on as it was.
+//! Carries an event as the body of a request: read for the fingerprint, handed on as it was.
 
 use bytes::Bytes;
 use lambda_http::Context;
@@ -11,17 +11,15 @@ pub(super) struct EventBody<E> {
     pub(super) context: Context,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the body is not the base64 that the event says it is")]
-struct Damaged;
-
 impl<E: HttpEvent> RequestBody for EventBody<E> {
-    async fn read(self, limit: usize) -> Result<(Bytes, Self), ReadError> {
-        match self.event.body() {
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let read = match self.event.body() {
             Some(bytes) if bytes.len() > limit => Err(ReadError::TooLarge),
-            Some(bytes) => Ok((bytes, self)),
-            None => Err(ReadError::Failed(Damaged.into())),
-        }
+            Some(bytes) => Ok(bytes),
+            // It is not the base64 that the event says it is.
+            None => Err(ReadError::Failed),
+        };
+        (read, self)
     }
 }
 
@@ -37,7 +35,7 @@ mod tests {
             let mut event = ApiGatewayV2httpRequest::default();
             event.body = Some("four".to_owned());
             let context = Context::default();
-            let read = EventBody { event, context }.read(limit).await;
+            let (read, _) = EventBody { event, context }.read(limit).await;
             assert_eq!(read.is_ok(), fits, "{limit}");
         }
     }

@@ -1,4 +1,5 @@
-//! Events as HTTP requests. Pure. What `lambda_http` makes of the same event has the same key and fingerprint.
+//! Converts events to HTTP requests. Pure. What `lambda_http` makes of the same event has the same
+//! key and fingerprint.
 
 use aws_lambda_events::alb::AlbTargetGroupRequest;
 use aws_lambda_events::apigw::{ApiGatewayProxyRequest, ApiGatewayV2httpRequest};
@@ -10,8 +11,8 @@ use http::{HeaderMap, Method, Request, Uri};
 use lambda_http::RequestExt;
 use lambda_http::request::RequestContext;
 
-use super::{HttpEvent, sealed};
-use crate::hash::digest;
+use super::{HttpEvent, merged, sealed};
+use crate::protocol::hash::digest;
 
 impl sealed::Request for ApiGatewayProxyRequest {
     fn head(&self) -> Request<()> {
@@ -20,7 +21,8 @@ impl sealed::Request for ApiGatewayProxyRequest {
             &self.multi_value_query_string_parameters,
             &self.query_string_parameters,
         );
-        // These were decoded on the way; encoding them again keeps a separator inside a value from splitting it.
+        // These were decoded on the way; encoding them again keeps a separator inside a value from
+        // splitting it.
         let address = address(
             &with_stage(self.request_context.stage.as_deref(), path),
             &query.to_query_string(),
@@ -30,11 +32,8 @@ impl sealed::Request for ApiGatewayProxyRequest {
             .with_request_context(RequestContext::ApiGatewayV1(self.request_context.clone()))
     }
 
-    fn transported(&self) -> (&str, bool) {
-        (
-            self.body.as_deref().unwrap_or_default(),
-            self.is_base64_encoded,
-        )
+    fn transported(&self) -> (Option<&String>, bool) {
+        (self.body.as_ref(), self.is_base64_encoded)
     }
 }
 
@@ -52,11 +51,8 @@ impl sealed::Request for ApiGatewayV2httpRequest {
             .with_request_context(RequestContext::ApiGatewayV2(self.request_context.clone()))
     }
 
-    fn transported(&self) -> (&str, bool) {
-        (
-            self.body.as_deref().unwrap_or_default(),
-            self.is_base64_encoded,
-        )
+    fn transported(&self) -> (Option<&String>, bool) {
+        (self.body.as_ref(), self.is_base64_encoded)
     }
 }
 
@@ -82,11 +78,8 @@ impl sealed::Request for AlbTargetGroupRequest {
         .with_request_context(RequestContext::Alb(self.request_context.clone()))
     }
 
-    fn transported(&self) -> (&str, bool) {
-        (
-            self.body.as_deref().unwrap_or_default(),
-            self.is_base64_encoded,
-        )
+    fn transported(&self) -> (Option<&String>, bool) {
+        (self.body.as_ref(), self.is_base64_encoded)
     }
 }
 
@@ -112,11 +105,8 @@ impl sealed::Request for LambdaFunctionUrlRequest {
         }
     }
 
-    fn transported(&self) -> (&str, bool) {
-        (
-            self.body.as_deref().unwrap_or_default(),
-            self.is_base64_encoded,
-        )
+    fn transported(&self) -> (Option<&String>, bool) {
+        (self.body.as_ref(), self.is_base64_encoded)
     }
 }
 
@@ -144,20 +134,9 @@ fn head(method: Method, uri: Uri, headers: HeaderMap, path: &str) -> Request<()>
     request
 }
 
-/// Multi-value parameters hold the others, where they are switched on.
+/// Selects the multi-value parameters, where they are switched on: they hold the others, too.
 fn either<'a>(multi: &'a QueryMap, single: &'a QueryMap) -> &'a QueryMap {
     if multi.is_empty() { single } else { multi }
-}
-
-/// All values of each header; `single` has the last of each alone.
-fn merged(multi: &HeaderMap, single: &HeaderMap) -> HeaderMap {
-    let mut headers = multi.clone();
-    for (name, value) in single {
-        if !multi.contains_key(name) {
-            headers.append(name.clone(), value.clone());
-        }
-    }
-    headers
 }
 
 fn with_cookies(headers: &HeaderMap, cookies: Option<&[String]>) -> HeaderMap {
@@ -169,7 +148,7 @@ fn with_cookies(headers: &HeaderMap, cookies: Option<&[String]>) -> HeaderMap {
     headers
 }
 
-/// As the client asked for it at the API's own address.
+/// Makes the path that the client asked for at the API's own address.
 fn with_stage(stage: Option<&str>, path: &str) -> String {
     match stage {
         Some(stage) if stage != "$default" && !path.starts_with(&format!("/{stage}/")) => {
@@ -179,7 +158,8 @@ fn with_stage(stage: Option<&str>, path: &str) -> String {
     }
 }
 
-/// Paths come decoded from some doors: what may not stand in an address is encoded again.
+/// Builds the address of a request. Some sources decode paths, so characters that an address can't
+/// contain are encoded again.
 fn address(path: &str, query: &str) -> Uri {
     let mut text = encoded(path, true);
     if !text.starts_with('/') {
@@ -190,7 +170,7 @@ fn address(path: &str, query: &str) -> Uri {
         text.push_str(&encoded(query, false));
     }
     text.parse().unwrap_or_else(|_| {
-        // Longer than any door lets through. It must still not meet another.
+        // Longer than any source lets through. It must still not meet another.
         let name = digest("lambda-idempotency/address/1", [text.as_bytes()]);
         format!("/{name}").parse().unwrap_or_default()
     })
@@ -225,6 +205,9 @@ mod tests {
             ("/orders", "", "/orders"),
             ("/a b/ü?x#y", "q=a b", "/a%20b/%C3%BC%3Fx%23y?q=a%20b"),
             ("/a%20b", "q=%26", "/a%20b?q=%26"),
+            ("/a?b", "next=/c?d", "/a%3Fb?next=/c?d"),
+            ("/orders/", "", "/orders/"),
+            ("orders/", "", "/orders/"),
             ("", "", "/"),
             ("orders", "", "/orders"),
         ] {
@@ -232,6 +215,18 @@ mod tests {
         }
         let (long, longer) = ("/".repeat(70_000), "/".repeat(70_001));
         assert_ne!(address(&long, ""), address(&longer, ""));
+    }
+
+    #[test]
+    fn cookies_are_one_header_beside_the_others() {
+        let headers: HeaderMap = [("x-order".parse().unwrap(), HeaderValue::from_static("17"))]
+            .into_iter()
+            .collect();
+        assert_eq!(with_cookies(&headers, None), headers);
+        let cookies = ["session=1".to_owned(), "theme=dark".to_owned()];
+        let with = with_cookies(&headers, Some(&cookies));
+        assert_eq!(with["x-order"], "17");
+        assert_eq!(with[COOKIE], "session=1; theme=dark");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Answers to events as HTTP responses, and back. Pure.
+//! Converts the responses of events to HTTP responses, and back. Pure.
 
 use aws_lambda_events::alb::AlbTargetGroupResponse;
 use aws_lambda_events::apigw::{ApiGatewayProxyResponse, ApiGatewayV2httpResponse};
@@ -9,28 +9,25 @@ use data_encoding::BASE64;
 use http::header::{HeaderName, HeaderValue, SET_COOKIE};
 use http::{HeaderMap, Response, StatusCode};
 
-use super::{HttpAnswer, sealed};
+use super::{HttpEventResponse, merged, sealed};
 
-impl HttpAnswer for ApiGatewayProxyResponse {}
-impl HttpAnswer for ApiGatewayV2httpResponse {}
-impl HttpAnswer for AlbTargetGroupResponse {}
-impl HttpAnswer for LambdaFunctionUrlResponse {}
+impl HttpEventResponse for ApiGatewayProxyResponse {}
+impl HttpEventResponse for ApiGatewayV2httpResponse {}
+impl HttpEventResponse for AlbTargetGroupResponse {}
+impl HttpEventResponse for LambdaFunctionUrlResponse {}
 
 impl sealed::Answer for ApiGatewayProxyResponse {
     fn to_http(&self) -> Response<Bytes> {
-        let headers = union(&self.multi_value_headers, &self.headers);
-        response(
-            self.status_code,
-            headers,
-            decoded(self.body.as_ref(), self.is_base64_encoded),
-        )
+        let headers = merged(&self.multi_value_headers, &self.headers);
+        let body = decoded(self.body.as_ref(), self.is_base64_encoded);
+        response(self.status_code, headers, body)
     }
 
     fn of_http(response: Response<Bytes>) -> Self {
         let (parts, body) = response.into_parts();
         let mut answer = Self::default();
         answer.status_code = parts.status.as_u16().into();
-        // API Gateway sends what stands in both maps twice.
+        // API Gateway sends a header that is in both maps twice.
         answer.multi_value_headers = parts.headers;
         (answer.body, answer.is_base64_encoded) = encoded(body);
         answer
@@ -43,13 +40,10 @@ impl sealed::Answer for ApiGatewayProxyResponse {
 
 impl sealed::Answer for ApiGatewayV2httpResponse {
     fn to_http(&self) -> Response<Bytes> {
-        let mut headers = union(&self.multi_value_headers, &self.headers);
+        let mut headers = merged(&self.multi_value_headers, &self.headers);
         add_cookies(&mut headers, &self.cookies);
-        response(
-            self.status_code,
-            headers,
-            decoded(self.body.as_ref(), self.is_base64_encoded),
-        )
+        let body = decoded(self.body.as_ref(), self.is_base64_encoded);
+        response(self.status_code, headers, body)
     }
 
     fn of_http(response: Response<Bytes>) -> Self {
@@ -69,12 +63,9 @@ impl sealed::Answer for ApiGatewayV2httpResponse {
 
 impl sealed::Answer for AlbTargetGroupResponse {
     fn to_http(&self) -> Response<Bytes> {
-        let headers = union(&self.multi_value_headers, &self.headers);
-        response(
-            self.status_code,
-            headers,
-            decoded(self.body.as_ref(), self.is_base64_encoded),
-        )
+        let headers = merged(&self.multi_value_headers, &self.headers);
+        let body = decoded(self.body.as_ref(), self.is_base64_encoded);
+        response(self.status_code, headers, body)
     }
 
     fn of_http(response: Response<Bytes>) -> Self {
@@ -100,11 +91,8 @@ impl sealed::Answer for LambdaFunctionUrlResponse {
         let mut headers = self.headers.clone();
         add_cookies(&mut headers, &self.cookies);
         let body = self.body.clone().map(Body::Text);
-        response(
-            self.status_code,
-            headers,
-            decoded(body.as_ref(), self.is_base64_encoded),
-        )
+        let body = decoded(body.as_ref(), self.is_base64_encoded);
+        response(self.status_code, headers, body)
     }
 
     fn of_http(response: Response<Bytes>) -> Self {
@@ -126,7 +114,7 @@ impl sealed::Answer for LambdaFunctionUrlResponse {
     }
 }
 
-/// A status that is none is a mistake of the handler's: nothing to be stored.
+/// Makes a response. An invalid status is a mistake of the handler's and becomes a 500.
 fn response(status: i64, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
     let status = u16::try_from(status)
         .ok()
@@ -135,17 +123,6 @@ fn response(status: i64, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
     *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.headers_mut() = headers;
     response
-}
-
-/// Where both maps name a header, the one with many values counts.
-fn union(multi: &HeaderMap, single: &HeaderMap) -> HeaderMap {
-    let mut headers = multi.clone();
-    for (name, value) in single {
-        if !multi.contains_key(name) {
-            headers.append(name.clone(), value.clone());
-        }
-    }
-    headers
 }
 
 fn add_cookies(headers: &mut HeaderMap, cookies: &[String]) {
@@ -175,7 +152,7 @@ fn decoded(body: Option<&Body>, is_base64: bool) -> Bytes {
     }
 }
 
-/// Text where it is text.
+/// Encodes a body: as text where it is text.
 fn encoded(body: Bytes) -> (Option<Body>, bool) {
     if body.is_empty() {
         return (None, false);
@@ -192,6 +169,59 @@ mod tests {
     use sealed::Answer;
 
     #[test]
+    fn each_cookie_leaves_beside_the_headers_and_comes_back_as_one() {
+        let response = || {
+            Response::builder()
+                .header("x-order", "17")
+                .header(SET_COOKIE, "session=1")
+                .header(SET_COOKIE, "theme=dark")
+                .body(Bytes::new())
+                .unwrap()
+        };
+        let url = LambdaFunctionUrlResponse::of_http(response());
+        let http = ApiGatewayV2httpResponse::of_http(response());
+        for (cookies, headers) in [(&url.cookies, &url.headers), (&http.cookies, &http.headers)] {
+            assert_eq!(cookies, &["session=1", "theme=dark"]);
+            assert_eq!(headers.len(), 1);
+            assert_eq!(headers["x-order"], "17");
+        }
+        for back in [url.to_http(), http.to_http()] {
+            assert_eq!(back.headers(), response().headers());
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_text_leaves_in_base64() {
+        let bytes = Bytes::from_static(&[0, 0xFF]);
+        let url = LambdaFunctionUrlResponse::of_http(Response::new(bytes.clone()));
+        assert_eq!(
+            (url.body.as_deref(), url.is_base64_encoded),
+            (Some("AP8="), true)
+        );
+        assert_eq!(url.to_http().into_body(), bytes);
+        let rest = ApiGatewayProxyResponse::of_http(Response::new(bytes.clone()));
+        assert!(rest.is_base64_encoded);
+        assert_eq!(rest.body.as_deref(), Some(&bytes[..]));
+
+        let text = LambdaFunctionUrlResponse::of_http(Response::new(Bytes::from("tea")));
+        assert_eq!(
+            (text.body.as_deref(), text.is_base64_encoded),
+            (Some("tea"), false)
+        );
+        let empty = LambdaFunctionUrlResponse::of_http(Response::new(Bytes::new()));
+        assert_eq!((empty.body, empty.is_base64_encoded), (None, false));
+    }
+
+    #[test]
+    fn a_status_that_is_none_is_an_error_of_the_handler() {
+        for (status, expected) in [(201, 201), (99, 500), (-1, 500), (70_000, 500)] {
+            let mut answer = ApiGatewayV2httpResponse::default();
+            answer.status_code = status;
+            assert_eq!(answer.to_http().status().as_u16(), expected, "{status}");
+        }
+    }
+
+    #[test]
     fn a_load_balancer_gets_the_headers_in_both_places() {
         let response = Response::builder()
             .header("x-order", "17")
@@ -203,6 +233,7 @@ mod tests {
             HeaderName::from_static(name),
             HeaderValue::from_static(value),
         );
+        assert_eq!(answer.status_description.as_deref(), Some("200 OK"));
         for headers in [&answer.headers, &answer.multi_value_headers] {
             assert_eq!(headers["x-order"], "17");
             assert_eq!(headers[name], value);

@@ -1,39 +1,36 @@
-//! Event in, answer out, and the HTTP layer between.
+//! Runs an event through the HTTP layer, and converts the response back to the handler's type.
 
 use std::fmt::{self, Display};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, MapOk, TryFutureExt};
 use http::header::HeaderName;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use lambda_http::LambdaEvent;
+use lambda_http::{LambdaEvent, RequestExt};
 use tower::{Layer, Service};
 
 use super::body::EventBody;
-use super::sealed::Answer;
-use super::{HttpEvent, Incoming};
-use crate::claim::Claim;
-use crate::http::service::STATUS;
+use super::{HttpEvent, HttpEventResponse, Incoming};
+use crate::engine::claim::Claim;
+use crate::engine::error::Obstacle;
+use crate::http::service::{OwnResponse, STATUS, read_own};
 use crate::http::{IdempotencyLayer, IdempotencyService};
 use crate::store::Store;
 
-/// Wraps a service of [`Incoming`] events; what it makes is a service of `LambdaEvent`. The [module page](super) shows one.
+/// Wraps a service of [`Incoming`] events; what it makes is a service of `LambdaEvent`. The
+/// [module page](super) shows one.
 #[derive(Debug)]
 #[must_use = "a layer does nothing until it wraps a service"]
 pub struct EventLayer<S> {
     layer: IdempotencyLayer<S>,
 }
 
-impl<S> Clone for EventLayer<S> {
-    fn clone(&self) -> Self {
-        Self::new(self.layer.clone())
-    }
-}
+clone_fields!([S] EventLayer<S> { layer });
 
 impl<S> EventLayer<S> {
-    /// With the settings of this layer.
+    /// Makes a layer with the settings of `layer`.
     pub fn new(layer: IdempotencyLayer<S>) -> Self {
         Self { layer }
     }
@@ -49,18 +46,12 @@ impl<S, Svc> Layer<Svc> for EventLayer<S> {
     }
 }
 
-/// A service that [`EventLayer`] wraps.
+/// Serves events with a service that [`EventLayer`] wraps.
 pub struct EventService<S, Svc> {
     inner: IdempotencyService<S, Handler<Svc>>,
 }
 
-impl<S, Svc: Clone> Clone for EventService<S, Svc> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
-    }
-}
+clone_fields!([S, Svc: Clone] EventService<S, Svc> { inner });
 
 impl<S, Svc> fmt::Debug for EventService<S, Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,23 +77,28 @@ where
 
     fn call(&mut self, event: LambdaEvent<E>) -> Self::Future {
         let LambdaEvent { payload, context } = event;
-        let request = payload.head_with(context.clone());
+        let request = payload.head().with_lambda_context(context.clone());
         let body = EventBody {
             event: payload,
             context,
         };
-        let answer = self.inner.call(request.map(|()| body));
+        let mut request = request.map(|()| body);
+        let own = OwnResponse {
+            read: own_response::<E::Response>,
+        };
+        request.extensions_mut().insert(own);
+        let answer = self.inner.call(request);
         Box::pin(async { Ok(finish(answer.await?).await) })
     }
 }
 
-/// An answer that the handler has just made, to go out as it is.
+/// Holds a response that the handler has just made, which is sent as it is.
 #[derive(Clone)]
 struct Original<R>(R);
 
 async fn finish<R, B>(response: Response<B>) -> R
 where
-    R: super::HttpAnswer,
+    R: HttpEventResponse,
     B: http_body::Body<Data = Bytes, Error = std::convert::Infallible>,
 {
     let (mut parts, body) = response.into_parts();
@@ -120,7 +116,7 @@ where
     answer
 }
 
-/// The handler, as the HTTP layer sees it.
+/// Serves the HTTP layer with the handler of events.
 #[derive(Clone)]
 pub(super) struct Handler<Svc>(Svc);
 
@@ -128,11 +124,10 @@ impl<Svc, E> Service<Request<EventBody<E>>> for Handler<Svc>
 where
     E: HttpEvent,
     Svc: Service<Incoming<E>, Response = E::Response>,
-    Svc::Future: Send + 'static,
 {
     type Response = Response<Full<Bytes>>;
     type Error = Svc::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Svc::Error>>;
+    type Future = MapOk<Svc::Future, fn(E::Response) -> Self::Response>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Svc::Error>> {
         self.0.poll_ready(cx)
@@ -140,16 +135,28 @@ where
 
     fn call(&mut self, request: Request<EventBody<E>>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let answer = self.0.call(Incoming {
+        let event = Incoming {
             payload: body.event,
             context: body.context,
             claim: parts.extensions.get::<Claim>().cloned(),
-        });
-        Box::pin(async {
-            let answer = answer.await?;
-            let mut response = answer.to_http().map(Full::new);
-            response.extensions_mut().insert(Original(answer));
-            Ok(response)
-        })
+        };
+        self.0.call(event).map_ok(to_http)
     }
 }
+
+/// Takes the handler's own response to a condition that failed out of the obstacle.
+fn own_response<R: HttpEventResponse>(
+    obstacle: Obstacle,
+) -> Result<Response<Full<Bytes>>, Obstacle> {
+    read_own::<R>(obstacle).map(to_http)
+}
+
+/// Converts a response for the HTTP layer, and keeps it as the handler made it.
+fn to_http<R: HttpEventResponse>(answer: R) -> Response<Full<Bytes>> {
+    let mut response = answer.to_http().map(Full::new);
+    response.extensions_mut().insert(Original(answer));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -130,7 +130,8 @@ proptest! {
 
     #[test]
     fn strict_mode_takes_exactly_what_another_parser_of_the_rfc_takes(value in values()) {
-        // HTTP takes the white space around a value away before a structured field is parsed (RFC 9110, 5.5).
+        // HTTP takes the white space around a value away before a structured field is parsed (RFC
+        // 9110, 5.5).
         let value = value.trim_matches([' ', '\t']);
         let ours = parse_form(&[value.as_bytes()], Form::Quoted);
         match oracle(value) {

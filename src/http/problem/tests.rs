@@ -1,9 +1,9 @@
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 
-use super::super::details::seconds;
+use super::details::{TYPES, seconds};
 use super::*;
 
-const ALL: [Problem; 28] = [
+const ALL: [Problem; 31] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
@@ -16,6 +16,8 @@ const ALL: [Problem; 28] = [
     Problem::ScopeMissing,
     Problem::BodyTooLarge,
     Problem::BodyUnreadable,
+    Problem::BodyNotJson,
+    Problem::CodingNotAccepted,
     Problem::Mismatch,
     Problem::InFlight {
         retry_after: Duration::from_millis(1_001),
@@ -25,6 +27,7 @@ const ALL: [Problem; 28] = [
     Problem::LeaseLost,
     Problem::OutcomeOmitted,
     Problem::TooLate,
+    Problem::Overloaded,
     Problem::StoreUnavailable,
     Problem::Unrecorded,
     Problem::ConditionFailed,
@@ -40,11 +43,52 @@ const ALL: [Problem; 28] = [
 fn each_problem_has_a_section_that_its_type_leads_to() {
     let page = include_str!("../problems.md");
     for problem in ALL {
-        let words = problem.words();
-        let section = format!("### {}\n\n{}", words.code, words.status.as_u16());
+        let (status, code, ..) = problem.words();
+        let section = format!("### {code}\n\n**{status}");
         assert_eq!(page.matches(&section).count(), 1, "{section}");
     }
     assert_eq!(page.matches("\n### ").count(), ALL.len());
+}
+
+#[test]
+fn no_line_of_the_page_begins_as_an_item_of_a_list() {
+    let page = include_str!("../problems.md");
+    let begins = |line: &&str| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest.len() < line.len() && rest.starts_with(['.', ')'])
+    };
+    assert_eq!(page.lines().find(begins), None);
+}
+
+#[test]
+fn the_guide_has_every_problem_under_its_status_and_no_other() {
+    let page = include_str!("../../../docs/http.md");
+    let (_, section) = page.split_once("\n## What clients get\n").unwrap();
+    let rows = section
+        .lines()
+        .skip_while(|line| !line.starts_with("| ---") && !line.starts_with("|---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
+    let mut listed: Vec<(u16, &str, bool)> = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let Ok(status) = cells[0].trim_start_matches("| ").parse() else {
+            continue; // the handler's own
+        };
+        let comes_again = cells[3].contains("after `Retry-After`");
+        let codes = cells[1].split(", ").map(|code| code.trim_matches('`'));
+        listed.extend(codes.map(|code| (status, code, comes_again)));
+    }
+    let mut exist: Vec<_> = ALL
+        .iter()
+        .map(|problem| {
+            let (status, code, ..) = problem.words();
+            (status, code, problem.retry_after().is_some())
+        })
+        .collect();
+    listed.sort_unstable();
+    exist.sort_unstable();
+    assert_eq!(listed, exist);
 }
 
 #[test]
@@ -55,7 +99,7 @@ fn the_page_promises_retry_after_where_it_is_sent() {
         let section = sections
             .iter()
             .find(|s| s.starts_with(&format!("{}\n", problem.code())));
-        let promised = section.unwrap().contains("with `Retry-After`");
+        let promised = section.unwrap().contains("**, with `Retry-After`");
         let sent = problem
             .details(None)
             .to_response()
@@ -92,9 +136,32 @@ fn a_pause_is_rounded_up_to_whole_seconds_and_never_zero() {
 }
 
 #[test]
-fn the_handlers_error_comes_back_out() {
-    assert_eq!(Problem::of(Error::Handler("mine")), Err("mine"));
-    assert_eq!(Problem::of(Error::<&str>::Mismatch), Ok(Problem::Mismatch));
+fn a_client_is_told_when_to_come_again_where_that_helps() {
+    let retry_after = Duration::from_secs(7);
+    for (problem, expected) in [
+        (Problem::InFlight { retry_after }, Some("7")),
+        (Problem::LeaseLost, Some("1")),
+        (Problem::TooLate, Some("1")),
+        (Problem::StoreUnavailable, Some("5")),
+        (Problem::OutcomeUnknown, Some("5")),
+        (Problem::Mismatch, None),
+        (Problem::Failed, None),
+    ] {
+        let response = problem.details(None).to_response();
+        let header = response.headers().get(RETRY_AFTER);
+        assert_eq!(
+            header.map(|value| value.to_str().unwrap()),
+            expected,
+            "{problem:?}"
+        );
+    }
+    let in_flight = Error::InFlight { retry_after };
+    assert_eq!(Problem::of(&in_flight), Problem::InFlight { retry_after });
+    let refused = crate::store::transaction::Refusal::new(0, None);
+    assert_eq!(
+        Problem::of(&Error::Refused(refused)),
+        Problem::ConditionFailed
+    );
 }
 
 #[test]
@@ -108,7 +175,7 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         completed_at: None,
     };
     let timeout = || crate::StoreError::Timeout;
-    let cases: [(Error<()>, &str); 18] = [
+    let cases: [(Obstacle, &str); 19] = [
         (Error::Key(KeyError::Missing), "key-missing"),
         (Error::Key(KeyError::EmptyToken), "key-empty"),
         (Error::Key(too_long), "key-too-long"),
@@ -122,6 +189,7 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         (Error::LeaseLost, "lease-lost"),
         (omitted, "outcome-omitted"),
         (Error::TooLate, "too-late"),
+        (Error::Overloaded, "overloaded"),
         (Error::Store(timeout()), "store-unavailable"),
         (Error::Unrecorded(timeout()), "unrecorded"),
         (Error::NotCommitted(timeout()), "not-committed"),
@@ -130,12 +198,12 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         (Error::Failed(crate::Failure::unknown()), "failed"),
         (Error::Key(KeyError::RawIdWithScope), "misconfigured"),
         (
-            Error::Write(crate::transaction::WriteError::NotSupported),
+            Error::Write(crate::store::transaction::WriteError::NotSupported),
             "misconfigured",
         ),
     ];
     for (error, code) in cases {
-        let problem = Problem::of(error).unwrap();
+        let problem = Problem::of(&error);
         assert_eq!(problem.code(), code);
     }
 }

@@ -1,14 +1,12 @@
 use super::*;
 
-fn request(method: &str, uri: &str) -> Parts {
-    let request = http::Request::builder().method(method).uri(uri);
-    request.body(()).unwrap().into_parts().0
+fn route(text: &str) -> Route {
+    text.parse().unwrap()
 }
 
-fn matches(pattern: &str, method: &str, uri: &str) -> bool {
-    Pattern::parse(pattern)
-        .unwrap()
-        .matches(&request(method, uri))
+fn matches(text: &str, method: &str, uri: &str) -> bool {
+    let uri: http::Uri = uri.parse().unwrap();
+    route(text).matches(&method.parse().unwrap(), None, uri.path())
 }
 
 #[test]
@@ -30,6 +28,10 @@ fn a_route_matches_its_method_and_each_path_of_its_template() {
         ("POST /{*rest}", "POST", "/a/b", true),
         ("POST /{*rest}", "POST", "/", false),
         ("POST /", "POST", "/", true),
+        ("POST /orders/{id", "POST", "/orders/17", false),
+        ("POST /orders/id}", "POST", "/orders/17", false),
+        ("POST /{rest+", "POST", "/a/b", false),
+        ("POST /*rest}", "POST", "/a/b", false),
     ] {
         assert_eq!(
             matches(pattern, method, uri),
@@ -51,27 +53,38 @@ fn a_route_that_cannot_be_meant_is_refused_when_it_is_declared() {
         ("OPTIONS /orders", "safe"),
         ("POST /{rest+}/lines", "last segment"),
     ] {
-        let error = Pattern::parse(text).unwrap_err().to_string();
+        let error = text.parse::<Route>().unwrap_err().to_string();
         assert!(error.contains(word), "{text}: {error}");
     }
 }
 
 #[test]
-fn the_first_of_two_that_match_counts() {
-    let mut routes = Routes::default();
-    routes.declare("POST /orders/new", Route::off()).unwrap();
-    routes
-        .declare("POST /orders/{id}", Route::required())
-        .unwrap();
-    let found = |uri| routes.find(&request("POST", uri)).map(|(_, route)| route);
-    assert_eq!(found("/orders/new"), Some(Route::off()));
-    assert_eq!(found("/orders/17"), Some(Route::required()));
-    assert_eq!(found("/carts"), None);
+fn a_route_matches_the_template_that_the_gateway_has_matched() {
+    let orders = route("POST /orders/{id}");
+    let matches = |template| orders.matches(&Method::POST, template, "/shop/orders/17");
+    assert!(matches(Some("/orders/{id}")), "behind a base path");
+    assert!(!matches(Some("/orders")) && !matches(None));
+    assert!(!orders.matches(&Method::PUT, Some("/orders/{id}"), "/orders/17"));
+}
+
+#[test]
+fn a_path_is_the_template_of_one_operation_unless_a_parameter_of_it_is_greedy() {
+    for (path, expected) in [
+        ("/orders/{id}", true),
+        ("/orders/", true),
+        ("/", true),
+        ("/{proxy+}", false),
+        ("/orders/{*rest}", false),
+        ("$default", false),
+        ("orders/", false),
+    ] {
+        assert_eq!(is_template(path), expected, "{path}");
+    }
 }
 
 #[test]
 fn a_template_that_stands_for_many_operations_names_none() {
-    let template = |text| Pattern::parse(text).unwrap().template().map(str::to_owned);
+    let template = |text| route(text).template().map(str::to_owned);
     assert_eq!(
         template("POST /orders/{id}").as_deref(),
         Some("/orders/{id}")

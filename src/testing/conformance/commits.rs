@@ -1,14 +1,16 @@
-//! `commit`: the record's part of a transaction, for stores that have any. What business writes do is the store's own to test.
+//! Checks `commit`: the record's part of a transaction, for stores that have any. Each store tests
+//! the business writes itself.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Bench, Check, ok, owner, same, soon};
-use crate::error::StoreError;
-use crate::record::{Completion, Found, NewClaim, Record, StoredOutcome, Takeover, Version};
-use crate::store::Store;
-use crate::transaction::{Basis, Commit, Committed, Final};
+use super::bench::{Bench, Check, ok, owner, same, soon};
+use crate::protocol::record::{
+    Basis, Completion, Final, Found, NewClaim, Record, StoredOutcome, Takeover, Version,
+};
+use crate::store::transaction::{Commit, Committed};
+use crate::store::{Store, StoreError};
 
 impl<S: Store> Bench<'_, S> {
     fn final_of(&self, claim: &NewClaim, text: &str, basis: Basis) -> Final {
@@ -19,7 +21,8 @@ impl<S: Store> Bench<'_, S> {
     }
 
     async fn commit(&self, record: &Final, deadline: Instant) -> Result<Committed, StoreError> {
-        // The completion tells repeated sends from other requests here, as the owner does in the engine.
+        // The text of the completion is in the token, so that a repeated send has the same token,
+        // and another commit another.
         let text = match &record.completion.outcome {
             StoredOutcome::Inline(text) => text.as_str(),
             _ => "",
@@ -41,7 +44,7 @@ impl<S: Store> Bench<'_, S> {
         }
     }
 
-    /// A commit that must meet a record, and must leave it as it was.
+    /// Sends a commit that must meet a record, and must leave it as it was.
     async fn fenced(&self, what: &str, record: &Final) -> Check {
         let id = &record.completion.id;
         let before = self.load(id).await?;
@@ -68,12 +71,13 @@ pub(super) async fn a_commit_completes_the_owners_claim<S: Store>(bench: &Bench<
     let record = bench.final_of(&claim, "1", Basis::Claimed);
     bench.commits("the owner's commit", &record).await?;
     let expected = finished(&claim, &record.completion);
-    same("the record", bench.record(&claim.id).await?, expected)?;
+    bench.has(&claim.id, expected).await?;
     let other = bench.final_of(&claim, "2", Basis::Claimed);
     bench.fenced("a second commit", &other).await
 }
 
-/// Its reply may have been lost. The store knows the copy by its token, or shows the record that the first one left.
+/// The reply may have been lost. The store recognises the copy by its token, or shows the record
+/// that the first one left.
 pub(super) async fn a_commit_sent_again_changes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claimed = bench.claimed("commit-again").await?;
     let fresh = bench.claim("commit-again-fresh")?;
@@ -102,7 +106,7 @@ pub(super) async fn nobody_else_commits<S: Store>(bench: &Bench<'_, S>) -> Check
     };
     let record = bench.final_of(&stranger, "1", Basis::Claimed);
     bench.fenced("a stranger's commit", &record).await?;
-    ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
+    bench.write(bench.release(&claim)?).await?;
     let late = bench.final_of(&claim, "1", Basis::Claimed);
     bench.fenced("a commit after release", &late).await?;
     let nowhere = bench.claim("commit-nowhere")?;
@@ -117,7 +121,7 @@ pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key<S: Store>(
     let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
     bench.commits("a commit on a fresh key", &record).await?;
     let expected = finished(&claim, &record.completion);
-    same("the record", bench.record(&claim.id).await?, expected)?;
+    bench.has(&claim.id, expected).await?;
     let second = bench.claim("commit-fresh")?;
     let second = bench.final_of(&second, "2", Basis::Absent(second.clone()));
     bench.fenced("a second one", &second).await?;
@@ -131,11 +135,12 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version<S: Store>(
 ) -> Check {
     for (name, mode) in [
         ("commit-resumed", Takeover::Resume),
+        ("commit-unstarted", Takeover::Unstarted),
         ("commit-replaced", Takeover::Fresh),
     ] {
         let claim = bench.claimed(name).await?;
         let stale = bench.load(&claim.id).await?;
-        ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
+        bench.write(bench.release(&claim)?).await?;
         let released = bench.record(&claim.id).await?;
         let next = NewClaim {
             attempt: 2,
@@ -162,7 +167,7 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version<S: Store>(
             last_error: kept,
             ..finished(&next, &record.completion)
         };
-        same("the record", bench.record(&claim.id).await?, expected)?;
+        bench.has(&claim.id, expected).await?;
     }
     Ok(())
 }
@@ -176,7 +181,7 @@ pub(super) async fn of_many_commits_at_once_one_applies<S: Store>(bench: &Bench<
     let until_answered = async |record: &Final| {
         loop {
             match bench.commit(record, soon()).await {
-                Err(StoreError::Conflict | StoreError::Throttled) => {
+                Err(StoreError::Conflict | StoreError::Throttled(_)) => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 answer => return ok(answer),

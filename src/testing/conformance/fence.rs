@@ -1,11 +1,15 @@
-//! `complete`, `release`, `renew` and `amend`: only the current owner, only while in progress.
+//! Checks completions, releases, renewals and amendments: they apply only for the current owner,
+//! only while the record is in progress.
 
 use std::time::Duration;
 
-use super::{Bench, Check, ok, owner, same, soon};
-use crate::packed::{PackedOutcome, Place};
-use crate::record::{Amendment, Completion, Omission, RELEASED, Record, Status, StoredOutcome};
-use crate::store::{Answer, Store};
+use super::bench::{Bench, Check, owner, same};
+use crate::protocol::journal::{StepEntry, StepNote};
+use crate::protocol::packed::{PackedOutcome, Place};
+use crate::protocol::record::{
+    Amendment, Completion, NewClaim, Omission, RELEASED, Record, Status, StoredOutcome,
+};
+use crate::store::Store;
 
 fn finished(before: Record, completion: &Completion) -> Record {
     Record {
@@ -30,16 +34,12 @@ async fn completes<S: Store>(
         outcome,
         ..bench.completion(&claim, "")
     };
-    same(
-        "the owner's completion",
-        ok(bench.store.complete(&completion, soon()).await)?,
-        Answer::Applied(()),
-    )?;
-    same(
-        "the record",
-        bench.record(&claim.id).await?,
-        finished(Record::claimed(&claim), &completion),
-    )
+    bench
+        .applies("the owner's completion", completion.clone())
+        .await?;
+    bench
+        .has(&claim.id, finished(Record::claimed(&claim), &completion))
+        .await
 }
 
 pub(super) async fn the_owner_completes<S: Store>(bench: &Bench<'_, S>) -> Check {
@@ -87,7 +87,7 @@ pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'
     }
     let places = [
         Place::Record(vec![0, 255, 10]),
-        Place::Item(owner()?),
+        Place::Entry(owner()?),
         Place::Object(owner()?),
     ];
     for (position, place) in places.into_iter().enumerate() {
@@ -114,63 +114,32 @@ pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'
 }
 
 pub(super) async fn nobody_else_completes<S: Store>(bench: &Bench<'_, S>) -> Check {
-    let claim = bench.claimed("theirs").await?;
+    bench.claimed("theirs").await?;
     let other = bench.claim("theirs")?;
     let completion = bench.completion(&other, "1");
-    bench
-        .refused(
-            "a stranger's completion",
-            &claim.id,
-            bench.store.complete(&completion, soon()),
-        )
-        .await
+    bench.refused("a stranger's completion", completion).await
 }
 
 pub(super) async fn a_completed_record_is_final<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claim = bench.claimed("final").await?;
-    ok(bench
-        .store
-        .complete(&bench.completion(&claim, "1"), soon())
-        .await)?;
-    let (id, store) = (&claim.id, bench.store);
+    bench.write(bench.completion(&claim, "1")).await?;
     let again = bench.completion(&claim, "2");
-    bench
-        .refused("a second completion", id, store.complete(&again, soon()))
-        .await?;
+    bench.refused("a second completion", again).await?;
     let release = bench.release(&claim)?;
-    bench
-        .refused(
-            "a release after completion",
-            id,
-            store.release(&release, soon()),
-        )
-        .await?;
+    bench.refused("a release after completion", release).await?;
     let renewal = bench.renewal(&claim, claim.lease + Duration::from_mins(1));
+    bench.refused("a renewal after completion", renewal).await?;
     bench
-        .refused(
-            "a renewal after completion",
-            id,
-            store.renew(&renewal, soon()),
-        )
-        .await?;
-    let amendment = amendment(&claim.id, &claim.owner);
-    bench
-        .refused(
-            "an amendment after completion",
-            id,
-            store.amend(&amendment, soon()),
-        )
+        .refused("an amendment after completion", amendment(&claim))
         .await
 }
 
 pub(super) async fn the_owner_releases<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claim = bench.claimed("release").await?;
     let release = bench.release(&claim)?;
-    same(
-        "the owner's release",
-        ok(bench.store.release(&release, soon()).await)?,
-        Answer::Applied(()),
-    )?;
+    bench
+        .applies("the owner's release", release.clone())
+        .await?;
     let expected = Record {
         owner: Some(release.tombstone.clone()),
         lease: Some(RELEASED),
@@ -178,14 +147,8 @@ pub(super) async fn the_owner_releases<S: Store>(bench: &Bench<'_, S>) -> Check 
         fingerprint: None,
         ..Record::claimed(&claim)
     };
-    same("the record", bench.record(&claim.id).await?, expected)?;
-    bench
-        .refused(
-            "the same release again",
-            &claim.id,
-            bench.store.release(&release, soon()),
-        )
-        .await
+    bench.has(&claim.id, expected).await?;
+    bench.refused("the same release again", release).await
 }
 
 pub(super) async fn a_release_may_keep_the_fingerprint<S: Store>(bench: &Bench<'_, S>) -> Check {
@@ -193,7 +156,7 @@ pub(super) async fn a_release_may_keep_the_fingerprint<S: Store>(bench: &Bench<'
     let mut release = bench.release(&claim)?;
     release.forget_fingerprint = false;
     release.last_error = None;
-    ok(bench.store.release(&release, soon()).await)?;
+    bench.write(release.clone()).await?;
     let record = bench.record(&claim.id).await?;
     same("the fingerprint", record.fingerprint, claim.fingerprint)?;
     same("the last error", record.last_error, None)
@@ -203,159 +166,66 @@ pub(super) async fn a_released_record_ignores_its_old_owner<S: Store>(
     bench: &Bench<'_, S>,
 ) -> Check {
     let claim = bench.claimed("old-owner").await?;
-    ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
-    let (id, store) = (&claim.id, bench.store);
+    bench.write(bench.release(&claim)?).await?;
     let completion = bench.completion(&claim, "1");
     bench
-        .refused(
-            "a completion after release",
-            id,
-            store.complete(&completion, soon()),
-        )
+        .refused("a completion after release", completion)
         .await?;
     let renewal = bench.renewal(&claim, claim.lease + Duration::from_mins(1));
+    bench.refused("a renewal after release", renewal).await?;
     bench
-        .refused("a renewal after release", id, store.renew(&renewal, soon()))
-        .await?;
-    let amendment = amendment(&claim.id, &claim.owner);
-    bench
-        .refused(
-            "an amendment after release",
-            id,
-            store.amend(&amendment, soon()),
-        )
+        .refused("an amendment after release", amendment(&claim))
         .await
 }
 
 pub(super) async fn nobody_else_releases<S: Store>(bench: &Bench<'_, S>) -> Check {
-    let claim = bench.claimed("not-yours").await?;
+    bench.claimed("not-yours").await?;
     let release = bench.release(&bench.claim("not-yours")?)?;
-    bench
-        .refused(
-            "a stranger's release",
-            &claim.id,
-            bench.store.release(&release, soon()),
-        )
-        .await
+    bench.refused("a stranger's release", release).await
 }
 
 pub(super) async fn a_renewal_only_lengthens<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claim = bench.claimed("renew").await?;
     let longer = bench.renewal(&claim, claim.lease + Duration::from_secs(30));
-    same(
-        "a longer lease",
-        ok(bench.store.renew(&longer, soon()).await)?,
-        Answer::Applied(()),
-    )?;
+    bench.applies("a longer lease", longer.clone()).await?;
     let expected = Record {
         lease: Some(longer.lease),
         expiration: longer.expiration,
         ..Record::claimed(&claim)
     };
-    same("the record", bench.record(&claim.id).await?, expected)?;
-    bench
-        .refused(
-            "the same lease again",
-            &claim.id,
-            bench.store.renew(&longer, soon()),
-        )
-        .await?;
+    bench.has(&claim.id, expected).await?;
+    bench.refused("the same lease again", longer).await?;
     let shorter = bench.renewal(&claim, claim.lease + Duration::from_secs(10));
     bench
-        .refused(
-            "a shorter lease, arriving late",
-            &claim.id,
-            bench.store.renew(&shorter, soon()),
-        )
+        .refused("a shorter lease, arriving late", shorter)
         .await?;
     let stranger = bench.renewal(
         &bench.claim("renew")?,
         claim.lease + Duration::from_secs(90),
     );
-    bench
-        .refused(
-            "a stranger's renewal",
-            &claim.id,
-            bench.store.renew(&stranger, soon()),
-        )
-        .await
+    bench.refused("a stranger's renewal", stranger).await
 }
 
-fn amendment(id: &crate::key::RecordId, owner: &crate::record::Owner) -> Amendment {
+/// Makes an amendment with a step's entry.
+fn amendment(claim: &NewClaim) -> Amendment {
     Amendment {
-        id: id.clone(),
-        owner: owner.clone(),
-        last_error: Some("conformance::Late".to_owned()),
-        step: None,
+        id: claim.id.clone(),
+        owner: claim.owner.clone(),
+        step: StepNote {
+            name: "conformance".to_owned(),
+            entry: StepEntry::begun(None, claim.started_at),
+        },
     }
-}
-
-pub(super) async fn an_amendment_changes_nothing_else<S: Store>(bench: &Bench<'_, S>) -> Check {
-    let claim = bench.claimed("amend").await?;
-    let note = amendment(&claim.id, &claim.owner);
-    same(
-        "the owner's amendment",
-        ok(bench.store.amend(&note, soon()).await)?,
-        Answer::Applied(()),
-    )?;
-    let expected = Record {
-        last_error: note.last_error.clone(),
-        ..Record::claimed(&claim)
-    };
-    same(
-        "the record",
-        bench.record(&claim.id).await?,
-        expected.clone(),
-    )?;
-    let nothing = Amendment {
-        last_error: None,
-        ..note
-    };
-    same(
-        "an empty amendment",
-        ok(bench.store.amend(&nothing, soon()).await)?,
-        Answer::Applied(()),
-    )?;
-    same("the record", bench.record(&claim.id).await?, expected)?;
-    let stranger = amendment(&claim.id, &owner()?);
-    bench
-        .refused(
-            "a stranger's amendment",
-            &claim.id,
-            bench.store.amend(&stranger, soon()),
-        )
-        .await
 }
 
 pub(super) async fn writes_under_the_fence_create_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claim = bench.claim("never-claimed")?;
-    let (id, store) = (&claim.id, bench.store);
     bench
-        .refused(
-            "a completion",
-            id,
-            store.complete(&bench.completion(&claim, "1"), soon()),
-        )
+        .refused("a completion", bench.completion(&claim, "1"))
         .await?;
+    bench.refused("a release", bench.release(&claim)?).await?;
     bench
-        .refused(
-            "a release",
-            id,
-            store.release(&bench.release(&claim)?, soon()),
-        )
+        .refused("a renewal", bench.renewal(&claim, claim.lease))
         .await?;
-    bench
-        .refused(
-            "a renewal",
-            id,
-            store.renew(&bench.renewal(&claim, claim.lease), soon()),
-        )
-        .await?;
-    bench
-        .refused(
-            "an amendment",
-            id,
-            store.amend(&amendment(id, &claim.owner), soon()),
-        )
-        .await
+    bench.refused("an amendment", amendment(&claim)).await
 }

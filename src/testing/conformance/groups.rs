@@ -1,10 +1,10 @@
-//! The grouped calls: the same conditions, one answer a request, in their order.
+//! Checks the grouped calls: the same conditions, one answer for each request, in their order.
 
-use super::{Bench, Check, ok, owner, same, soon};
-use crate::record::{NewClaim, Status};
+use super::bench::{Bench, Check, ok, owner, same, soon};
+use crate::protocol::record::{NewClaim, RecordWrite, Status};
 use crate::store::{Answer, Store};
 
-/// Claims that are written already, and claims that are not, in turn.
+/// Makes claims, of which every second one is written.
 async fn mixed<S: Store>(
     bench: &Bench<'_, S>,
     name: &str,
@@ -22,87 +22,111 @@ async fn mixed<S: Store>(
     Ok(claims)
 }
 
+/// Sends one write for each claim in a group: each must be refused with the record that it meets,
+/// unless `applies` says otherwise.
+async fn answered<S: Store>(
+    bench: &Bench<'_, S>,
+    claims: &[(NewClaim, bool)],
+    write: impl Fn(&NewClaim) -> Result<RecordWrite, String>,
+    applies: impl Fn(bool) -> bool,
+) -> Result<Vec<RecordWrite>, String> {
+    let group = claims.iter().map(|(claim, _)| write(claim));
+    let group = group.collect::<Result<Vec<_>, _>>()?;
+    let mut before = Vec::new();
+    for (claim, _) in claims {
+        before.push(bench.load(&claim.id).await?);
+    }
+    let answers = bench.store.write_all(&group, soon()).await;
+    same("the number of answers", answers.len(), group.len())?;
+    for (((_, written), before), answer) in claims.iter().zip(before).zip(answers) {
+        match ok(answer)? {
+            Answer::Applied(_) => same("a write in a group applies", true, applies(*written))?,
+            refused @ Answer::Refused(_) => {
+                same("a write in a group applies", false, applies(*written))?;
+                same("what it met", refused, Answer::Refused(before))?;
+            }
+        }
+    }
+    Ok(group)
+}
+
 pub(super) async fn grouped_claims_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claims = mixed(bench, "create-all").await?;
-    let mut group = Vec::new();
-    for (claim, _) in &claims {
-        group.push(NewClaim {
-            owner: owner()?,
+    let another = |claim: &NewClaim| {
+        let owner = owner()?;
+        Ok(RecordWrite::Create(NewClaim {
+            owner,
             ..claim.clone()
-        });
-    }
-    let answers = bench.store.create_all(&group, soon()).await;
-    same("the number of answers", answers.len(), group.len())?;
-    for ((claim, taken), answer) in claims.iter().zip(answers) {
-        let stands = bench.load(&claim.id).await?;
-        let expected = if *taken {
-            Answer::Refused(stands)
-        } else {
-            Answer::Applied(())
-        };
-        same("a claim in a group", ok(answer)?, expected)?;
-    }
-    for ((claim, taken), written) in claims.iter().zip(&group) {
-        let owner = if *taken { &claim.owner } else { &written.owner };
-        same(
-            "the owner",
-            bench.record(&claim.id).await?.owner.as_ref(),
-            Some(owner),
-        )?;
+        }))
+    };
+    let group = answered(bench, &claims, another, |written| !written).await?;
+    for ((claim, taken), write) in claims.iter().zip(&group) {
+        let owner = if *taken { &claim.owner } else { write.owner() };
+        let record = bench.record(&claim.id).await?;
+        same("the owner", record.owner.as_ref(), Some(owner))?;
     }
     Ok(())
 }
 
 pub(super) async fn grouped_completions_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claims = mixed(bench, "complete-all").await?;
-    let group: Vec<_> = claims
-        .iter()
-        .map(|(claim, _)| bench.completion(claim, "1"))
-        .collect();
-    let answers = bench.store.complete_all(&group, soon()).await;
-    same("the number of answers", answers.len(), group.len())?;
-    for ((claim, held), answer) in claims.iter().zip(answers) {
-        let expected = if *held {
-            Answer::Applied(())
-        } else {
-            Answer::Refused(None)
-        };
-        same("a completion in a group", ok(answer)?, expected)?;
-        let status = bench
-            .load(&claim.id)
-            .await?
-            .and_then(|found| found.version.status);
-        same(
-            "the status",
-            status.as_deref(),
-            held.then_some(Status::Completed.as_str()),
-        )?;
+    let complete = |claim: &NewClaim| Ok(bench.completion(claim, "1").into());
+    answered(bench, &claims, complete, |written| written).await?;
+    for (claim, held) in &claims {
+        let found = bench.load(&claim.id).await?;
+        let status = found.and_then(|found| found.version.status);
+        let expected = held.then_some(Status::Completed.as_str());
+        same("the status", status.as_deref(), expected)?;
     }
     Ok(())
 }
 
 pub(super) async fn grouped_releases_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
     let claims = mixed(bench, "release-all").await?;
-    let group = claims
-        .iter()
-        .map(|(claim, _)| bench.release(claim))
-        .collect::<Result<Vec<_>, _>>()?;
-    let answers = bench.store.release_all(&group, soon()).await;
-    same("the number of answers", answers.len(), group.len())?;
-    for ((claim, held), answer) in claims.iter().zip(answers) {
-        let expected = if *held {
-            Answer::Applied(())
-        } else {
-            Answer::Refused(None)
-        };
-        same("a release in a group", ok(answer)?, expected)?;
-        let lease = bench
-            .load(&claim.id)
-            .await?
-            .and_then(|found| found.version.lease);
+    let release = |claim: &NewClaim| Ok(bench.release(claim)?.into());
+    answered(bench, &claims, release, |written| written).await?;
+    for (claim, held) in &claims {
+        let found = bench.load(&claim.id).await?;
+        let lease = found.and_then(|found| found.version.lease);
         same("the lease", lease, held.then_some(0))?;
     }
     Ok(())
+}
+
+/// Sends one request of each kind that may be grouped, in one group.
+pub(super) async fn a_mixed_group_answers_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+    let (held, ended) = (
+        bench.claimed("mixed-held").await?,
+        bench.claimed("mixed-ended").await?,
+    );
+    let group = [
+        bench.completion(&held, "1").into(),
+        bench.claim("mixed-new")?.into(),
+        bench.release(&ended)?.into(),
+    ];
+    let answers = bench.store.write_all(&group, soon()).await;
+    for answer in answers {
+        same(
+            "a write in a mixed group applies",
+            ok(answer)?.is_applied(),
+            true,
+        )?;
+    }
+    let statuses = [
+        bench.record(&held.id).await?.status,
+        bench.record(&ended.id).await?.status,
+    ];
+    same(
+        "the statuses",
+        statuses,
+        [Status::Completed, Status::InProgress],
+    )?;
+    bench
+        .refused(
+            "a claim on what a group completed",
+            bench.claim("mixed-held")?,
+        )
+        .await
 }
 
 pub(super) async fn grouped_reads_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
@@ -112,22 +136,23 @@ pub(super) async fn grouped_reads_answer_in_order<S: Store>(bench: &Bench<'_, S>
     same("the number of answers", answers.len(), ids.len())?;
     for ((claim, written), answer) in claims.iter().zip(answers) {
         let owner = ok(answer)?.and_then(|found| found.version.owner);
-        same(
-            "the owner",
-            owner.as_deref(),
-            written.then_some(claim.owner.as_str()),
-        )?;
+        let expected = written.then_some(claim.owner.as_str());
+        same("the owner", owner.as_deref(), expected)?;
     }
     Ok(())
 }
 
-/// More than DynamoDB takes in one batch statement (25) or one batch read (100).
+/// Sends more than DynamoDB takes in one batch statement (25) or one batch read (100).
 pub(super) async fn a_large_group_is_taken<S: Store>(bench: &Bench<'_, S>) -> Check {
-    let claims = (0..120)
-        .map(|n| bench.claim(&format!("large-{n}")))
-        .collect::<Result<Vec<_>, _>>()?;
-    for answer in bench.store.create_all(&claims, soon()).await {
-        same("a claim in a large group", ok(answer)?, Answer::Applied(()))?;
+    let claims = (0..120).map(|n| bench.claim(&format!("large-{n}")));
+    let claims = claims.collect::<Result<Vec<_>, _>>()?;
+    let writes: Vec<_> = claims.iter().cloned().map(RecordWrite::Create).collect();
+    for answer in bench.store.write_all(&writes, soon()).await {
+        same(
+            "a claim in a large group applies",
+            ok(answer)?.is_applied(),
+            true,
+        )?;
     }
     let ids: Vec<_> = claims.iter().map(|claim| claim.id.clone()).collect();
     for (claim, answer) in claims.iter().zip(bench.store.load_all(&ids, soon()).await) {
@@ -139,18 +164,8 @@ pub(super) async fn a_large_group_is_taken<S: Store>(bench: &Bench<'_, S>) -> Ch
 
 pub(super) async fn an_empty_group_is_answered<S: Store>(bench: &Bench<'_, S>) -> Check {
     same(
-        "no claims",
-        bench.store.create_all(&[], soon()).await.len(),
-        0,
-    )?;
-    same(
-        "no completions",
-        bench.store.complete_all(&[], soon()).await.len(),
-        0,
-    )?;
-    same(
-        "no releases",
-        bench.store.release_all(&[], soon()).await.len(),
+        "no writes",
+        bench.store.write_all(&[], soon()).await.len(),
         0,
     )?;
     same("no reads", bench.store.load_all(&[], soon()).await.len(), 0)

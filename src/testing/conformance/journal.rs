@@ -1,9 +1,11 @@
-//! `amend` with a step's entry: only a newer one, no other step's, and kept by whatever comes after.
+//! Checks `amend`: a note replaces only an older entry of the same step, and later writes keep it.
 
-use super::{Bench, Check, ok, owner, same, soon};
-use crate::clock::EpochMillis;
-use crate::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
-use crate::record::{Amendment, Found, NewClaim, Omission, Takeover, Version};
+use super::bench::{Bench, Check, owner, same};
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
+use crate::protocol::record::{
+    Amendment, Found, NewClaim, Omission, RecordWrite, Takeover, Version,
+};
 use crate::store::{Answer, Store};
 
 fn entry(state: StepState, revision: u32) -> StepEntry {
@@ -24,35 +26,29 @@ fn note(claim: &NewClaim, name: &str, entry: StepEntry) -> Amendment {
     Amendment {
         id: claim.id.clone(),
         owner: claim.owner.clone(),
-        last_error: None,
-        step: Some(StepNote {
+        step: StepNote {
             name: name.to_owned(),
             entry,
-        }),
+        },
     }
 }
 
 fn journal(notes: &[&Amendment]) -> Journal {
     let mut journal = Journal::default();
-    for note in notes.iter().filter_map(|amendment| amendment.step.clone()) {
-        journal.put(note);
+    for amendment in notes {
+        journal.put(amendment.step.clone());
     }
     journal
 }
 
-async fn applies<S: Store>(bench: &Bench<'_, S>, note: &Amendment) -> Check {
-    let answer = ok(bench.store.amend(note, soon()).await)?;
-    same("a note", answer, Answer::Applied(()))
-}
-
-/// A claim whose record has one step; the note that wrote it.
+/// Writes a claim, and a note of one step.
 async fn with_a_step<S: Store>(
     bench: &Bench<'_, S>,
     name: &str,
 ) -> Result<(NewClaim, Amendment), String> {
     let claim = bench.claimed(name).await?;
     let charged = note(&claim, "charge", entry(confirmed("\"r-1\""), 2));
-    applies(bench, &charged).await?;
+    bench.applies("a note", charged.clone()).await?;
     Ok((claim, charged))
 }
 
@@ -76,11 +72,11 @@ pub(super) async fn every_step_comes_back_as_it_was<S: Store>(bench: &Bench<'_, 
         note(&claim, "omitted", entry(omitted, 9)),
     ];
     for note in &notes {
-        applies(bench, note).await?;
+        bench.applies("a note", note.clone()).await?;
     }
     let after = bench.record(&claim.id).await?;
     same("the journal", &after.journal, &journal(&notes.each_ref()))?;
-    let rest = crate::record::Record {
+    let rest = crate::protocol::record::Record {
         journal: Journal::default(),
         ..after
     };
@@ -91,61 +87,53 @@ pub(super) async fn a_note_replaces_an_older_one_alone<S: Store>(bench: &Bench<'
     let claim = bench.claimed("revisions").await?;
     let pending = note(&claim, "charge", entry(StepState::Pending, 1));
     let done = note(&claim, "charge", entry(confirmed("1"), 2));
-    applies(bench, &pending).await?;
-    applies(bench, &done).await?;
-    let (id, store) = (&claim.id, bench.store);
+    bench.applies("a note", pending.clone()).await?;
+    bench.applies("a note", done.clone()).await?;
+    let id = &claim.id;
     bench
-        .refused(
-            "an older note, arriving late",
-            id,
-            store.amend(&pending, soon()),
-        )
+        .refused("an older note, arriving late", pending)
         .await?;
-    bench
-        .refused("the same note again", id, store.amend(&done, soon()))
-        .await?;
+    bench.refused("the same note again", done.clone()).await?;
     let other = note(&claim, "mail", entry(StepState::Pending, 1));
-    applies(bench, &other).await?;
+    bench.applies("a note", other.clone()).await?;
     let expected = journal(&[&done, &other]);
     same("the journal", bench.record(id).await?.journal, expected)
 }
 
 pub(super) async fn nobody_else_notes_a_step<S: Store>(bench: &Bench<'_, S>) -> Check {
     let (claim, _) = with_a_step(bench, "not-your-step").await?;
-    let (id, store) = (&claim.id, bench.store);
     let newer = note(&claim, "charge", entry(StepState::Pending, 3));
     let strangers = Amendment {
         owner: owner()?,
         ..newer.clone()
     };
-    bench
-        .refused("a stranger's note", id, store.amend(&strangers, soon()))
-        .await?;
-    ok(store.release(&bench.release(&claim)?, soon()).await)?;
-    bench
-        .refused("a note after release", id, store.amend(&newer, soon()))
-        .await
+    bench.refused("a stranger's note", strangers).await?;
+    bench.write(bench.release(&claim)?).await?;
+    bench.refused("a note after release", newer).await
 }
 
 pub(super) async fn a_release_and_a_takeover_keep_the_journal<S: Store>(
     bench: &Bench<'_, S>,
 ) -> Check {
     let (claim, charged) = with_a_step(bench, "kept-steps").await?;
-    ok(bench.store.release(&bench.release(&claim)?, soon()).await)?;
+    bench.write(bench.release(&claim)?).await?;
     let released = bench.record(&claim.id).await?;
     let expected = journal(&[&charged]);
     same("the journal after a release", &released.journal, &expected)?;
 
     let next = bench.claim("kept-steps")?;
-    let seen = Version::of(&released);
-    let take = bench
-        .store
-        .take_over(&seen, &next, Takeover::Resume, soon());
-    let Answer::Applied(Found {
+    let take = RecordWrite::TakeOver {
+        seen: Version::of(&released),
+        mode: Takeover::Resume,
+        claim: next.clone(),
+    };
+    let Answer::Applied(Some(Found {
         content: Ok(reply), ..
-    }) = ok(take.await)?
+    })) = bench.write(take).await?
     else {
-        return Err("the takeover of a released record didn't apply".to_owned());
+        return Err(
+            "the takeover of a released record didn't apply, or shows no record".to_owned(),
+        );
     };
     same(
         "the journal in the takeover's reply",
@@ -154,9 +142,9 @@ pub(super) async fn a_release_and_a_takeover_keep_the_journal<S: Store>(
     )?;
 
     let again = note(&next, "charge", entry(StepState::Failed, 3));
-    applies(bench, &again).await?;
+    bench.applies("a note", again.clone()).await?;
     let completion = bench.completion(&next, "1");
-    ok(bench.store.complete(&completion, soon()).await)?;
+    bench.write(completion.clone()).await?;
     let record = bench.record(&claim.id).await?;
     same(
         "the journal after completion",
@@ -164,22 +152,18 @@ pub(super) async fn a_release_and_a_takeover_keep_the_journal<S: Store>(
         journal(&[&again]),
     )?;
     let late = note(&next, "charge", entry(StepState::Pending, 4));
-    bench
-        .refused(
-            "a note after completion",
-            &claim.id,
-            bench.store.amend(&late, soon()),
-        )
-        .await
+    bench.refused("a note after completion", late).await
 }
 
 pub(super) async fn a_fresh_takeover_forgets_the_journal<S: Store>(bench: &Bench<'_, S>) -> Check {
     let (claim, _) = with_a_step(bench, "old-steps").await?;
-    let seen = Version::of(&bench.record(&claim.id).await?);
-    let next = bench.claim("old-steps")?;
-    let take = bench.store.take_over(&seen, &next, Takeover::Fresh, soon());
-    let Answer::Applied(found) = ok(take.await)? else {
-        return Err("a takeover on the exact version didn't apply".to_owned());
+    let take = RecordWrite::TakeOver {
+        seen: Version::of(&bench.record(&claim.id).await?),
+        mode: Takeover::Fresh,
+        claim: bench.claim("old-steps")?,
+    };
+    let Answer::Applied(Some(found)) = bench.write(take).await? else {
+        return Err("a takeover on the exact version didn't apply, or shows no record".to_owned());
     };
     let reply = found.content?.journal;
     same(

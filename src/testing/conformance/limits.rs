@@ -1,45 +1,30 @@
-//! Deadlines and consistency.
+//! Checks deadlines and consistency.
 
 use tokio::time::Instant;
 
-use super::{Bench, Check, ok, same, soon};
-use crate::error::StoreError;
-use crate::store::{Answer, Store};
+use super::bench::{Bench, Check, same};
+use crate::store::{Store, StoreError};
 
-fn timed_out<T>(result: &Result<T, StoreError>) -> bool {
-    matches!(result, Err(StoreError::Timeout))
+fn times_out<T>(what: &str, result: &Result<T, StoreError>) -> Check {
+    same(what, matches!(result, Err(StoreError::Timeout)), true)
 }
 
 pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
     let passed = Instant::now();
     let store = bench.store;
     let claim = bench.claim("too-late")?;
-    same(
-        "a claim after its deadline times out",
-        timed_out(&store.create(&claim, passed).await),
-        true,
-    )?;
+    let claimed = store.write(&claim.clone().into(), passed).await;
+    times_out("a claim after its deadline times out", &claimed)?;
     same("the record", bench.load(&claim.id).await?, None)?;
 
     let held = bench.claimed("held").await?;
     let before = bench.load(&held.id).await?;
-    let completion = bench.completion(&held, "1");
-    same(
-        "a completion times out",
-        timed_out(&store.complete(&completion, passed).await),
-        true,
-    )?;
-    let release = bench.release(&held)?;
-    same(
-        "a release times out",
-        timed_out(&store.release(&release, passed).await),
-        true,
-    )?;
-    same(
-        "a read times out",
-        timed_out(&store.load(&held.id, passed).await),
-        true,
-    )?;
+    let completion = bench.completion(&held, "1").into();
+    let completed = store.write(&completion, passed).await;
+    times_out("a completion times out", &completed)?;
+    let released = store.write(&bench.release(&held)?.into(), passed).await;
+    times_out("a release times out", &released)?;
+    times_out("a read times out", &store.load(&held.id, passed).await)?;
     same("the record", bench.load(&held.id).await?, before)
 }
 
@@ -52,11 +37,7 @@ pub(super) async fn a_read_sees_the_write_before_it<S: Store>(bench: &Bench<'_, 
             Some(claim.owner.clone()),
         )?;
         let completion = bench.completion(&claim, "1");
-        same(
-            "a completion",
-            ok(bench.store.complete(&completion, soon()).await)?,
-            Answer::Applied(()),
-        )?;
+        bench.applies("a completion", completion.clone()).await?;
         same(
             "the outcome",
             bench.record(&claim.id).await?.outcome,

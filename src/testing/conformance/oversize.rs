@@ -1,11 +1,11 @@
-//! `keep` and `fetch`: a large outcome beside its record. A store may keep none; then it says so.
+//! Checks `keep` and `fetch`: a large outcome beside its record. A store that keeps none answers
+//! `TooLarge`.
 
 use tokio::time::Instant;
 
-use super::{Bench, Check, ok, owner, same, soon};
-use crate::error::StoreError;
-use crate::packed::{LargeOutcome, Place};
-use crate::store::Store;
+use super::bench::{Bench, Check, ok, owner, same, soon};
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::store::{Store, StoreError};
 
 fn large<S: Store>(bench: &Bench<'_, S>, name: &str, bytes: usize) -> Result<LargeOutcome, String> {
     let claim = bench.claim(name)?;
@@ -17,7 +17,7 @@ fn large<S: Store>(bench: &Bench<'_, S>, name: &str, bytes: usize) -> Result<Lar
     })
 }
 
-/// Where it is kept; `None` in a store that keeps none.
+/// Keeps an outcome; `None` in a store that keeps none.
 async fn kept<S: Store>(
     bench: &Bench<'_, S>,
     outcome: &LargeOutcome,
@@ -60,7 +60,7 @@ pub(super) async fn each_owner_has_an_outcome_of_its_own<S: Store>(bench: &Bench
     };
     let fetched = ok(bench.store.fetch(&one.id, &place, soon()).await)?;
     same("the other's", fetched, Some(other.content))?;
-    let nobody = Place::Item(owner()?);
+    let nobody = Place::Entry(owner()?);
     let fetched = ok(bench.store.fetch(&one.id, &nobody, soon()).await)?;
     same("nobody's", fetched, None)
 }
@@ -70,7 +70,7 @@ pub(super) async fn nothing_is_kept_after_the_deadline<S: Store>(bench: &Bench<'
     let refused = bench.store.keep(&outcome, Instant::now()).await;
     let refused = matches!(refused, Err(StoreError::Timeout | StoreError::TooLarge));
     same("it times out", refused, true)?;
-    let place = Place::Item(outcome.owner.clone());
+    let place = Place::Entry(outcome.owner.clone());
     let fetched = ok(bench.store.fetch(&outcome.id, &place, soon()).await)?;
     same("what is there", fetched, None)
 }

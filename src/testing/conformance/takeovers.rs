@@ -1,14 +1,23 @@
-//! `take_over`: only the exact version that was observed.
+//! Checks `take_over`: it applies only over the exact version that was observed.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Bench, Check, ok, same, soon};
-use crate::record::{NewClaim, Record, Takeover, Version};
+use super::bench::{Bench, Check, same};
+use crate::protocol::record::{NewClaim, Record, RecordWrite, Takeover, Version};
 use crate::store::{Answer, Store};
 
-/// A successor's claim.
+/// Makes a takeover of the record that was `seen`.
+fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
+    RecordWrite::TakeOver {
+        seen: seen.clone(),
+        mode,
+        claim: claim.clone(),
+    }
+}
+
+/// Makes a successor's claim.
 fn successor<S: Store>(bench: &Bench<'_, S>, name: &str) -> Result<NewClaim, String> {
     let mut claim = bench.claim(name)?;
     claim.attempt = 2;
@@ -19,43 +28,50 @@ fn successor<S: Store>(bench: &Bench<'_, S>, name: &str) -> Result<NewClaim, Str
 
 pub(super) async fn a_resumed_record_keeps_its_last_error<S: Store>(bench: &Bench<'_, S>) -> Check {
     let first = bench.claimed("resume").await?;
-    ok(bench.store.release(&bench.release(&first)?, soon()).await)?;
+    bench.write(bench.release(&first)?).await?;
     let released = bench.record(&first.id).await?;
     let claim = successor(bench, "resume")?;
     let seen = Version::of(&released);
-    let answer = ok(bench
-        .store
-        .take_over(&seen, &claim, Takeover::Resume, soon())
-        .await)?;
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Resume))
+        .await?;
     let expected = Record {
         last_error: released.last_error,
         ..Record::claimed(&claim)
     };
-    same("the record", bench.record(&first.id).await?, expected)?;
+    bench.has(&first.id, expected).await?;
     let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(stands))
+    same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
+pub(super) async fn an_unstarted_record_loses_its_last_error<S: Store>(
+    bench: &Bench<'_, S>,
+) -> Check {
+    let first = bench.claimed("unstarted").await?;
+    bench.write(bench.release(&first)?).await?;
+    let released = bench.record(&first.id).await?;
+    let claim = successor(bench, "unstarted")?;
+    let seen = Version::of(&released);
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Unstarted))
+        .await?;
+    bench.has(&first.id, Record::claimed(&claim)).await?;
+    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
+    same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
 pub(super) async fn a_fresh_takeover_keeps_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
     let first = bench.claimed("fresh-takeover").await?;
-    ok(bench
-        .store
-        .complete(&bench.completion(&first, "\"old\""), soon())
-        .await)?;
+    bench.write(bench.completion(&first, "\"old\"")).await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     let mut claim = successor(bench, "fresh-takeover")?;
     claim.attempt = 1;
-    let answer = ok(bench
-        .store
-        .take_over(&seen, &claim, Takeover::Fresh, soon())
-        .await)?;
-    same(
-        "the record",
-        bench.record(&first.id).await?,
-        Record::claimed(&claim),
-    )?;
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Fresh))
+        .await?;
+    bench.has(&first.id, Record::claimed(&claim)).await?;
     let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(stands))
+    same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
 pub(super) async fn a_takeover_needs_the_exact_version<S: Store>(bench: &Bench<'_, S>) -> Check {
@@ -89,11 +105,10 @@ pub(super) async fn a_takeover_needs_the_exact_version<S: Store>(bench: &Bench<'
         },
     ];
     for version in stale {
-        for mode in [Takeover::Resume, Takeover::Fresh] {
-            let write = bench.store.take_over(&version, &claim, mode, soon());
-            bench
-                .refused(&format!("a takeover of {version:?}"), &first.id, write)
-                .await?;
+        for mode in [Takeover::Resume, Takeover::Unstarted, Takeover::Fresh] {
+            let write = take_over(&version, &claim, mode);
+            let what = format!("a takeover of {version:?}");
+            bench.refused(&what, write).await?;
         }
     }
     Ok(())
@@ -103,10 +118,7 @@ pub(super) async fn an_absent_attribute_must_still_be_absent<S: Store>(
     bench: &Bench<'_, S>,
 ) -> Check {
     let first = bench.claimed("absent-lease").await?;
-    ok(bench
-        .store
-        .complete(&bench.completion(&first, "1"), soon())
-        .await)?;
+    bench.write(bench.completion(&first, "1")).await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     same("a final record's lease", seen.lease, None)?;
     let claim = successor(bench, "absent-lease")?;
@@ -114,11 +126,9 @@ pub(super) async fn an_absent_attribute_must_still_be_absent<S: Store>(
         lease: Some(0),
         ..seen
     };
-    let write = bench
-        .store
-        .take_over(&wrong, &claim, Takeover::Fresh, soon());
+    let write = take_over(&wrong, &claim, Takeover::Fresh);
     bench
-        .refused("a takeover that expects a lease", &first.id, write)
+        .refused("a takeover that expects a lease", write)
         .await
 }
 
@@ -128,60 +138,36 @@ pub(super) async fn of_many_takeovers_at_once_one_applies<S: Store>(bench: &Benc
     let claims = (0..8)
         .map(|_| successor(bench, "takeover-race"))
         .collect::<Result<Vec<_>, _>>()?;
-    let writes = claims.iter().map(|claim| {
-        bench
-            .store
-            .take_over(&seen, claim, Takeover::Resume, soon())
-    });
-    let mut winners = Vec::new();
-    for (claim, answer) in claims.iter().zip(join_all(writes).await) {
-        if let Answer::Applied(_) = ok(answer)? {
-            winners.push(claim.owner.clone());
-        }
-    }
-    let held_by = bench.record(&first.id).await?.owner;
-    same("the winners", winners, held_by.into_iter().collect())
+    let writes = claims.iter();
+    let writes = writes.map(|claim| bench.write(take_over(&seen, claim, Takeover::Resume)));
+    bench
+        .one_wins(&first.id, &claims, join_all(writes).await)
+        .await
 }
 
 pub(super) async fn the_predecessor_is_fenced_out<S: Store>(bench: &Bench<'_, S>) -> Check {
     let first = bench.claimed("fenced").await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     let claim = successor(bench, "fenced")?;
-    ok(bench
-        .store
-        .take_over(&seen, &claim, Takeover::Resume, soon())
-        .await)?;
-    let (id, store) = (&first.id, bench.store);
     bench
-        .refused(
-            "a stale completion",
-            id,
-            store.complete(&bench.completion(&first, "1"), soon()),
-        )
+        .write(take_over(&seen, &claim, Takeover::Resume))
         .await?;
     bench
-        .refused(
-            "a stale release",
-            id,
-            store.release(&bench.release(&first)?, soon()),
-        )
+        .refused("a stale completion", bench.completion(&first, "1"))
+        .await?;
+    bench
+        .refused("a stale release", bench.release(&first)?)
         .await?;
     let renewal = bench.renewal(&first, claim.lease + Duration::from_mins(1));
-    bench
-        .refused("a stale renewal", id, store.renew(&renewal, soon()))
-        .await
+    bench.refused("a stale renewal", renewal).await
 }
 
 pub(super) async fn a_late_claim_does_not_apply_after_a_release<S: Store>(
     bench: &Bench<'_, S>,
 ) -> Check {
     let first = bench.claimed("late").await?;
-    ok(bench.store.release(&bench.release(&first)?, soon()).await)?;
+    bench.write(bench.release(&first)?).await?;
     bench
-        .refused(
-            "the first claim, arriving again",
-            &first.id,
-            bench.store.create(&first, soon()),
-        )
+        .refused("the first claim, arriving again", first)
         .await
 }

@@ -1,9 +1,9 @@
-//! Which call meets which fault: as told, or by dice.
+//! Chooses the fault that a call meets: an injected one, or a random one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Call, Fault};
+use super::fault::{Call, Fault};
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {

@@ -1,7 +1,8 @@
 use super::*;
-use crate::clock::{EpochMillis, EpochSeconds};
-use crate::key::{Key, Namespace};
-use crate::record::{Owner, Status, StoredOutcome};
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::key::Key;
+use crate::protocol::namespace::Namespace;
+use crate::protocol::record::{Completion, NewClaim, Owner, Status, StoredOutcome};
 use crate::store::MemoryStore;
 
 fn claim() -> NewClaim {
@@ -49,7 +50,8 @@ fn in_a_minute() -> Instant {
 async fn a_delayed_write_arrives_although_its_caller_is_gone() {
     let wire = wire(Fault::Delayed(seconds(5)));
     let claim = claim();
-    let call = wire.create(&claim, in_a_minute());
+    let write = RecordWrite::from(claim.clone());
+    let call = wire.write(&write, in_a_minute());
     assert!(tokio::time::timeout(seconds(1), call).await.is_err());
     assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
     tokio::time::sleep(seconds(4)).await;
@@ -61,8 +63,9 @@ async fn a_delayed_write_arrives_although_its_caller_is_gone() {
 async fn a_delayed_write_arrives_once_where_its_caller_waits() {
     let wire = wire(Fault::Delayed(seconds(5)));
     let claim = claim();
-    let answer = wire.create(&claim, in_a_minute()).await;
-    assert!(matches!(answer, Ok(Answer::Applied(()))));
+    let write = RecordWrite::from(claim.clone());
+    let answer = wire.write(&write, in_a_minute()).await;
+    assert!(matches!(answer, Ok(Answer::Applied(_))));
     assert!(wire.state().late.is_empty());
 }
 
@@ -71,8 +74,9 @@ async fn a_write_whose_reply_is_delayed_has_applied_before_it_is_answered() {
     for (pause, answered) in [(5, true), (90, false)] {
         let wire = wire(Fault::ReplyDelayed(seconds(pause)));
         let claim = claim();
+        let write = RecordWrite::from(claim.clone());
         let deadline = in_a_minute();
-        let call = wire.create(&claim, deadline);
+        let call = wire.write(&write, deadline);
         let look = async {
             tokio::time::sleep(seconds(1)).await;
             wire.load(&claim.id, in_a_minute()).await
@@ -83,7 +87,7 @@ async fn a_write_whose_reply_is_delayed_has_applied_before_it_is_answered() {
             "it stands before the answer comes"
         );
         match answer {
-            Ok(Answer::Applied(())) => assert!(answered),
+            Ok(Answer::Applied(_)) => assert!(answered),
             Err(StoreError::Timeout) => assert!(!answered && Instant::now() >= deadline),
             other => panic!("{other:?}"),
         }
@@ -94,10 +98,11 @@ async fn a_write_whose_reply_is_delayed_has_applied_before_it_is_answered() {
 async fn a_copied_write_is_answered_and_arrives_once_more() {
     let wire = wire(Fault::Copied(seconds(5)));
     let claim = claim();
-    let answer = wire.create(&claim, in_a_minute()).await;
-    assert!(matches!(answer, Ok(Answer::Applied(()))));
-    let done = wire.complete(&completion(), in_a_minute()).await;
-    assert!(matches!(done, Ok(Answer::Applied(()))));
+    let write = RecordWrite::from(claim.clone());
+    let answer = wire.write(&write, in_a_minute()).await;
+    assert!(matches!(answer, Ok(Answer::Applied(_))));
+    let done = wire.write(&completion().into(), in_a_minute()).await;
+    assert!(matches!(done, Ok(Answer::Applied(_))));
     // TTL deletes the record: the copy of the claim finds nothing, and makes it anew.
     wire.inner().sweep(EpochMillis(200_000));
     assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);

@@ -10,6 +10,7 @@ use crate::pool::TIMEOUT;
 const LONGEST_LEASE: i64 = 3_001;
 
 const RELEASED: i64 = 0;
+const NOT_STARTED: &str = "not started";
 
 /// Why a key was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,11 @@ impl Story {
         after: &Image,
         claimed_at: &HashMap<String, SystemTime>,
     ) {
-        if after.attempt != before.attempt + 1 {
+        // An attempt that was released before its work began need not count.
+        let counted =
+            before.lease != Some(RELEASED) || before.last_error.as_deref() != Some(NOT_STARTED);
+        let lowest = before.attempt + i64::from(counted);
+        if !(lowest..=before.attempt + 1).contains(&after.attempt) {
             self.broken.push(format!(
                 "attempt {} came after attempt {}",
                 after.attempt, before.attempt

@@ -36,8 +36,13 @@ def files():
 
 
 def room(path):
-    """The room of a file, `None` for those that get no mutants."""
-    return next((name for name, starts in PLAN["rooms"].items() if below(path, starts)), None)
+    """The room of a file, `None` for those that are left out."""
+    if below(path, PLAN["left_out"]):
+        return None
+    found = next((name for name, starts in PLAN["rooms"].items() if below(path, starts)), None)
+    if found is None:
+        sys.exit(f"{path} has no room in plan.toml")
+    return found
 
 
 def below(path, starts):

@@ -97,11 +97,11 @@ pub fn can_be_left_out(expression: &Expr) -> bool {
     }
 }
 
-/// A function of `src/observe.rs`, or one that is named after what it does.
+/// A function of `src/engine/events.rs`, or one that is named after what it does.
 fn logs(path: &ExprPath) -> bool {
     let segments = &path.path.segments;
     let named = |name: &syn::PathSegment| is_for_logs(&name.ident.to_string());
-    segments.iter().any(|segment| segment.ident == "observe") || segments.last().is_some_and(named)
+    segments.iter().any(|segment| segment.ident == "events") || segments.last().is_some_and(named)
 }
 
 /// `log`, `log_batch`: by their name, as this library has it.

@@ -24,12 +24,11 @@ pub(super) fn is_plain(event: &str) -> bool {
         && has_plain_body(&event)
 }
 
-/// Of an event that is plain.
-pub(super) fn is_without_stage(event: &str) -> bool {
+/// Tells whether a plain event has the one stage and the one route that a function URL has.
+pub(super) fn is_without_stage_and_route(event: &str) -> bool {
     let event = serde_json::from_str::<Value>(event).unwrap_or_default();
-    may(&event["requestContext"]["stage"], |stage| {
-        stage == "$default"
-    })
+    let is_default = |name| may(&event["requestContext"][name], |value| value == "$default");
+    is_default("stage") && is_default("routeKey")
 }
 
 fn may(value: &Value, is: impl Fn(&str) -> bool) -> bool {

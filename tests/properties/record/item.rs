@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use data_encoding::BASE64;
 use lambda_idempotency::Fingerprint;
-use lambda_idempotency::record::Owner;
+use lambda_idempotency::protocol::record::Owner;
 use serde_json::{Value, json};
 
 use crate::properties::NOW;

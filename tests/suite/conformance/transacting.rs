@@ -1,8 +1,8 @@
 //! The store's other way to commit: the suite's commits have a record alone, these have a business write beside it.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
-use lambda_idempotency::packed::{LargeOutcome, Place};
-use lambda_idempotency::transaction::Write;
+use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
+use lambda_idempotency::store::transaction::Write;
 
 use super::*;
 
@@ -23,45 +23,12 @@ impl Store for Transacting {
             .table_name(&self.business)
             .item("id", AttributeValue::S(commit.token.to_owned()));
         let writes = [Write::from(put)];
-        let commit = Commit {
-            writes: &writes,
-            ..commit
-        };
+        let commit = Commit::new(commit.token, commit.record, &writes);
         self.inner.commit(commit, deadline).await
     }
 
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.create(claim, deadline).await
-    }
-
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        self.inner.take_over(seen, claim, mode, deadline).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        self.inner.complete(completion, deadline).await
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.renew(renewal, deadline).await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.amend(amendment, deadline).await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.inner.release(release, deadline).await
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        self.inner.write(write, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
@@ -82,12 +49,11 @@ impl Store for Transacting {
     }
 }
 
-on_each_server! {
-    async fn its_transactions_keep_the_contract(server: Server) {
-        let store = Transacting {
-            inner: server.store().await,
-            business: server.table_with_key("business", "id").await,
-        };
-        conformance(&store).await.unwrap();
-    }
+on_each_server!(its_transactions_keep_the_contract);
+async fn its_transactions_keep_the_contract(server: Server) {
+    let store = Transacting {
+        inner: server.store().await,
+        business: server.table_with_key("business", "id").await,
+    };
+    conformance(&store).await.unwrap();
 }

@@ -10,6 +10,8 @@ use crate::support::gateway::{Gateway, Response};
 use crate::support::lambda::{Function, Reply, Sandbox, lease_over, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
 
+mod sweep;
+
 /// Longer than any test waits.
 const FOREVER: Duration = Duration::from_mins(2);
 

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::AtomicI64;
 
-use lambda_idempotency::record::{
-    Amendment, Completion, NewClaim, Owner, RELEASED, Release, Renewal, Takeover, Version,
-};
-use lambda_idempotency::store::{Answer, transition};
-use lambda_idempotency::transaction::{Admission, Basis, Commit, Committed};
+use lambda_idempotency::protocol::record::{Basis, Owner, RELEASED, RecordWrite};
+use lambda_idempotency::protocol::transition;
+use lambda_idempotency::store::Answer;
+use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
 use lambda_idempotency::{EpochSeconds, RecordId, StoreError};
 
 use super::*;
@@ -35,7 +34,7 @@ impl Store for Contended {
         };
         let mut met = Record::claimed(claim);
         if number == Self::ROUNDS {
-            let left = transition::complete(Some(&met), &sent.completion);
+            let left = transition(Some(&met), &sent.completion.clone().into());
             met = left.expect("held by this owner");
         } else {
             met.owner = Some(Owner::from_stored(format!("other {number}")));
@@ -49,38 +48,8 @@ impl Store for Contended {
         self.table.load(id, deadline).await
     }
 
-    async fn create(&self, claim: &NewClaim, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.create(claim, deadline).await
-    }
-
-    async fn take_over(
-        &self,
-        seen: &Version,
-        claim: &NewClaim,
-        mode: Takeover,
-        deadline: Instant,
-    ) -> Result<Answer<Found>, StoreError> {
-        self.table.take_over(seen, claim, mode, deadline).await
-    }
-
-    async fn complete(
-        &self,
-        completion: &Completion,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        self.table.complete(completion, deadline).await
-    }
-
-    async fn renew(&self, renewal: &Renewal, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.renew(renewal, deadline).await
-    }
-
-    async fn amend(&self, amendment: &Amendment, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.amend(amendment, deadline).await
-    }
-
-    async fn release(&self, release: &Release, deadline: Instant) -> Result<Answer, StoreError> {
-        self.table.release(release, deadline).await
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        self.table.write(write, deadline).await
     }
 }
 

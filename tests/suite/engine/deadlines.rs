@@ -4,6 +4,7 @@ use lambda_idempotency::EpochMillis;
 
 use super::*;
 use crate::secrets::Log;
+use crate::support::alone;
 
 /// What `cargo lambda watch` sends with each event.
 const OF_CARGO_LAMBDA: EpochMillis = EpochMillis(600_000);
@@ -98,4 +99,51 @@ async fn a_duplicate_with_an_unknown_deadline_waits_as_long_as_it_may() {
     let (first, second) = tokio::join!(first, second);
     assert_eq!(value(first), 1);
     assert!(second.unwrap().is_replayed());
+}
+
+const MISSING: &str = concat!(
+    module_path!(),
+    "::an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds"
+);
+
+#[tokio::test]
+async fn an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds() {
+    if let Some(child) = alone::child() {
+        let (log, _capture) = Log::capture();
+        let bench = bench();
+        let once = match child.as_str() {
+            "bound" => {
+                let end = bench.clock.now() + LEASE;
+                bench.once.deadline(end.into())
+            }
+            "zero" => bench.once.deadline(SystemTime::UNIX_EPOCH),
+            "watched" => bench.once.deadline(OF_CARGO_LAMBDA.into()),
+            _ => bench.once.clone(),
+        };
+        for order in 0..3 {
+            let key = Key::new("charge", format!("order-{order}"));
+            let run = once.run(key, None, |_| async { Ok::<_, Infallible>(order) });
+            assert_eq!(value(run.await), order);
+        }
+        let text = log.text();
+        let warnings = text.matches(r#"event="deadline_missing""#).count();
+        println!("\nwarnings: {warnings}");
+        return;
+    }
+    let name = [("AWS_LAMBDA_FUNCTION_NAME", "charge")];
+    let api = [("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")];
+    for (child, variables, expected) in [
+        ("outside", &[][..], 0),
+        ("forgotten", &name, 1),
+        ("forgotten", &api, 1),
+        ("zero", &name, 1),
+        ("bound", &name, 0),
+        // The other warning has said so.
+        ("watched", &name, 0),
+    ] {
+        let output = alone::run(MISSING, child, variables);
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let line = format!("warnings: {expected}\n");
+        assert!(printed.contains(&line), "{child}: {printed}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Requests that meet one another.
 
 use super::*;
+use crate::secrets::Log;
 
 #[tokio::test]
 async fn of_64_requests_at_once_one_runs() {
@@ -32,7 +33,7 @@ async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
         .run(key(), payload(), |_| async { Ok::<_, Infallible>(1) })
         .await;
     assert!(matches!(refused, Err(Error::InFlight { .. })));
-    assert!(before.elapsed() < Duration::from_millis(300));
+    assert_eq!(before.elapsed(), Duration::from_millis(50));
 }
 
 #[tokio::test]
@@ -54,6 +55,21 @@ async fn a_rejected_duplicate_changes_nothing() {
     let completed = bench.found().await;
     bench.run(2).await.unwrap();
     assert_eq!(bench.found().await, completed);
+}
+
+#[tokio::test]
+async fn the_log_of_a_refusal_has_the_attempt_that_was_met_and_its_age() {
+    let bench = bench();
+    bench.crash().await;
+    bench.clock.advance(Duration::from_secs(7));
+    let (log, _capture) = Log::capture();
+    bench.run(1).await.unwrap_err();
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains("in_flight")).unwrap();
+    assert!(
+        line.contains("attempt=1") && line.contains("age_ms=7000"),
+        "{line}"
+    );
 }
 
 #[tokio::test]

@@ -83,9 +83,7 @@ async fn the_payload_of_a_crashed_attempt_stays_bound_when_the_claim_after_it_wa
     let once = once.lease(LEASE).clock(clock.clone()).build().unwrap();
     let never = |_| std::future::pending::<Result<i32, Infallible>>();
     let crashed = once.run(key(), payload(), never);
-    tokio::time::timeout(Duration::from_millis(5), crashed)
-        .await
-        .expect_err("cut off");
+    kill(crashed).await;
     clock.advance(LEASE + LEASE);
     store.inject(Call::TakeOver, Fault::Resent);
     let failed = once.run(key(), payload(), |_| async {
@@ -239,4 +237,29 @@ async fn an_outcome_without_a_json_form_is_done_and_never_run_again() {
             ..
         })
     ));
+}
+
+/// An error whose text can't be had.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+#[tokio::test]
+async fn a_permanent_failure_whose_display_panics_is_stored_under_its_types_name() {
+    let bench = bench();
+    let fail = || {
+        let handler = |_| async { Err::<i32, _>(Unspeakable) };
+        let fail = |_: &Result<i32, Unspeakable>| Verdict::Fail;
+        bench.once.run_with(key(), payload(), handler, fail)
+    };
+    assert!(matches!(fail().await, Err(Error::Handler(Unspeakable))));
+    let Err(Error::Failed(failure)) = fail().await else {
+        panic!("it is not final")
+    };
+    assert!(failure.message.ends_with("Unspeakable"));
 }

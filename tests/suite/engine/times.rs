@@ -1,6 +1,6 @@
 //! How long things last and how large they may be: what the settings say, and what holds where they say nothing.
 
-use lambda_idempotency::record::StoredOutcome;
+use lambda_idempotency::protocol::record::StoredOutcome;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{EpochMillis, StoreError};
 
@@ -71,6 +71,26 @@ async fn by_default_a_permanent_failure_is_kept_for_an_hour() {
     assert!(matches!(run.await, Err(Error::Handler(_))));
     let expected = (bench.clock.now() + Duration::from_hours(1)).ceil_seconds();
     assert_eq!(bench.record().await.expiration, expected);
+}
+
+#[tokio::test]
+async fn an_outcome_is_kept_as_long_as_its_own_operation_says() {
+    let bench = defaults();
+    for (own, expected) in [
+        (Duration::from_hours(2), Duration::from_hours(2)),
+        (Duration::ZERO, Duration::from_secs(1)),
+    ] {
+        let once = bench.once.retention(own);
+        let run = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
+        assert_eq!(run.await.unwrap(), Outcome::Executed(1));
+        let expiration = (bench.clock.now() + expected).ceil_seconds();
+        assert_eq!(bench.record().await.expiration, expiration);
+        assert!(bench.run(2).await.unwrap().is_replayed());
+        bench.clock.advance(expected + Duration::from_secs(3));
+    }
+    bench.run(3).await.unwrap();
+    let expiration = (bench.clock.now() + Duration::from_hours(7 * 24)).ceil_seconds();
+    assert_eq!(bench.record().await.expiration, expiration);
 }
 
 #[tokio::test]

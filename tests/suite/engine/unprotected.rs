@@ -1,6 +1,7 @@
 //! Requests without a key that could be used, and the kill switch.
 
 use super::*;
+use crate::secrets::Log;
 
 #[tokio::test]
 async fn a_missing_key_is_refused_or_runs_unprotected() {
@@ -11,6 +12,7 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
         .await;
     assert!(matches!(without, Err(Error::Key(KeyError::Missing))));
 
+    let (log, _capture) = Log::capture();
     let lenient = bench_with(|builder| builder.missing_key(MissingKey::RunUnprotected));
     let keys = Arc::new(std::sync::Mutex::new(Vec::new()));
     for _ in 0..2 {
@@ -28,6 +30,11 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
         "two requests without a key are two requests"
     );
     assert!(lenient.once.store().is_empty());
+    let log = log.text();
+    assert!(
+        log.contains("unprotected") && log.contains("no idempotency key"),
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use lambda_idempotency::Key;
 
 use super::{Bench, Failed, key, payload, string};
 use crate::on_each_server;
+use crate::support::Server;
 
 /// The effect in each form: one item of less than a kilobyte.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +39,20 @@ async fn run(bench: &Bench, form: Form, key: Key) {
     once.run(key, payload(), handler).await.unwrap();
 }
 
-on_each_server! {
-    async fn requests_and_capacity_units_are_those_in_the_documentation(server: Server) {
-        for (form, requests, units, replay) in [
-            (Form::Claim, 3, 3.0, 1),
-            (Form::Transaction, 2, 5.0, 1),
-            (Form::Claimless, 1, 4.0, 1),
-            (Form::Outcome, 1, 1.0, 1),
-        ] {
-            let bench = Bench::on(&server).await;
-            bench.proxy.take_units();
-            run(&bench, form, key()).await;
-            let counted = (bench.proxy.take_total(), bench.proxy.take_units());
-            assert_eq!(counted, (requests, units), "{form:?}");
-            run(&bench, form, key()).await;
-            assert_eq!(bench.proxy.take_total(), replay, "{form:?}, replayed");
-        }
+on_each_server!(requests_and_capacity_units_are_those_in_the_documentation);
+async fn requests_and_capacity_units_are_those_in_the_documentation(server: Server) {
+    for (form, requests, units, replay) in [
+        (Form::Claim, 3, 3.0, 1),
+        (Form::Transaction, 2, 5.0, 1),
+        (Form::Claimless, 1, 4.0, 1),
+        (Form::Outcome, 1, 1.0, 1),
+    ] {
+        let bench = Bench::on(&server).await;
+        bench.proxy.take_units();
+        run(&bench, form, key()).await;
+        let counted = (bench.proxy.take_total(), bench.proxy.take_units());
+        assert_eq!(counted, (requests, units), "{form:?}");
+        run(&bench, form, key()).await;
+        assert_eq!(bench.proxy.take_total(), replay, "{form:?}, replayed");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::StatusCode;
 use lambda_http::{Body, Request, Response};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::sqs::{BatchLayer, Message, Rejection};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
-use lambda_idempotency::transaction::Write;
+use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -17,6 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use super::{Bench, Failed, met};
 use crate::on_each_server;
 use crate::support::Fault;
+use crate::support::Server;
 use crate::support::events::{batch, message};
 
 /// `POST /orders`: deposits 5 and takes 2 pieces, of which there may be too few.
@@ -47,7 +48,7 @@ async fn post(
             )
         }
     });
-    let api = IdempotencyLayer::new(once.clone()).layer(handler);
+    let api = IdempotencyLayer::unscoped(once.clone()).layer(handler);
     let request = http::Request::post("/orders")
         .header("idempotency-key", key)
         .body(Body::from("{}"));
@@ -60,43 +61,78 @@ async fn post(
     Response::from_parts(parts, body.to_vec())
 }
 
-on_each_server! {
-    async fn an_http_handler_answers_a_failed_condition_with_a_response_of_its_own(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        for once in [bench.once(), bench.once().claimless()] {
-            let key = crate::support::server::unique("key");
-            bench.stock(1).await;
-            let before = bench.balance().await;
-            let refused = post(&bench, &once, &key).await;
-            assert_eq!((refused.status(), refused.body().as_slice()), (StatusCode::CONFLICT, &b"1 left"[..]));
-            assert_eq!(bench.balance().await, before);
+on_each_server!(an_http_handler_answers_a_failed_condition_with_a_response_of_its_own);
+async fn an_http_handler_answers_a_failed_condition_with_a_response_of_its_own(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    for once in [bench.once(), bench.once().claimless()] {
+        let key = crate::support::server::unique("key");
+        bench.stock(1).await;
+        let before = bench.balance().await;
+        let refused = post(&bench, &once, &key).await;
+        assert_eq!(
+            (refused.status(), refused.body().as_slice()),
+            (StatusCode::CONFLICT, &b"1 left"[..])
+        );
+        assert_eq!(bench.balance().await, before);
 
-            bench.stock(2).await;
-            let placed = post(&bench, &once, &key).await;
-            assert_eq!((placed.status(), placed.body().as_slice()), (StatusCode::CREATED, &b"placed"[..]));
-            assert!(!placed.headers().contains_key("idempotent-replayed"));
-            let again = post(&bench, &once, &key).await;
-            assert_eq!((again.status(), again.headers()["idempotent-replayed"].to_str().unwrap()), (StatusCode::CREATED, "true"));
-            assert_eq!(bench.balance().await, before + 5);
-        }
+        bench.stock(2).await;
+        let placed = post(&bench, &once, &key).await;
+        assert_eq!(
+            (placed.status(), placed.body().as_slice()),
+            (StatusCode::CREATED, &b"placed"[..])
+        );
+        assert!(!placed.headers().contains_key("idempotent-replayed"));
+        let again = post(&bench, &once, &key).await;
+        assert_eq!(
+            (
+                again.status(),
+                again.headers()["idempotent-replayed"].to_str().unwrap()
+            ),
+            (StatusCode::CREATED, "true")
+        );
+        assert_eq!(bench.balance().await, before + 5);
     }
 }
 
-on_each_server! {
-    async fn an_unknown_outcome_is_a_503_with_retry_after(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        bench.stock(2).await;
-        for _ in 0..200 {
-            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-            bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-        }
-        let once = bench.builder().lease(std::time::Duration::from_secs(2)).build().unwrap();
-        let unknown = post(&bench, &once, "key").await;
-        assert_eq!(unknown.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(unknown.headers().contains_key("retry-after"));
-        let problem: Value = serde_json::from_slice(unknown.body()).unwrap();
-        assert_eq!(problem["code"], "outcome-unknown");
+on_each_server!(an_unknown_outcome_is_a_503_with_retry_after);
+async fn an_unknown_outcome_is_a_503_with_retry_after(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    bench.stock(2).await;
+    for _ in 0..200 {
+        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
+        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
     }
+    let once = bench
+        .builder()
+        .lease(std::time::Duration::from_secs(2))
+        .build()
+        .unwrap();
+    let unknown = post(&bench, &once, "key").await;
+    assert_eq!(unknown.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(unknown.headers().contains_key("retry-after"));
+    let problem: Value = serde_json::from_slice(unknown.body()).unwrap();
+    assert_eq!(problem["code"], "outcome-unknown");
+}
+
+on_each_server!(an_http_handlers_own_error_for_a_failed_condition_reaches_its_caller);
+async fn an_http_handlers_own_error_for_a_failed_condition_reaches_its_caller(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    bench.stock(1).await;
+    let held = Arc::clone(&bench);
+    let handler = service_fn(move |request: Request| {
+        let take = Write::from(held.take(2)).or_else(|refusal| Failed::SoldOut {
+            left: met(refusal.item(), "pieces"),
+        });
+        async move {
+            let claim = request.extensions().get::<Claim>().unwrap();
+            claim.write(take)?;
+            Ok::<_, Failed>(Response::new(Body::from("placed")))
+        }
+    });
+    let api = IdempotencyLayer::unscoped(bench.once()).layer(handler);
+    let request = http::Request::post("/orders").header("idempotency-key", "key");
+    let refused = api.oneshot(request.body(Body::from("{}")).unwrap()).await;
+    assert_eq!(refused.unwrap_err(), Failed::SoldOut { left: 1 });
 }
 
 /// Payments as deposits, and how often the handler ran.
@@ -141,65 +177,127 @@ fn deposits(count: usize, receives: &str) -> Vec<Value> {
     (0..count).map(one).collect()
 }
 
-on_each_server! {
-    async fn a_batch_claims_in_a_group_and_commits_each_message_by_itself(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        let layer = || BatchLayer::new(bench.once()).operation("deposit");
-        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
-        let counts = bench.proxy.take_counts();
-        assert_eq!((counts["BatchExecuteStatement"], counts["TransactWriteItems"]), (1, 6));
-        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 0));
-        assert_eq!(bench.items().await, 6);
-    }
+on_each_server!(a_batch_claims_in_a_group_and_commits_each_message_by_itself);
+async fn a_batch_claims_in_a_group_and_commits_each_message_by_itself(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    let layer = || BatchLayer::new(bench.once()).operation("deposit");
+    assert_eq!(
+        deliver(&bench, layer(), deposits(6, "1")).await,
+        (json!([]), 6)
+    );
+    let counts = bench.proxy.take_counts();
+    assert_eq!(
+        (
+            counts["BatchExecuteStatement"],
+            counts["TransactWriteItems"]
+        ),
+        (1, 6)
+    );
+    assert_eq!(
+        deliver(&bench, layer(), deposits(6, "1")).await,
+        (json!([]), 0)
+    );
+    assert_eq!(bench.items().await, 6);
 }
 
-on_each_server! {
-    async fn a_claimless_batch_takes_one_request_a_message_and_redeliveries_are_read_first(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        let layer = || BatchLayer::new(bench.once().claimless()).operation("deposit");
-        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
-        assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
-        // Told to be new, they run, lose, and replay.
-        assert_eq!(deliver(&bench, layer(), deposits(6, "1")).await, (json!([]), 6));
-        assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
-        assert_eq!(deliver(&bench, layer(), deposits(6, "2")).await, (json!([]), 0));
-        assert_eq!(bench.proxy.take_counts().get("TransactWriteItems"), None);
-        assert_eq!(bench.items().await, 6);
-    }
+on_each_server!(a_claimless_batch_takes_one_request_a_message_and_redeliveries_are_read_first);
+async fn a_claimless_batch_takes_one_request_a_message_and_redeliveries_are_read_first(
+    server: Server,
+) {
+    let bench = Arc::new(Bench::on(&server).await);
+    let layer = || BatchLayer::new(bench.once().claimless()).operation("deposit");
+    assert_eq!(
+        deliver(&bench, layer(), deposits(6, "1")).await,
+        (json!([]), 6)
+    );
+    assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
+    // Told to be new, they run, lose, and replay.
+    assert_eq!(
+        deliver(&bench, layer(), deposits(6, "1")).await,
+        (json!([]), 6)
+    );
+    assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 6);
+    assert_eq!(
+        deliver(&bench, layer(), deposits(6, "2")).await,
+        (json!([]), 0)
+    );
+    assert_eq!(bench.proxy.take_counts().get("TransactWriteItems"), None);
+    assert_eq!(bench.items().await, 6);
 }
 
-on_each_server! {
-    async fn a_condition_that_no_retry_will_mend_rejects_the_message(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        server.client().put_item().table_name(&bench.business).item("id", crate::exactly_once::string("0")).send().await.unwrap();
-        let parked = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let hook = Arc::clone(&parked);
-        let layer = BatchLayer::new(bench.once())
-            .operation("deposit")
-            .permanent(|error| matches!(error, Failed::SoldOut { left: 0 }))
-            .on_rejected(move |message, why| {
-                hook.lock().unwrap().push((message.message_id.unwrap(), why));
-                async { Ok::<_, Failed>(()) }
-            });
-        assert_eq!(deliver(&bench, layer, deposits(2, "1")).await, (json!([]), 2));
-        assert_eq!(*parked.lock().unwrap(), [("m-0".to_owned(), Rejection::Failed)]);
-        assert_eq!(bench.items().await, 2);
-    }
+on_each_server!(a_condition_that_no_retry_will_mend_rejects_the_message);
+async fn a_condition_that_no_retry_will_mend_rejects_the_message(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    server
+        .client()
+        .put_item()
+        .table_name(&bench.business)
+        .item("id", crate::exactly_once::string("0"))
+        .send()
+        .await
+        .unwrap();
+    let parked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hook = Arc::clone(&parked);
+    let layer = BatchLayer::new(bench.once())
+        .operation("deposit")
+        .permanent(|error| matches!(error, Failed::SoldOut { left: 0 }))
+        .on_rejected(move |message, why| {
+            hook.lock()
+                .unwrap()
+                .push((message.message_id.unwrap(), why));
+            async { Ok::<_, Failed>(()) }
+        });
+    assert_eq!(
+        deliver(&bench, layer, deposits(2, "1")).await,
+        (json!([]), 2)
+    );
+    assert_eq!(
+        *parked.lock().unwrap(),
+        [("m-0".to_owned(), Rejection::Failed)]
+    );
+    assert_eq!(bench.items().await, 2);
 }
 
-on_each_server! {
-    async fn an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done(server: Server) {
-        let bench = Arc::new(Bench::on(&server).await);
-        for _ in 0..200 {
-            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-            bench.proxy.inject("BatchExecuteStatement", Fault::LoseRequest);
-            bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-            bench.proxy.inject("GetItem", Fault::LoseRequest);
-        }
-        let once = bench.builder().lease(std::time::Duration::from_secs(2)).build().unwrap();
-        let layer = BatchLayer::new(once.claimless()).operation("deposit");
-        let (failures, _) = deliver(&bench, layer, deposits(1, "1")).await;
-        assert_eq!(failures[0]["itemIdentifier"], "m-0");
-        assert_eq!(bench.items().await, 1);
+on_each_server!(a_condition_that_a_retry_may_find_mended_has_the_message_delivered_again);
+async fn a_condition_that_a_retry_may_find_mended_has_the_message_delivered_again(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    let taken = crate::exactly_once::string("0");
+    let put = server.client().put_item().table_name(&bench.business);
+    put.item("id", taken).send().await.unwrap();
+    let parked = Arc::new(AtomicUsize::new(0));
+    let hook = Arc::clone(&parked);
+    let layer = BatchLayer::new(bench.once())
+        .operation("deposit")
+        .on_rejected(move |_, _| {
+            hook.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, Failed>(()) }
+        });
+    assert_eq!(
+        deliver(&bench, layer, deposits(2, "1")).await,
+        (json!([{ "itemIdentifier": "m-0" }]), 2)
+    );
+    assert_eq!(parked.load(Ordering::Relaxed), 0);
+}
+
+on_each_server!(an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done);
+async fn an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done(server: Server) {
+    let bench = Arc::new(Bench::on(&server).await);
+    for _ in 0..200 {
+        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
+        bench
+            .proxy
+            .inject("BatchExecuteStatement", Fault::LoseRequest);
+        bench.proxy.inject("PutItem", Fault::LoseRequest);
+        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+        bench.proxy.inject("GetItem", Fault::LoseRequest);
     }
+    let once = bench
+        .builder()
+        .lease(std::time::Duration::from_secs(2))
+        .build()
+        .unwrap();
+    let layer = BatchLayer::new(once.claimless()).operation("deposit");
+    let (failures, _) = deliver(&bench, layer, deposits(1, "1")).await;
+    assert_eq!(failures[0]["itemIdentifier"], "m-0");
+    assert_eq!(bench.items().await, 1);
 }

@@ -34,30 +34,29 @@ async fn tokens(recorder: &Recorder, bench: &Bench, is_claimless: bool) -> Vec<u
     sent.iter().map(first).collect()
 }
 
-on_each_server! {
-    async fn all_sends_of_a_request_carry_one_token(server: Server) {
-        for is_claimless in [false, true] {
-            let (recorder, bench) = recorded(&server).await;
-            // The SDK's three tries, and one of the engine's.
-            for _ in 0..4 {
-                bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-            }
-            let tokens = tokens(&recorder, &bench, is_claimless).await;
-            assert!(tokens.len() >= 4, "{tokens:?}");
-            assert!(tokens.iter().all(|token| *token == 0), "{tokens:?}");
-            assert_eq!(bench.balance().await, 5);
+on_each_server!(all_sends_of_a_request_carry_one_token);
+async fn all_sends_of_a_request_carry_one_token(server: Server) {
+    for is_claimless in [false, true] {
+        let (recorder, bench) = recorded(&server).await;
+        for _ in 0..4 {
+            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
         }
+        let tokens = tokens(&recorder, &bench, is_claimless).await;
+        assert!(tokens.len() >= 4, "{tokens:?}");
+        assert!(tokens.iter().all(|token| *token == 0), "{tokens:?}");
+        assert_eq!(bench.balance().await, 5);
     }
 }
 
-on_each_server! {
-    async fn each_round_of_the_claimless_form_carries_a_token_of_its_own(server: Server) {
-        let (recorder, bench) = recorded(&server).await;
-        let once = bench.once();
-        let failed = once.run(key(), payload(), async |_| Err::<i32, _>(Failed::Broken)).await;
-        assert!(matches!(failed, Err(Error::Handler(Failed::Broken))));
-        let tokens = tokens(&recorder, &bench, true).await;
-        assert_eq!(tokens, [0, 1], "the first met a released record");
-        assert_eq!(bench.balance().await, 5);
-    }
+on_each_server!(each_round_of_the_claimless_form_carries_a_token_of_its_own);
+async fn each_round_of_the_claimless_form_carries_a_token_of_its_own(server: Server) {
+    let (recorder, bench) = recorded(&server).await;
+    let once = bench.once();
+    let failed = once
+        .run(key(), payload(), async |_| Err::<i32, _>(Failed::Broken))
+        .await;
+    assert!(matches!(failed, Err(Error::Handler(Failed::Broken))));
+    let tokens = tokens(&recorder, &bench, true).await;
+    assert_eq!(tokens, [0, 1], "the first met a released record");
+    assert_eq!(bench.balance().await, 5);
 }

@@ -9,8 +9,8 @@ use data_encoding::BASE64;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use lambda_http::{Body, Request, RequestExt};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::{Builder, Idempotency};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -267,7 +267,22 @@ impl Api {
         Self::on(store, engine, layer, handler)
     }
 
-    /// On a store that is there already. The handler is told which of its runs this is, from 1.
+    /// With the engine's defaults, and a layer of the caller's.
+    pub async fn layered<H, Fut, B>(
+        server: &Server,
+        layer: impl FnOnce(Idempotency<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    {
+        let once = Idempotency::builder(server.store().await).namespace("shop");
+        Self::under(&layer(once.build().unwrap()), handler)
+    }
+
+    /// On a store that is there already.
     pub fn on<H, Fut, B>(
         store: DynamoDbStore,
         engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
@@ -280,7 +295,17 @@ impl Api {
         B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
     {
         let once = engine(Idempotency::builder(store).namespace("shop"));
-        let layer = layer(IdempotencyLayer::new(once.build().unwrap()));
+        let layer = layer(IdempotencyLayer::unscoped(once.build().unwrap()));
+        Self::under(&layer, handler)
+    }
+
+    /// Under a layer of the caller's. The handler is told which of its runs this is, from 1.
+    pub fn under<H, Fut, B>(layer: &IdempotencyLayer<DynamoDbStore>, handler: H) -> Self
+    where
+        H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    {
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&runs);
         let service = layer.layer(service_fn(move |request: Request| {

@@ -11,13 +11,15 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use lambda_idempotency::http::{IdempotencyLayer, Route, path};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, path};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Claim, Idempotency};
 use tower::ServiceExt;
 
 use super::api::Door;
 use crate::on_each_server;
+use crate::support::Server;
 
 /// `POST /tenants/{tenant}/orders`, nested, and `POST /echo`.
 fn router(store: DynamoDbStore) -> Router {
@@ -25,7 +27,7 @@ fn router(store: DynamoDbStore) -> Router {
         .namespace("shop")
         .build()
         .unwrap();
-    let layer = IdempotencyLayer::new(once).other_routes(Route::required());
+    let layer = IdempotencyLayer::unscoped(once).other_routes(RoutePolicy::required());
     let runs = Arc::new(AtomicUsize::new(0));
     let orders = Router::new().route(
         "/orders",
@@ -70,59 +72,115 @@ async fn send(base: &str, path: &str, key: Option<&str>, body: &str) -> (u16, He
     )
 }
 
-on_each_server! {
-    async fn a_plain_server_runs_a_request_once_and_replays_it(server: Server) {
-        let base = serve(router(server.store().await)).await;
-        let (status, headers, first) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
-        assert_eq!((status, first.as_str()), (201, "order 1, POST /tenants/{tenant}/orders"));
-        assert!(headers.contains_key("date"));
+on_each_server!(a_plain_server_runs_a_request_once_and_replays_it);
+async fn a_plain_server_runs_a_request_once_and_replays_it(server: Server) {
+    let base = serve(router(server.store().await)).await;
+    let (status, headers, first) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+    assert_eq!(
+        (status, first.as_str()),
+        (201, "order 1, POST /tenants/{tenant}/orders")
+    );
+    assert!(headers.contains_key("date"));
 
-        let (status, retry, text) = send(&base, "/tenants/7/orders", Some("\"k-1\""), "tea").await;
-        assert_eq!((status, &text), (201, &first));
-        assert_eq!(retry["idempotent-replayed"], "true");
-        assert_eq!(retry["x-run"], "1");
-        // The server dates each of its messages itself: one date, of now.
-        assert_eq!(retry.get_all("date").iter().count(), 1);
+    let (status, retry, text) = send(&base, "/tenants/7/orders", Some("\"k-1\""), "tea").await;
+    assert_eq!((status, &text), (201, &first));
+    assert_eq!(retry["idempotent-replayed"], "true");
+    assert_eq!(retry["x-run"], "1");
+    // The server dates each of its messages itself: one date, of now.
+    assert_eq!(retry.get_all("date").iter().count(), 1);
 
-        let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "jam").await;
-        assert_eq!(status, 422);
-        let (status, _, problem) = send(&base, "/tenants/7/orders", None, "tea").await;
-        assert_eq!(status, 400);
-        assert!(problem.contains("key-missing"));
-        let (_, _, echo) = send(&base, "/echo", Some("k-2"), "as it came").await;
-        assert_eq!(echo, "as it came");
+    let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "jam").await;
+    assert_eq!(status, 422);
+    let (status, _, problem) = send(&base, "/tenants/7/orders", None, "tea").await;
+    assert_eq!(status, 400);
+    assert!(problem.contains("key-missing"));
+    let (_, _, echo) = send(&base, "/echo", Some("k-2"), "as it came").await;
+    assert_eq!(echo, "as it came");
+}
+
+on_each_server!(one_key_on_two_paths_of_a_nested_template_is_a_mismatch);
+async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
+    let once = Idempotency::builder(server.store().await)
+        .namespace("shop")
+        .build()
+        .unwrap();
+    let orders = Router::new()
+        .route("/orders", post(|| async { StatusCode::CREATED }))
+        .layer(IdempotencyLayer::unscoped(once));
+    let base = serve(Router::new().nest("/tenants/{tenant}", orders)).await;
+    let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+    assert_eq!(status, 201);
+    let (_, retry, _) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
+    assert_eq!(retry["idempotent-replayed"], "true");
+    // Inside, the layer sees `/orders` in both; what counts is what the client asked for.
+    let (status, _, problem) = send(&base, "/tenants/8/orders", Some("k-1"), "tea").await;
+    assert_eq!(status, 422, "{problem}");
+}
+
+on_each_server!(a_router_in_a_function_does_the_same_at_each_door);
+async fn a_router_in_a_function_does_the_same_at_each_door(server: Server) {
+    for door in Door::ALL {
+        let router = router(server.store().await);
+        let call = door
+            .post("k-1")
+            .catch_all()
+            .path("/tenants/7/orders")
+            .stage("$default")
+            .text("tea");
+        for is_replayed in [false, true] {
+            let answer = router.clone().oneshot(call.request()).await.unwrap();
+            assert_eq!(answer.status(), 201, "{door:?}");
+            assert_eq!(
+                answer.headers().contains_key("idempotent-replayed"),
+                is_replayed
+            );
+            let text = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(text, "order 1, POST /tenants/{tenant}/orders");
+        }
     }
 }
 
-on_each_server! {
-    async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
-        let once = Idempotency::builder(server.store().await).namespace("shop").build().unwrap();
-        let orders = Router::new()
-            .route("/orders", post(|| async { StatusCode::CREATED }))
-            .layer(IdempotencyLayer::new(once));
-        let base = serve(Router::new().nest("/tenants/{tenant}", orders)).await;
-        let (status, ..) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
-        assert_eq!(status, 201);
-        let (_, retry, _) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
-        assert_eq!(retry["idempotent-replayed"], "true");
-        // Inside, the layer sees `/orders` in both; what counts is what the client asked for.
-        let (status, _, problem) = send(&base, "/tenants/8/orders", Some("k-1"), "tea").await;
-        assert_eq!(status, 422, "{problem}");
-    }
-}
-
-on_each_server! {
-    async fn a_router_in_a_function_does_the_same_at_each_door(server: Server) {
-        for door in Door::ALL {
-            let router = router(server.store().await);
-            let call = door.post("k-1").catch_all().path("/tenants/7/orders").stage("$default").text("tea");
-            for is_replayed in [false, true] {
-                let answer = router.clone().oneshot(call.request()).await.unwrap();
-                assert_eq!(answer.status(), 201, "{door:?}");
-                assert_eq!(answer.headers().contains_key("idempotent-replayed"), is_replayed);
-                let text = answer.into_body().collect().await.unwrap().to_bytes();
-                assert_eq!(text, "order 1, POST /tenants/{tenant}/orders");
-            }
+#[tokio::test]
+async fn a_handler_extracts_its_claim() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let routes = || {
+        let operation = |claim: Claim| async move { claim.operation().to_owned() };
+        let has_claim = |claim: Option<Claim>| async move { claim.is_some().to_string() };
+        Router::new()
+            .route("/orders", post(operation).get(operation))
+            .route("/maybe", post(has_claim).get(has_claim))
+    };
+    for (router, method, path, status, expected) in [
+        (
+            routes().layer(layer.clone()),
+            "POST",
+            "/orders",
+            200,
+            "POST /orders",
+        ),
+        (routes().layer(layer.clone()), "POST", "/maybe", 200, "true"),
+        (routes().layer(layer.clone()), "GET", "/maybe", 200, "false"),
+        (
+            routes().layer(layer),
+            "GET",
+            "/orders",
+            500,
+            "misconfigured",
+        ),
+        (routes(), "POST", "/orders", 500, "misconfigured"),
+        (routes(), "POST", "/maybe", 200, "false"),
+    ] {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("idempotency-key", "k-1");
+        let answer = router.oneshot(request.body(Body::empty()).unwrap()).await;
+        let (parts, body) = answer.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = std::str::from_utf8(&body).unwrap();
+        assert_eq!(parts.status, status, "{method} {path}: {text}");
+        assert!(text.contains(expected), "{method} {path}: {text}");
+        if status == 500 {
+            assert_eq!(parts.headers["content-type"], "application/problem+json");
         }
     }
 }

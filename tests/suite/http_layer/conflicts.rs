@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Builder, Crashed, StoreDown, Unrecorded};
 use tokio::sync::Notify;
@@ -37,153 +37,174 @@ impl Gate {
     }
 }
 
-on_each_server! {
-    async fn a_request_in_flight_is_answered_409_until_it_is_done(server: Server) {
-        let gate = Gate::default();
-        let handler = { let gate = gate.clone(); move |run, request| gate.clone().handle(run, request) };
-        let api = Api::configured(&server, |once| once.lease(Duration::from_secs(20)), |layer| layer, handler).await;
-        let call = Door::Http.post("k-1").json("{}");
+on_each_server!(a_request_in_flight_is_answered_409_until_it_is_done);
+async fn a_request_in_flight_is_answered_409_until_it_is_done(server: Server) {
+    let gate = Gate::default();
+    let handler = {
+        let gate = gate.clone();
+        move |run, request| gate.clone().handle(run, request)
+    };
+    let api = Api::configured(
+        &server,
+        |once| once.lease(Duration::from_secs(20)),
+        |layer| layer,
+        handler,
+    )
+    .await;
+    let call = Door::Http.post("k-1").json("{}");
 
+    let first = api.spawn(&call);
+    gate.begun.notified().await;
+    let refused = api.send(&call).await;
+    refused.assert_problem(409, "in-flight");
+    // The lease, and the margin for other clocks.
+    let wait = refused.retry_after().unwrap();
+    assert!((2..=21).contains(&wait), "{wait}");
+
+    gate.open.notify_one();
+    let first = first.await.unwrap();
+    let retry = api.send(&call).await;
+    assert!(retry.is_replayed());
+    assert_eq!(retry.body, first.body);
+    assert_eq!(api.runs(), 1);
+}
+
+on_each_server!(the_invocations_deadline_ends_the_claim);
+async fn the_invocations_deadline_ends_the_claim(server: Server) {
+    let gate = Gate::default();
+    let handler = {
+        let gate = gate.clone();
+        move |run, request| gate.clone().handle(run, request)
+    };
+    let api = Api::new(&server, handler).await;
+    let deadline = SystemTime::now() + Duration::from_mins(2);
+    let mut context = lambda_http::Context::default();
+    context.deadline =
+        u64::try_from(deadline.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+
+    for (key, context, longest) in [
+        ("k-1", context, 121),
+        ("k-2", lambda_http::Context::default(), 901),
+    ] {
+        let call = Door::Http.post(key).context(context);
         let first = api.spawn(&call);
         gate.begun.notified().await;
-        let refused = api.send(&call).await;
-        refused.assert_problem(409, "in-flight");
-        // The lease, and the margin for other clocks.
-        let wait = refused.retry_after().unwrap();
-        assert!((2..=21).contains(&wait), "{wait}");
-
+        let wait = api.send(&call).await.retry_after().unwrap();
+        assert!(wait <= longest && wait + 60 >= longest, "{key}: {wait}");
         gate.open.notify_one();
-        let first = first.await.unwrap();
-        let retry = api.send(&call).await;
-        assert!(retry.is_replayed());
-        assert_eq!(retry.body, first.body);
-        assert_eq!(api.runs(), 1);
+        assert_eq!(first.await.unwrap().status, 201);
     }
 }
 
-on_each_server! {
-    async fn the_invocations_deadline_ends_the_claim(server: Server) {
-        let gate = Gate::default();
-        let handler = { let gate = gate.clone(); move |run, request| gate.clone().handle(run, request) };
-        let api = Api::new(&server, handler).await;
-        let deadline = SystemTime::now() + Duration::from_mins(2);
-        let mut context = lambda_http::Context::default();
-        context.deadline = u64::try_from(deadline.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+on_each_server!(a_deadline_earlier_than_the_engine_leaves_the_configured_lease);
+async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
+    let gate = Gate::default();
+    let handler = {
+        let gate = gate.clone();
+        move |run, request| gate.clone().handle(run, request)
+    };
+    let api = Api::new(&server, handler).await;
+    // As `cargo lambda watch` sends it.
+    let mut context = lambda_http::Context::default();
+    context.deadline = 600_000;
+    let call = Door::Http.post("k-1").context(context);
 
-        for (key, context, longest) in [("k-1", context, 121), ("k-2", lambda_http::Context::default(), 901)] {
-            let call = Door::Http.post(key).context(context);
-            let first = api.spawn(&call);
-            gate.begun.notified().await;
-            let wait = api.send(&call).await.retry_after().unwrap();
-            assert!(wait <= longest && wait + 60 >= longest, "{key}: {wait}");
-            gate.open.notify_one();
-            assert_eq!(first.await.unwrap().status, 201);
-        }
-    }
+    let first = api.spawn(&call);
+    let begun = timeout(Duration::from_secs(30), gate.begun.notified());
+    begun.await.expect("the handler runs");
+    let refused = api.send(&call).await;
+    refused.assert_problem(409, "in-flight");
+    let wait = refused.retry_after().unwrap();
+    assert!((841..=901).contains(&wait), "{wait}");
+
+    gate.open.notify_one();
+    let first = first.await.unwrap();
+    assert_eq!(first.status, 201);
+    let retry = api.send(&call).await;
+    assert!(retry.is_replayed());
+    assert_eq!(retry.body, first.body);
+    assert_eq!(api.runs(), 1);
 }
 
-on_each_server! {
-    async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
-        let gate = Gate::default();
-        let handler = { let gate = gate.clone(); move |run, request| gate.clone().handle(run, request) };
-        let api = Api::new(&server, handler).await;
-        // As `cargo lambda watch` sends it.
-        let mut context = lambda_http::Context::default();
-        context.deadline = 600_000;
-        let call = Door::Http.post("k-1").context(context);
-
-        let first = api.spawn(&call);
-        let begun = timeout(Duration::from_secs(30), gate.begun.notified());
-        begun.await.expect("the handler runs");
-        let refused = api.send(&call).await;
-        refused.assert_problem(409, "in-flight");
-        let wait = refused.retry_after().unwrap();
-        assert!((841..=901).contains(&wait), "{wait}");
-
-        gate.open.notify_one();
-        let first = first.await.unwrap();
-        assert_eq!(first.status, 201);
-        let retry = api.send(&call).await;
-        assert!(retry.is_replayed());
-        assert_eq!(retry.body, first.body);
-        assert_eq!(api.runs(), 1);
-    }
-}
-
-on_each_server! {
-    async fn of_many_requests_at_once_one_runs(server: Server) {
-        let answered = Arc::new(AtomicUsize::new(0));
-        let others = Arc::clone(&answered);
-        let handler = move |run, request| {
-            let others = Arc::clone(&others);
-            async move {
-                while run == 1 && others.load(Ordering::SeqCst) < 63 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-                place_order(run, request).await
+on_each_server!(of_many_requests_at_once_one_runs);
+async fn of_many_requests_at_once_one_runs(server: Server) {
+    let answered = Arc::new(AtomicUsize::new(0));
+    let others = Arc::clone(&answered);
+    let handler = move |run, request| {
+        let others = Arc::clone(&others);
+        async move {
+            while run == 1 && others.load(Ordering::SeqCst) < 63 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-        };
-        let api = Api::new(&server, handler).await;
-        let call = Door::Http.post("k-1").json("{}");
-        let send = || async {
-            let answer = api.send(&call).await;
-            answered.fetch_add(1, Ordering::SeqCst);
-            answer
-        };
-        let answers = futures_util::future::join_all((0..64).map(|_| send())).await;
-
-        assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
-        for refused in answers.iter().filter(|answer| answer.status != 201) {
-            refused.assert_problem(409, "in-flight");
+            place_order(run, request).await
         }
-        assert_eq!(api.runs(), 1);
-        assert_eq!(api.send(&call).await.text(), "order 1");
+    };
+    let api = Api::new(&server, handler).await;
+    let call = Door::Http.post("k-1").json("{}");
+    let send = || async {
+        let answer = api.send(&call).await;
+        answered.fetch_add(1, Ordering::SeqCst);
+        answer
+    };
+    let answers = futures_util::future::join_all((0..64).map(|_| send())).await;
+
+    assert_eq!(
+        answers.iter().filter(|answer| answer.status == 201).count(),
+        1
+    );
+    for refused in answers.iter().filter(|answer| answer.status != 201) {
+        refused.assert_problem(409, "in-flight");
     }
+    assert_eq!(api.runs(), 1);
+    assert_eq!(api.send(&call).await.text(), "order 1");
 }
 
-on_each_server! {
-    async fn an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so(server: Server) {
-        let store = server.store().await;
-        let clock = ManualClock::default();
-        let call = Door::Http.post("k-1");
-        cut_off_at_work(store.clone(), |once| once.clock(clock.clone()), &call).await;
-        clock.advance(LATER);
+on_each_server!(an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so);
+async fn an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so(server: Server) {
+    let store = server.store().await;
+    let clock = ManualClock::default();
+    let call = Door::Http.post("k-1");
+    cut_off_at_work(store.clone(), |once| once.clock(clock.clone()), &call).await;
+    clock.advance(LATER);
 
-        let careful = |once: Builder<_>| once.clock(clock.clone()).crashed(Crashed::Interrupt);
-        let careful = Api::on(store, careful, |layer| layer, place_order);
-        let refused = careful.send(&call).await;
-        refused.assert_problem(409, "interrupted");
-        assert_eq!(refused.retry_after(), None);
-        assert_eq!(careful.runs(), 0);
-    }
+    let careful = |once: Builder<_>| once.clock(clock.clone()).crashed(Crashed::Interrupt);
+    let careful = Api::on(store, careful, |layer| layer, place_order);
+    let refused = careful.send(&call).await;
+    refused.assert_problem(409, "interrupted");
+    assert_eq!(refused.retry_after(), None);
+    assert_eq!(careful.runs(), 0);
 }
 
-on_each_server! {
-    async fn a_handler_that_outlives_its_lease_hears_that_another_took_over(server: Server) {
-        let store = server.store().await;
-        let gate = Gate::default();
-        let clock = ManualClock::default();
-        let api = |gate: Gate| {
-            let timed = |once: Builder<_>| once.clock(clock.clone());
-            Api::on(store.clone(), timed, |layer| layer, move |run, request| gate.clone().handle(run, request))
-        };
-        let (stale, successor) = (api(gate.clone()), api(gate.clone()));
-        let call = Door::Http.post("k-1");
+on_each_server!(a_handler_that_outlives_its_lease_hears_that_another_took_over);
+async fn a_handler_that_outlives_its_lease_hears_that_another_took_over(server: Server) {
+    let store = server.store().await;
+    let gate = Gate::default();
+    let clock = ManualClock::default();
+    let api = |gate: Gate| {
+        let timed = |once: Builder<_>| once.clock(clock.clone());
+        Api::on(
+            store.clone(),
+            timed,
+            |layer| layer,
+            move |run, request| gate.clone().handle(run, request),
+        )
+    };
+    let (stale, successor) = (api(gate.clone()), api(gate.clone()));
+    let call = Door::Http.post("k-1");
 
-        let first = stale.spawn(&call);
-        gate.begun.notified().await;
-        clock.advance(LATER);
-        let second = successor.spawn(&call);
-        gate.begun.notified().await;
-        // Waiters are let go in the order in which they came: the stale one first.
-        gate.open.notify_one();
-        let lost = first.await.unwrap();
-        lost.assert_problem(409, "lease-lost");
-        assert_eq!(lost.retry_after(), Some(1));
+    let first = stale.spawn(&call);
+    gate.begun.notified().await;
+    clock.advance(LATER);
+    let second = successor.spawn(&call);
+    gate.begun.notified().await;
+    // Waiters are let go in the order in which they came: the stale one first.
+    gate.open.notify_one();
+    let lost = first.await.unwrap();
+    lost.assert_problem(409, "lease-lost");
+    assert_eq!(lost.retry_after(), Some(1));
 
-        gate.open.notify_one();
-        assert_eq!(second.await.unwrap().status, 201);
-    }
+    gate.open.notify_one();
+    assert_eq!(second.await.unwrap().status, 201);
 }
 
 #[tokio::test]
@@ -208,40 +229,60 @@ async fn a_store_that_cannot_be_reached_is_a_503_and_nothing_runs() {
     assert_eq!(open.send(&call).await.text(), "order 1");
 }
 
-on_each_server! {
-    async fn a_success_that_cannot_be_recorded_is_answered_unless_the_setting_says_otherwise(server: Server) {
-        for (policy, status) in [(Unrecorded::Return, 201), (Unrecorded::Fail, 503)] {
-            let proxy = Proxy::before(&server).await;
-            let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-            let api = Api::on(store, |once| once.unrecorded(policy), |layer| layer, place_order);
-            proxy.inject("UpdateItem", Fault::DENY);
-            let answer = api.send(&Door::Http.post("k-1")).await;
-            assert_eq!((answer.status.as_u16(), api.runs()), (status, 1));
-            if policy == Unrecorded::Fail {
-                answer.assert_problem(503, "unrecorded");
-                assert!(answer.retry_after().is_some());
-            }
+on_each_server!(a_success_that_cannot_be_recorded_is_answered_unless_the_setting_says_otherwise);
+async fn a_success_that_cannot_be_recorded_is_answered_unless_the_setting_says_otherwise(
+    server: Server,
+) {
+    for (policy, status) in [(Unrecorded::Return, 201), (Unrecorded::Fail, 503)] {
+        let proxy = Proxy::before(&server).await;
+        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+        let api = Api::on(
+            store,
+            |once| once.unrecorded(policy),
+            |layer| layer,
+            place_order,
+        );
+        proxy.inject("UpdateItem", Fault::DENY);
+        let answer = api.send(&Door::Http.post("k-1")).await;
+        assert_eq!((answer.status.as_u16(), api.runs()), (status, 1));
+        if policy == Unrecorded::Fail {
+            answer.assert_problem(503, "unrecorded");
+            assert!(answer.retry_after().is_some());
         }
     }
 }
 
-on_each_server! {
-    async fn a_record_that_cannot_be_understood_is_a_500_and_nothing_runs(server: Server) {
-        let table = server.idempotency_table().await;
-        let client = server.client();
-        let api = Api::on(DynamoDbStore::new(client.clone(), &table), |once| once, |layer| layer, place_order);
-        let call = Door::Http.post("k-1");
-        api.send(&call).await;
+on_each_server!(a_record_that_cannot_be_understood_is_a_500_and_nothing_runs);
+async fn a_record_that_cannot_be_understood_is_a_500_and_nothing_runs(server: Server) {
+    let table = server.idempotency_table().await;
+    let client = server.client();
+    let api = Api::on(
+        DynamoDbStore::new(client.clone(), &table),
+        |once| once,
+        |layer| layer,
+        place_order,
+    );
+    let call = Door::Http.post("k-1");
+    api.send(&call).await;
 
-        let records = client.scan().table_name(&table).send().await.unwrap();
-        for damage in [r#"{"no":"response"}"#, r#"{"status":7,"headers":[],"body":""}"#, "{"] {
-            let mut record = records.items()[0].clone();
-            record.insert("data".to_owned(), AttributeValue::S(damage.to_owned()));
-            client.put_item().table_name(&table).set_item(Some(record)).send().await.unwrap();
-            let refused = api.send(&call).await;
-            refused.assert_problem(500, "unreadable");
-            assert_eq!(refused.retry_after(), None);
-        }
-        assert_eq!(api.runs(), 1);
+    let records = client.scan().table_name(&table).send().await.unwrap();
+    for damage in [
+        r#"{"no":"response"}"#,
+        r#"{"status":7,"headers":[],"body":""}"#,
+        "{",
+    ] {
+        let mut record = records.items()[0].clone();
+        record.insert("data".to_owned(), AttributeValue::S(damage.to_owned()));
+        client
+            .put_item()
+            .table_name(&table)
+            .set_item(Some(record))
+            .send()
+            .await
+            .unwrap();
+        let refused = api.send(&call).await;
+        refused.assert_problem(500, "unreadable");
+        assert_eq!(refused.retry_after(), None);
     }
+    assert_eq!(api.runs(), 1);
 }

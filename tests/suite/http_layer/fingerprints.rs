@@ -1,60 +1,125 @@
 //! What makes two requests the same, by setting.
 
 use http::header::HeaderName;
-use lambda_idempotency::http::{ConfigError, IdempotencyLayer};
-use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::Pointer;
+use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Door, place_order};
 use crate::on_each_server;
+use crate::support::Server;
 
-on_each_server! {
-    async fn a_chosen_header_belongs_to_the_request(server: Server) {
-        let chosen = |layer: IdempotencyLayer<_>| {
-            layer.fingerprint_headers([HeaderName::from_static("x-currency")])
+on_each_server!(a_chosen_header_belongs_to_the_request);
+async fn a_chosen_header_belongs_to_the_request(server: Server) {
+    let chosen = |layer: IdempotencyLayer<_>| {
+        layer.fingerprint_headers([HeaderName::from_static("x-currency")])
+    };
+    for door in Door::ALL {
+        let api = Api::configured(&server, |once| once, chosen, place_order).await;
+        let call = |currency| {
+            door.post("k-1")
+                .header("X-Currency", currency)
+                .header("X-Other", currency)
         };
-        for door in Door::ALL {
-            let api = Api::configured(&server, |once| once, chosen, place_order).await;
-            let call = |currency| door.post("k-1").header("X-Currency", currency).header("X-Other", currency);
-            assert_eq!(api.send(&call("EUR")).await.status, 201);
-            assert!(api.send(&call("EUR").header("X-Other", "USD")).await.is_replayed());
-            api.send(&call("USD")).await.assert_problem(422, "mismatch");
-            api.send(&door.post("k-1")).await.assert_problem(422, "mismatch");
-            assert_eq!(api.runs(), 1);
-        }
+        assert_eq!(api.send(&call("EUR")).await.status, 201);
+        assert!(
+            api.send(&call("EUR").header("X-Other", "USD"))
+                .await
+                .is_replayed()
+        );
+        api.send(&call("USD")).await.assert_problem(422, "mismatch");
+        api.send(&door.post("k-1"))
+            .await
+            .assert_problem(422, "mismatch");
+        assert_eq!(api.runs(), 1);
     }
 }
 
-on_each_server! {
-    async fn fields_that_are_left_out_may_differ_between_retries(server: Server) {
-        let without = |layer: IdempotencyLayer<_>| {
-            layer.fingerprint_without(["/sent_at", "/client/trace"]).unwrap()
-        };
-        let api = Api::configured(&server, |once| once, without, place_order).await;
-        let call = |body| Door::Http.post("k-1").json(body);
-        assert_eq!(api.send(&call(r#"{"sku":"tea","sent_at":1,"client":{"trace":"a"}}"#)).await.status, 201);
-        for retry in [
-            r#"{"sku":"tea","sent_at":2,"client":{"trace":"b"}}"#,
-            r#"{"client":{},"sku":"tea"}"#,
-        ] {
-            assert!(api.send(&call(retry)).await.is_replayed(), "{retry}");
-        }
-        for other in [
-            r#"{"sku":"jam","sent_at":1,"client":{"trace":"a"}}"#,
-            r#"{"sku":"tea","sent_at":1,"client":{"trace":"a","id":7}}"#,
-        ] {
-            api.send(&call(other)).await.assert_problem(422, "mismatch");
-        }
+on_each_server!(fields_that_are_left_out_may_differ_between_retries);
+async fn fields_that_are_left_out_may_differ_between_retries(server: Server) {
+    let without = |layer: IdempotencyLayer<_>| {
+        let fields = ["/sent_at", "/client/trace"];
+        layer.fingerprint_without(fields.map(|field| field.parse().unwrap()))
+    };
+    let api = Api::configured(&server, |once| once, without, place_order).await;
+    let call = |body| Door::Http.post("k-1").json(body);
+    assert_eq!(
+        api.send(&call(r#"{"sku":"tea","sent_at":1,"client":{"trace":"a"}}"#))
+            .await
+            .status,
+        201
+    );
+    for retry in [
+        r#"{"sku":"tea","sent_at":2,"client":{"trace":"b"}}"#,
+        r#"{"client":{},"sku":"tea"}"#,
+    ] {
+        assert!(api.send(&call(retry)).await.is_replayed(), "{retry}");
+    }
+    for other in [
+        r#"{"sku":"jam","sent_at":1,"client":{"trace":"a"}}"#,
+        r#"{"sku":"tea","sent_at":1,"client":{"trace":"a","id":7}}"#,
+    ] {
+        api.send(&call(other)).await.assert_problem(422, "mismatch");
     }
 }
 
 #[test]
 fn a_pointer_that_cannot_be_meant_stops_the_start_up() {
-    for pointer in ["", "sent_at", "#/sent_at", "/a~2"] {
-        let once = lambda_idempotency::Idempotency::builder(MemoryStore::new()).namespace("shop");
-        let refused = IdempotencyLayer::new(once.build().unwrap()).fingerprint_without([pointer]);
-        assert!(
-            matches!(refused, Err(ConfigError::Pointer { .. })),
-            "{pointer}"
-        );
+    for pointer in ["sent_at", "#/sent_at", "/a~2"] {
+        let error = pointer.parse::<Pointer>().unwrap_err().to_string();
+        assert!(error.contains("it starts with `/`"), "{error}");
     }
+}
+
+on_each_server!(a_pointer_to_the_whole_body_leaves_nothing_out);
+async fn a_pointer_to_the_whole_body_leaves_nothing_out(server: Server) {
+    let without = |layer: IdempotencyLayer<_>| layer.fingerprint_without(["".parse().unwrap()]);
+    let api = Api::configured(&server, |once| once, without, place_order).await;
+    let call = |body| Door::Http.post("k-1").json(body);
+    assert_eq!(api.send(&call("1")).await.status, 201);
+    api.send(&call("2")).await.assert_problem(422, "mismatch");
+}
+
+/// A form as clients send it: the boundary is another one in each request.
+fn form(boundary: &str, quantity: &str) -> Vec<u8> {
+    let mut body = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"quantity\"\r\n\r\n{quantity}\r\n\
+         --{boundary}\r\nContent-Disposition: form-data; name=\"label\"; filename=\"tea.png\"\r\n\
+         Content-Type: image/png\r\n\r\n"
+    )
+    .into_bytes();
+    body.extend_from_slice(b"\x89PNG\r\n\x1a\n\x00\xff--\r\n");
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    body
+}
+
+on_each_server!(a_form_with_another_boundary_is_the_same_request);
+async fn a_form_with_another_boundary_is_the_same_request(server: Server) {
+    for door in Door::ALL {
+        let api = Api::new(&server, place_order).await;
+        let call = |boundary: &str, quantity| {
+            let content_type = format!("multipart/form-data; boundary={boundary}");
+            let call = door.post("k-1").header("Content-Type", &content_type);
+            call.binary(&form(boundary, quantity))
+        };
+        assert_eq!(api.send(&call("----One1", "2")).await.status, 201);
+        let retry = api.send(&call("----Another2", "2")).await;
+        assert!(retry.is_replayed(), "{door:?}: {}", retry.text());
+        let other = api.send(&call("----Third3", "3")).await;
+        other.assert_problem(422, "mismatch");
+        assert_eq!(api.runs(), 1);
+    }
+}
+
+on_each_server!(a_malformed_form_is_compared_by_its_bytes);
+async fn a_malformed_form_is_compared_by_its_bytes(server: Server) {
+    let api = Api::new(&server, place_order).await;
+    let call = |boundary: &str| {
+        let content_type = format!("multipart/form-data; boundary={boundary}");
+        let call = Door::Http.post("k-1").header("Content-Type", &content_type);
+        call.text(&format!("--{boundary}\r\nno end"))
+    };
+    assert_eq!(api.send(&call("one")).await.status, 201);
+    assert!(api.send(&call("one")).await.is_replayed());
+    let other = api.send(&call("two")).await;
+    other.assert_problem(422, "mismatch");
 }

@@ -1,79 +1,147 @@
 //! What is stored, by setting and by the handler's wish.
 
 use std::io::Error as IoError;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use lambda_idempotency::Verdict;
-use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{Idempotency, Verdict};
 
 use super::api::{Api, Door, answer};
 use crate::on_each_server;
+use crate::support::Server;
 
-on_each_server! {
-    async fn server_errors_are_stored_too_where_the_setting_says_so(server: Server) {
-        for (status, is_stored) in [(500, true), (503, true), (429, false), (400, false)] {
-            let handler = move |run, _| async move { Ok(answer(status, format!("run {run}"))) };
-            let api = Api::configured(&server, |once| once, IdempotencyLayer::keep_server_errors, handler).await;
-            let call = Door::Http.post("k-1");
-            assert_eq!(api.send(&call).await.text(), "run 1");
-
-            let retry = api.send(&call).await;
-            assert_eq!(retry.status, status);
-            assert_eq!(retry.is_replayed(), is_stored, "{status}");
-        }
-    }
+fn stored_for_a_day(layer: IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore> {
+    layer.store_server_errors(Duration::from_hours(24))
 }
 
-on_each_server! {
-    async fn an_answer_that_breaks_off_is_not_stored_by_that_setting(server: Server) {
-        let handler = |run, _| async move {
-            let piece = |text| Ok(Frame::data(Bytes::from_static(text)));
-            let end = if run == 1 { Err(IoError::other("disk gone")) } else { piece(b"whole") };
-            Ok(Response::new(StreamBody::new(futures_util::stream::iter([piece(b"the "), end]))))
-        };
-        let api = Api::configured(&server, |once| once, IdempotencyLayer::keep_server_errors, handler).await;
+on_each_server!(server_errors_are_stored_too_where_the_setting_says_so);
+async fn server_errors_are_stored_too_where_the_setting_says_so(server: Server) {
+    for (status, is_stored) in [(500, true), (503, true), (429, false), (400, false)] {
+        let handler = move |run, _| async move { Ok(answer(status, format!("run {run}"))) };
+        let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
         let call = Door::Http.post("k-1");
-        api.send(&call).await.assert_problem(500, "response-broken");
+        assert_eq!(api.send(&call).await.text(), "run 1");
+
         let retry = api.send(&call).await;
-        assert!(!retry.is_replayed());
-        assert_eq!(retry.text(), "the whole");
+        assert_eq!(retry.status, status);
+        assert_eq!(retry.is_replayed(), is_stored, "{status}");
     }
 }
 
-on_each_server! {
-    async fn a_handlers_own_error_is_not_stored_by_that_setting(server: Server) {
-        let handler = |run, _| async move {
-            if run == 1 { Err("no warehouse")? }
-            Ok(answer(201, ""))
+on_each_server!(an_answer_that_breaks_off_is_not_stored_by_that_setting);
+async fn an_answer_that_breaks_off_is_not_stored_by_that_setting(server: Server) {
+    let handler = |run, _| async move {
+        let piece = |text| Ok(Frame::data(Bytes::from_static(text)));
+        let end = if run == 1 {
+            Err(IoError::other("disk gone"))
+        } else {
+            piece(b"whole")
         };
-        let api = Api::configured(&server, |once| once, IdempotencyLayer::keep_server_errors, handler).await;
-        api.try_send(&Door::Http.post("k-1")).await.unwrap_err();
-        assert_eq!(api.send(&Door::Http.post("k-1")).await.status, 201);
+        Ok(Response::new(StreamBody::new(futures_util::stream::iter(
+            [piece(b"the "), end],
+        ))))
+    };
+    let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
+    let call = Door::Http.post("k-1");
+    api.send(&call).await.assert_problem(500, "response-broken");
+    let retry = api.send(&call).await;
+    assert!(!retry.is_replayed());
+    assert_eq!(retry.text(), "the whole");
+}
+
+on_each_server!(a_handlers_own_error_is_not_stored_by_that_setting);
+async fn a_handlers_own_error_is_not_stored_by_that_setting(server: Server) {
+    let handler = |run, _| async move {
+        if run == 1 {
+            Err("no warehouse")?;
+        }
+        Ok(answer(201, ""))
+    };
+    let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
+    api.try_send(&Door::Http.post("k-1")).await.unwrap_err();
+    assert_eq!(api.send(&Door::Http.post("k-1")).await.status, 201);
+}
+
+on_each_server!(a_handler_decides_for_one_answer);
+async fn a_handler_decides_for_one_answer(server: Server) {
+    for (status, wish, is_stored) in [
+        (500, Verdict::Complete, true),
+        (409, Verdict::Complete, true),
+        (400, Verdict::Fail, true),
+        (201, Verdict::Release, false),
+        (404, Verdict::Release, false),
+    ] {
+        let handler = move |run, _| async move {
+            let mut response = answer(status, format!("run {run}"));
+            response.extensions_mut().insert(wish);
+            Ok(response)
+        };
+        let api = Api::new(&server, handler).await;
+        let call = Door::Http.post("k-1");
+        assert_eq!(api.send(&call).await.text(), "run 1");
+        let retry = api.send(&call).await;
+        assert_eq!(
+            (retry.status.as_u16(), retry.is_replayed()),
+            (status, is_stored),
+            "{wish:?}"
+        );
     }
 }
 
-on_each_server! {
-    async fn a_handler_decides_for_one_answer(server: Server) {
-        for (status, wish, is_stored) in [
-            (500, Verdict::Complete, true),
-            (409, Verdict::Complete, true),
-            (400, Verdict::Fail, true),
-            (201, Verdict::Release, false),
-            (404, Verdict::Release, false),
-        ] {
-            let handler = move |run, _| async move {
-                let mut response = answer(status, format!("run {run}"));
+on_each_server!(a_server_error_is_kept_for_a_time_of_its_own);
+async fn a_server_error_is_kept_for_a_time_of_its_own(server: Server) {
+    // By its status alone, and by the handler's wish.
+    for wish in [None, Some(Verdict::Complete)] {
+        let clock = ManualClock::default();
+        let handler = move |run, _| async move {
+            let mut response = answer(if run == 1 { 500 } else { 201 }, format!("run {run}"));
+            if let Some(wish) = wish {
                 response.extensions_mut().insert(wish);
-                Ok(response)
-            };
-            let api = Api::new(&server, handler).await;
-            let call = Door::Http.post("k-1");
-            assert_eq!(api.send(&call).await.text(), "run 1");
-            let retry = api.send(&call).await;
-            assert_eq!((retry.status.as_u16(), retry.is_replayed()), (status, is_stored), "{wish:?}");
-        }
+            }
+            Ok(response)
+        };
+        let layer = |layer: IdempotencyLayer<_>| {
+            let hour = RoutePolicy::required().retention(Duration::from_hours(1));
+            let layer = layer.other_routes(hour);
+            layer.store_server_errors(Duration::from_mins(5))
+        };
+        let timed = |once: lambda_idempotency::Builder<_>| once.clock(clock.clone());
+        let api = Api::configured(&server, timed, layer, handler).await;
+        let call = Door::Http.post("k-1");
+        assert_eq!(api.send(&call).await.status, 500);
+        clock.advance(Duration::from_mins(4));
+        let retry = api.send(&call).await;
+        assert_eq!((retry.status.as_u16(), retry.is_replayed()), (500, true));
+
+        clock.advance(Duration::from_secs(63));
+        assert_eq!(api.send(&call).await.text(), "run 2");
+        clock.advance(Duration::from_mins(59));
+        let retry = api.send(&call).await;
+        assert_eq!((retry.text(), retry.is_replayed()), ("run 2", true));
+        clock.advance(Duration::from_secs(63));
+        assert_eq!(api.send(&call).await.text(), "run 3");
     }
+}
+
+#[tokio::test]
+async fn without_a_claim_a_server_error_is_kept_for_an_hour_at_least() {
+    let server = Server::dynoxide().await;
+    let clock = ManualClock::default();
+    let once = Idempotency::builder(server.store().await).namespace("shop");
+    let once = once.clock(clock.clone()).build().unwrap().claimless();
+    let layer = IdempotencyLayer::unscoped(once).store_server_errors(Duration::from_mins(5));
+    let handler = |run, _| async move { Ok(answer(500, format!("run {run}"))) };
+    let api = Api::under(&layer, handler);
+    let call = Door::Http.post("k-1");
+    assert_eq!(api.send(&call).await.text(), "run 1");
+    clock.advance(Duration::from_mins(59));
+    assert!(api.send(&call).await.is_replayed());
+    clock.advance(Duration::from_secs(63));
+    assert!(!api.send(&call).await.is_replayed());
 }

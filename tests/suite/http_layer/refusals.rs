@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
-use lambda_idempotency::http::{IdempotencyLayer, Route};
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Idempotency, InFlight, Key, StoreDown, Unrecorded, Verdict};
 use tower::{Layer, ServiceExt, service_fn};
@@ -17,59 +17,78 @@ use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
-on_each_server! {
-    async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
-        let documented = |layer: IdempotencyLayer<_>| {
-            layer.documentation("https://docs.shop.example/retries").unwrap()
-        };
-        let api = Api::configured(&server, |once| once, documented, place_order).await;
-        api.send(&Door::Http.post("k-1").json("1")).await;
-        for (call, status, code) in [
-            (Door::Http.post(None), 400, "key-missing"),
-            (Door::Http.post("k-1").json("2"), 422, "mismatch"),
-        ] {
-            let refused = api.send(&call).await;
-            assert_eq!(refused.status, status);
-            let link = r#"<https://docs.shop.example/retries>; rel="describedby"; type="text/html""#;
-            assert_eq!(refused.header("link"), Some(link));
-            let problem: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
-            assert_eq!(problem["type"], format!("https://docs.shop.example/retries#{code}"));
-        }
-        // A refusal says how to get it right; an answer of the handler's stays as it was.
-        assert_eq!(api.send(&Door::Http.post("k-1").json("1")).await.header("link"), None);
+on_each_server!(a_refusal_links_to_the_apis_own_documentation);
+async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
+    let documented = |layer: IdempotencyLayer<_>| {
+        layer.documentation("https://docs.shop.example/retries".parse().unwrap())
+    };
+    let api = Api::configured(&server, |once| once, documented, place_order).await;
+    api.send(&Door::Http.post("k-1").json("1")).await;
+    for (call, status, code) in [
+        (Door::Http.post(None), 400, "key-missing"),
+        (Door::Http.post("k-1").json("2"), 422, "mismatch"),
+    ] {
+        let refused = api.send(&call).await;
+        assert_eq!(refused.status, status);
+        let link = r#"<https://docs.shop.example/retries>; rel="describedby"; type="text/html""#;
+        assert_eq!(refused.header("link"), Some(link));
+        let problem: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+        assert_eq!(
+            problem["type"],
+            format!("https://docs.shop.example/retries#{code}")
+        );
     }
+    // A refusal says how to get it right; an answer of the handler's stays as it was.
+    assert_eq!(
+        api.send(&Door::Http.post("k-1").json("1"))
+            .await
+            .header("link"),
+        None
+    );
 }
 
-on_each_server! {
-    async fn a_closure_replaces_the_problem_documents(server: Server) {
-        let house_style = |layer: IdempotencyLayer<_>| {
-            layer.problems(|problem| {
-                let mut response = problem.to_response().map(|_| Bytes::from(format!("no: {}", problem.code)));
-                response.headers_mut().insert("content-type", "text/plain".parse().unwrap());
-                response
-            })
-        };
-        let api = Api::configured(&server, |once| once, house_style, place_order).await;
-        let refused = api.send(&Door::Http.post(None)).await;
-        assert_eq!((refused.status.as_u16(), refused.text()), (400, "no: key-missing"));
-        assert_eq!(refused.header("content-type"), Some("text/plain"));
-    }
+on_each_server!(a_closure_replaces_the_problem_documents);
+async fn a_closure_replaces_the_problem_documents(server: Server) {
+    let house_style = |layer: IdempotencyLayer<_>| {
+        layer.problems(|problem| {
+            let mut response = problem
+                .to_response()
+                .map(|_| Bytes::from(format!("no: {}", problem.code)));
+            response
+                .headers_mut()
+                .insert("content-type", "text/plain".parse().unwrap());
+            response
+        })
+    };
+    let api = Api::configured(&server, |once| once, house_style, place_order).await;
+    let refused = api.send(&Door::Http.post(None)).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.text()),
+        (400, "no: key-missing")
+    );
+    assert_eq!(refused.header("content-type"), Some("text/plain"));
 }
 
-on_each_server! {
-    async fn a_duplicate_waits_for_the_first_where_the_setting_says_so(server: Server) {
-        let handler = |run, request| async move {
-            tokio::time::sleep(Duration::from_millis(400)).await;
-            place_order(run, request).await
-        };
-        let wait = InFlight::WaitUpTo(Duration::from_secs(20));
-        let api = Api::configured(&server, |once| once.in_flight(wait), |layer| layer, handler).await;
-        let call = Door::Http.post("k-1").json("{}");
-        let answers = futures_util::future::join_all((0..64).map(|_| api.send(&call))).await;
-        assert!(answers.iter().all(|answer| answer.status == 201 && answer.text() == "order 1"));
-        assert_eq!(answers.iter().filter(|answer| answer.is_replayed()).count(), 63);
-        assert_eq!(api.runs(), 1);
-    }
+on_each_server!(a_duplicate_waits_for_the_first_where_the_setting_says_so);
+async fn a_duplicate_waits_for_the_first_where_the_setting_says_so(server: Server) {
+    let handler = |run, request| async move {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        place_order(run, request).await
+    };
+    let wait = InFlight::WaitUpTo(Duration::from_secs(20));
+    let api = Api::configured(&server, |once| once.in_flight(wait), |layer| layer, handler).await;
+    let call = Door::Http.post("k-1").json("{}");
+    let answers = futures_util::future::join_all((0..64).map(|_| api.send(&call))).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.status == 201 && answer.text() == "order 1")
+    );
+    assert_eq!(
+        answers.iter().filter(|answer| answer.is_replayed()).count(),
+        63
+    );
+    assert_eq!(api.runs(), 1);
 }
 
 #[tokio::test]
@@ -84,7 +103,7 @@ async fn an_answer_without_protection_says_so() {
     let optional = Api::on(
         DynamoDbStore::new(unreachable.clone(), "t"),
         |once| once,
-        |layer| layer.other_routes(Route::optional()),
+        |layer| layer.other_routes(RoutePolicy::optional()),
         place_order,
     );
     let disabled = Api::on(
@@ -104,73 +123,81 @@ async fn an_answer_without_protection_says_so() {
     }
 }
 
-on_each_server! {
-    async fn an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        let api = Api::on(store, |once| once.unrecorded(Unrecorded::Return), |layer| layer, place_order);
-        let recorded = api.send(&Door::Http.post("k-1")).await;
-        assert_eq!(recorded.header("idempotency-status"), None);
+on_each_server!(an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so);
+async fn an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    let api = Api::on(
+        store,
+        |once| once.unrecorded(Unrecorded::Return),
+        |layer| layer,
+        place_order,
+    );
+    let recorded = api.send(&Door::Http.post("k-1")).await;
+    assert_eq!(recorded.header("idempotency-status"), None);
 
-        proxy.inject("UpdateItem", Fault::DENY);
-        let unrecorded = api.send(&Door::Http.post("k-2").json("{}")).await;
-        assert_eq!(unrecorded.status, 201);
-        assert_eq!(unrecorded.header("idempotency-status"), Some("unrecorded"));
-    }
+    proxy.inject("UpdateItem", Fault::DENY);
+    let unrecorded = api.send(&Door::Http.post("k-2").json("{}")).await;
+    assert_eq!(unrecorded.status, 201);
+    assert_eq!(unrecorded.header("idempotency-status"), Some("unrecorded"));
 }
 
-on_each_server! {
-    async fn a_claim_that_comes_too_late_is_a_503_and_nothing_runs(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        let short = |once: lambda_idempotency::Builder<_>| once.lease(Duration::ZERO).skew_margin(Duration::ZERO);
-        let api = Api::on(store, short, |layer| layer, place_order);
-        proxy.inject("PutItem", Fault::Delay(Duration::from_millis(100)));
-        let refused = api.send(&Door::Http.post("k-1")).await;
-        refused.assert_problem(503, "too-late");
-        assert_eq!(refused.retry_after(), Some(1));
-        assert_eq!(api.runs(), 0);
-    }
+on_each_server!(a_claim_that_comes_too_late_is_a_503_and_nothing_runs);
+async fn a_claim_that_comes_too_late_is_a_503_and_nothing_runs(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    let short = |once: lambda_idempotency::Builder<_>| {
+        once.lease(Duration::ZERO).skew_margin(Duration::ZERO)
+    };
+    let api = Api::on(store, short, |layer| layer, place_order);
+    proxy.inject("PutItem", Fault::Delay(Duration::from_millis(100)));
+    let refused = api.send(&Door::Http.post("k-1")).await;
+    refused.assert_problem(503, "too-late");
+    assert_eq!(refused.retry_after(), Some(1));
+    assert_eq!(api.runs(), 0);
 }
 
-on_each_server! {
-    async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Server) {
-        let store = server.store().await;
-        let clock = ManualClock::default();
-        let once = |once: lambda_idempotency::Builder<_>| once.clock(clock.clone()).max_attempts(NonZeroU32::MIN);
-        let call = Door::Http.post("k-1");
-        cut_off_at_work(store.clone(), once, &call).await;
-        clock.advance(Duration::from_hours(1));
+on_each_server!(a_key_that_used_up_its_attempts_is_a_409_without_retry_after);
+async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Server) {
+    let store = server.store().await;
+    let clock = ManualClock::default();
+    let once = |once: lambda_idempotency::Builder<_>| {
+        once.clock(clock.clone()).max_attempts(NonZeroU32::MIN)
+    };
+    let call = Door::Http.post("k-1");
+    cut_off_at_work(store.clone(), once, &call).await;
+    clock.advance(Duration::from_hours(1));
 
-        let next = Api::on(store, once, |layer| layer, place_order);
-        let refused = next.send(&call).await;
-        refused.assert_problem(409, "exhausted");
-        assert_eq!((refused.retry_after(), next.runs()), (None, 0));
-    }
+    let next = Api::on(store, once, |layer| layer, place_order);
+    let refused = next.send(&call).await;
+    refused.assert_problem(409, "exhausted");
+    assert_eq!((refused.retry_after(), next.runs()), (None, 0));
 }
 
-on_each_server! {
-    async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server) {
-        let store = server.store().await;
-        let once = Idempotency::builder(store.clone()).namespace("shop").build().unwrap();
-        let failed = once.run_with(
-            Key::new("POST /shops/7/orders", "k-1"),
-            None,
-            |_| async { Err::<String, _>(std::io::Error::other("for good")) },
-            |_| Verdict::Fail,
-        );
-        failed.await.unwrap_err();
-        let api = Api::on(store, |once| once, |layer| layer, place_order);
-        let refused = api.send(&Door::Alb.post("k-1")).await;
-        refused.assert_problem(500, "failed");
-        assert_eq!((refused.retry_after(), api.runs()), (None, 0));
-    }
+on_each_server!(a_failure_that_other_code_stored_under_the_key_is_a_500);
+async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server) {
+    let store = server.store().await;
+    let once = Idempotency::builder(store.clone())
+        .namespace("shop")
+        .build()
+        .unwrap();
+    let failed = once.run_with(
+        Key::new("POST /shops/7/orders", "k-1"),
+        None,
+        |_| async { Err::<String, _>(std::io::Error::other("for good")) },
+        |_| Verdict::Fail,
+    );
+    failed.await.unwrap_err();
+    let api = Api::on(store, |once| once, |layer| layer, place_order);
+    let refused = api.send(&Door::Alb.post("k-1")).await;
+    refused.assert_problem(500, "failed");
+    assert_eq!((refused.retry_after(), api.runs()), (None, 0));
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_a_400_and_nothing_runs() {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    let layer = IdempotencyLayer::new(once.build().unwrap());
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
     let api = layer.layer(service_fn(
         |_: http::Request<UnsyncBoxBody<Bytes, Failure>>| async {
             Ok::<_, Failure>(answer(201, "ran"))

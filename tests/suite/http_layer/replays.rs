@@ -7,6 +7,7 @@ use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Answer, Api, Door, Failure};
 use crate::on_each_server;
+use crate::support::Server;
 
 async fn with_many_headers(_: usize, _: lambda_http::Request) -> Result<Response<Body>, Failure> {
     let response = Response::builder()
@@ -32,45 +33,45 @@ fn names(answer: &Answer) -> Vec<&str> {
         .collect()
 }
 
-on_each_server! {
-    async fn a_replay_has_no_hop_by_hop_header_no_date_and_no_cookie(server: Server) {
-        let api = Api::new(&server, with_many_headers).await;
-        for door in Door::ALL {
-            let key = if door == Door::Rest { "k-1" } else { "k-2" };
-            let call = door.post(key).catch_all().path(&format!("/{door:?}"));
-            // The first answer is the handler's, with all of them.
-            assert_eq!(names(&api.send(&call).await).len(), 7);
-            let mut replayed = api.send(&call).await;
-            assert_eq!(names(&replayed), ["location", "server-timing"]);
-            assert_eq!(replayed.headers.remove("location").unwrap(), "/orders/17");
-        }
+on_each_server!(a_replay_has_no_hop_by_hop_header_no_date_and_no_cookie);
+async fn a_replay_has_no_hop_by_hop_header_no_date_and_no_cookie(server: Server) {
+    let api = Api::new(&server, with_many_headers).await;
+    for door in Door::ALL {
+        let key = if door == Door::Rest { "k-1" } else { "k-2" };
+        let call = door.post(key).catch_all().path(&format!("/{door:?}"));
+        // The first answer is the handler's, with all of them.
+        assert_eq!(names(&api.send(&call).await).len(), 7);
+        let mut replayed = api.send(&call).await;
+        assert_eq!(names(&replayed), ["location", "server-timing"]);
+        assert_eq!(replayed.headers.remove("location").unwrap(), "/orders/17");
     }
 }
 
-on_each_server! {
-    async fn which_headers_are_left_out_is_a_setting(server: Server) {
-        let left_out = |layer: IdempotencyLayer<_>| {
-            layer.headers_left_out([DATE, HeaderName::from_static("server-timing")])
-        };
-        let api = Api::configured(&server, |once| once, left_out, with_many_headers).await;
-        let call = Door::Http.post("k-1");
-        api.send(&call).await;
-        let replayed = api.send(&call).await;
-        assert_eq!(names(&replayed), ["location", "set-cookie"]);
-        let cookies: Vec<_> = replayed.headers.get_all("set-cookie").iter().collect();
-        assert_eq!(cookies, ["session=1", "cart=2"]);
-    }
+on_each_server!(which_headers_are_left_out_is_a_setting);
+async fn which_headers_are_left_out_is_a_setting(server: Server) {
+    let left_out = |layer: IdempotencyLayer<_>| {
+        layer.unstored_headers([DATE, HeaderName::from_static("server-timing")])
+    };
+    let api = Api::configured(&server, |once| once, left_out, with_many_headers).await;
+    let call = Door::Http.post("k-1");
+    api.send(&call).await;
+    let replayed = api.send(&call).await;
+    assert_eq!(names(&replayed), ["location", "set-cookie"]);
+    let cookies: Vec<_> = replayed.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["session=1", "cart=2"]);
 }
 
-on_each_server! {
-    async fn what_is_left_out_is_not_in_the_table_either(server: Server) {
-        let table = server.idempotency_table().await;
-        let client = server.client();
-        let store = lambda_idempotency::store::dynamodb::DynamoDbStore::new(client.clone(), &table);
-        let api = Api::on(store, |once| once, |layer| layer, with_many_headers);
-        api.send(&Door::Http.post("k-1")).await;
-        let records = client.scan().table_name(&table).send().await.unwrap();
-        let data = records.items()[0]["data"].as_s().unwrap();
-        assert!(data.contains("/orders/17") && !data.contains("session=1"), "{data}");
-    }
+on_each_server!(what_is_left_out_is_not_in_the_table_either);
+async fn what_is_left_out_is_not_in_the_table_either(server: Server) {
+    let table = server.idempotency_table().await;
+    let client = server.client();
+    let store = lambda_idempotency::dynamodb::DynamoDbStore::new(client.clone(), &table);
+    let api = Api::on(store, |once| once, |layer| layer, with_many_headers);
+    api.send(&Door::Http.post("k-1")).await;
+    let records = client.scan().table_name(&table).send().await.unwrap();
+    let data = records.items()[0]["data"].as_s().unwrap();
+    assert!(
+        data.contains("/orders/17") && !data.contains("session=1"),
+        "{data}"
+    );
 }

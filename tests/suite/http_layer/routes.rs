@@ -3,158 +3,183 @@
 use std::time::Duration;
 
 use lambda_idempotency::MissingKey;
-use lambda_idempotency::http::{IdempotencyLayer, Route};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 
 use super::api::{Api, Call, Door, answer, place_order};
 use crate::on_each_server;
 use crate::support::Proxy;
+use crate::support::Server;
 
 fn alb(key: impl Into<Option<&'static str>>, path: &str) -> Call {
     Door::Alb.post(key).path(path)
 }
 
-on_each_server! {
-    async fn a_route_is_required_optional_or_off(server: Server) {
-        let routes = |layer: IdempotencyLayer<_>| {
-            let layer = layer.route("POST /payments", Route::required()).unwrap();
-            let layer = layer.route("POST /carts/{cart}", Route::optional()).unwrap();
-            layer.other_routes(Route::off())
-        };
-        // What a route says counts, whatever the engine says.
-        for policy in [MissingKey::Refuse, MissingKey::RunUnprotected] {
-            let api = Api::configured(&server, |once| once.missing_key(policy), routes, place_order).await;
+on_each_server!(a_route_is_required_optional_or_off);
+async fn a_route_is_required_optional_or_off(server: Server) {
+    let routes = |layer: IdempotencyLayer<_>| {
+        let layer = layer.route("POST /payments".parse().unwrap(), RoutePolicy::required());
+        let layer = layer.route(
+            "POST /carts/{cart}".parse().unwrap(),
+            RoutePolicy::optional(),
+        );
+        layer.other_routes(RoutePolicy::off())
+    };
+    // What a route says counts, whatever the engine says.
+    for policy in [MissingKey::Refuse, MissingKey::RunUnprotected] {
+        let api = Api::configured(
+            &server,
+            |once| once.missing_key(policy),
+            routes,
+            place_order,
+        )
+        .await;
 
-            api.send(&alb(None, "/payments")).await.assert_problem(400, "key-missing");
-            assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
-            assert!(api.send(&alb("k-1", "/payments")).await.is_replayed());
+        api.send(&alb(None, "/payments"))
+            .await
+            .assert_problem(400, "key-missing");
+        assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
+        assert!(api.send(&alb("k-1", "/payments")).await.is_replayed());
 
-            assert_eq!(api.send(&alb(None, "/carts/7")).await.text(), "order 2");
-            assert_eq!(api.send(&alb(None, "/carts/7")).await.text(), "order 3");
-            assert_eq!(api.send(&alb("k-1", "/carts/7")).await.text(), "order 4");
-            assert!(api.send(&alb("k-1", "/carts/7")).await.is_replayed());
+        assert_eq!(api.send(&alb(None, "/carts/7")).await.text(), "order 2");
+        assert_eq!(api.send(&alb(None, "/carts/7")).await.text(), "order 3");
+        assert_eq!(api.send(&alb("k-1", "/carts/7")).await.text(), "order 4");
+        assert!(api.send(&alb("k-1", "/carts/7")).await.is_replayed());
 
-            for order in ["order 5", "order 6"] {
-                assert_eq!(api.send(&alb("k-1", "/elsewhere")).await.text(), order);
-            }
+        for order in ["order 5", "order 6"] {
+            assert_eq!(api.send(&alb("k-1", "/elsewhere")).await.text(), order);
         }
     }
 }
 
-on_each_server! {
-    async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(server: Server) {
-        let routes = |layer: IdempotencyLayer<_>| {
-            let layer = layer.route("POST /orders", Route::required()).unwrap();
-            layer.other_routes(Route::off())
-        };
-        let handler = |_, _| async { Ok(answer(404, "no such thing")) };
-        let api = Api::configured(&server, |once| once, routes, handler).await;
-        for door in Door::ALL {
-            let call = door.post(None).catch_all().path("/nowhere");
-            assert_eq!(api.send(&call).await.status, 404, "{door:?}");
-        }
+on_each_server!(a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key);
+async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(server: Server) {
+    let routes = |layer: IdempotencyLayer<_>| {
+        let layer = layer.route("POST /orders".parse().unwrap(), RoutePolicy::required());
+        layer.other_routes(RoutePolicy::off())
+    };
+    let handler = |_, _| async { Ok(answer(404, "no such thing")) };
+    let api = Api::configured(&server, |once| once, routes, handler).await;
+    for door in Door::ALL {
+        let call = door.post(None).catch_all().path("/nowhere");
+        assert_eq!(api.send(&call).await.status, 404, "{door:?}");
     }
 }
 
-on_each_server! {
-    async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
-        let routes = |layer: IdempotencyLayer<_>| {
-            layer.route("PUT /orders/{id}", Route::required()).unwrap()
-        };
-        let api = Api::configured(&server, |once| once, routes, place_order).await;
-        let put = |key| alb(key, "/orders/7").method("PUT");
-        assert_eq!(api.send(&put("k-1")).await.text(), "order 1");
-        assert!(api.send(&put("k-1")).await.is_replayed());
-        // Other methods are as before: a DELETE passes through.
-        let delete = alb("k-1", "/orders/7").method("DELETE");
-        assert_eq!(api.send(&delete).await.text(), "order 2");
-        assert_eq!(api.send(&delete).await.text(), "order 3");
-    }
+on_each_server!(a_route_that_names_its_method_is_guarded_for_it);
+async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
+    let routes = |layer: IdempotencyLayer<_>| {
+        layer.route("PUT /orders/{id}".parse().unwrap(), RoutePolicy::required())
+    };
+    let api = Api::configured(&server, |once| once, routes, place_order).await;
+    let put = |key| alb(key, "/orders/7").method("PUT");
+    assert_eq!(api.send(&put("k-1")).await.text(), "order 1");
+    assert!(api.send(&put("k-1")).await.is_replayed());
+    // Other methods are as before: a DELETE passes through.
+    let delete = alb("k-1", "/orders/7").method("DELETE");
+    assert_eq!(api.send(&delete).await.text(), "order 2");
+    assert_eq!(api.send(&delete).await.text(), "order 3");
 }
 
-on_each_server! {
-    async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(server: Server) {
-        let routes = |layer: IdempotencyLayer<_>| {
-            layer.route("POST /shops/{shop}/orders", Route::required()).unwrap()
-        };
-        let api = Api::configured(&server, |once| once, routes, place_order).await;
-        assert_eq!(api.send(&alb("k-1", "/shops/7/orders")).await.status, 201);
-        let other = api.send(&alb("k-1", "/shops/8/orders")).await;
-        other.assert_problem(422, "mismatch");
-        assert_eq!(api.runs(), 1);
-    }
+on_each_server!(a_declared_template_is_the_operation_where_nothing_else_knows_one);
+async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(server: Server) {
+    let routes = |layer: IdempotencyLayer<_>| {
+        layer.route(
+            "POST /shops/{shop}/orders".parse().unwrap(),
+            RoutePolicy::required(),
+        )
+    };
+    let api = Api::configured(&server, |once| once, routes, place_order).await;
+    assert_eq!(api.send(&alb("k-1", "/shops/7/orders")).await.status, 201);
+    let other = api.send(&alb("k-1", "/shops/8/orders")).await;
+    other.assert_problem(422, "mismatch");
+    assert_eq!(api.runs(), 1);
 }
 
-on_each_server! {
-    async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
-        let routes = |layer: IdempotencyLayer<_>| {
-            let layer = layer.route("POST /orders", Route::required()).unwrap();
-            layer.other_routes(Route::off())
-        };
-        let api = Api::configured(&server, |once| once, routes, place_order).await;
-        let call = Door::Http.post(None).catch_all().path("/live/orders").stage("live");
-        api.send(&call).await.assert_problem(400, "key-missing");
-    }
+on_each_server!(the_stage_of_an_http_api_is_no_part_of_a_route);
+async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
+    let routes = |layer: IdempotencyLayer<_>| {
+        let layer = layer.route("POST /orders".parse().unwrap(), RoutePolicy::required());
+        layer.other_routes(RoutePolicy::off())
+    };
+    let api = Api::configured(&server, |once| once, routes, place_order).await;
+    let call = Door::Http
+        .post(None)
+        .catch_all()
+        .path("/live/orders")
+        .stage("live");
+    api.send(&call).await.assert_problem(400, "key-missing");
 }
 
-on_each_server! {
-    async fn the_outcomes_of_a_route_are_kept_as_long_as_it_says(server: Server) {
-        const DAY: u64 = 86_400;
-        let table = server.idempotency_table().await;
-        let client = server.client();
-        let routes = |layer: IdempotencyLayer<_>| {
-            let month = Route::required().retention(Duration::from_secs(30 * DAY));
-            layer.route("POST /payments", month).unwrap()
-        };
-        let store = DynamoDbStore::new(client.clone(), &table);
-        let api = Api::on(store, |once| once.retention(Duration::from_secs(2 * DAY)), routes, place_order);
-        api.send(&alb("k-1", "/payments")).await;
-        api.send(&alb("k-1", "/carts")).await;
+on_each_server!(the_outcomes_of_a_route_are_kept_as_long_as_it_says);
+async fn the_outcomes_of_a_route_are_kept_as_long_as_it_says(server: Server) {
+    const DAY: u64 = 86_400;
+    let table = server.idempotency_table().await;
+    let client = server.client();
+    let routes = |layer: IdempotencyLayer<_>| {
+        let month = RoutePolicy::required().retention(Duration::from_secs(30 * DAY));
+        layer.route("POST /payments".parse().unwrap(), month)
+    };
+    let store = DynamoDbStore::new(client.clone(), &table);
+    let api = Api::on(
+        store,
+        |once| once.retention(Duration::from_secs(2 * DAY)),
+        routes,
+        place_order,
+    );
+    api.send(&alb("k-1", "/payments")).await;
+    api.send(&alb("k-1", "/carts")).await;
 
-        let records = client.scan().table_name(&table).send().await.unwrap();
-        let mut days: Vec<u64> = records.items().iter().map(|record| {
+    let records = client.scan().table_name(&table).send().await.unwrap();
+    let mut days: Vec<u64> = records
+        .items()
+        .iter()
+        .map(|record| {
             let number = |name: &str| record[name].as_n().unwrap().parse::<u64>().unwrap();
             (number("expiration") - number("completed_at") / 1_000) / DAY
-        }).collect();
-        days.sort_unstable();
-        assert_eq!(days, [2, 30]);
-    }
+        })
+        .collect();
+    days.sort_unstable();
+    assert_eq!(days, [2, 30]);
 }
 
-on_each_server! {
-    async fn without_a_setting_an_answer_is_kept_for_a_day(server: Server) {
-        const DAY_MS: i64 = 86_400_000;
-        let table = server.idempotency_table().await;
-        let client = server.client();
-        let store = DynamoDbStore::new(client.clone(), &table);
-        let api = Api::on(store, |once| once, |layer| layer, place_order);
-        assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
+on_each_server!(without_a_setting_an_answer_is_kept_for_a_day);
+async fn without_a_setting_an_answer_is_kept_for_a_day(server: Server) {
+    const DAY_MS: i64 = 86_400_000;
+    let table = server.idempotency_table().await;
+    let client = server.client();
+    let store = DynamoDbStore::new(client.clone(), &table);
+    let api = Api::on(store, |once| once, |layer| layer, place_order);
+    assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
 
-        let records = client.scan().table_name(&table).send().await.unwrap();
-        let [record] = records.items() else { panic!("{records:?}") };
-        let number = |name: &str| record[name].as_n().unwrap().parse::<i64>().unwrap();
-        let kept = number("expiration") * 1_000 - number("completed_at");
-        assert!((DAY_MS..DAY_MS + 1_000).contains(&kept), "{kept} ms");
-    }
+    let records = client.scan().table_name(&table).send().await.unwrap();
+    let [record] = records.items() else {
+        panic!("{records:?}")
+    };
+    let number = |name: &str| record[name].as_n().unwrap().parse::<i64>().unwrap();
+    let kept = number("expiration") * 1_000 - number("completed_at");
+    assert!((DAY_MS..DAY_MS + 1_000).contains(&kept), "{kept} ms");
 }
 
-on_each_server! {
-    async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(server: Server) {
-        let proxy = Proxy::before(&server).await;
-        let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-        let routes = |layer: IdempotencyLayer<_>| {
-            let layer = layer.route("POST /payments", Route::required()).unwrap();
-            layer.route("/carts", Route::off()).unwrap()
-        };
-        let api = Api::on(store, |once| once, routes, place_order);
-        assert_eq!(api.send(&alb("k-1", "/carts")).await.status, 201);
-        for door in Door::ALL {
-            let preflight = door.post(None).path("/payments").method("OPTIONS")
-                .header("Origin", "https://shop.example")
-                .header("Access-Control-Request-Method", "POST")
-                .header("Access-Control-Request-Headers", "idempotency-key");
-            assert_eq!(api.send(&preflight).await.status, 201, "{door:?}");
-        }
-        assert_eq!(proxy.take_total(), 0);
+on_each_server!(a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere);
+async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
+    let routes = |layer: IdempotencyLayer<_>| {
+        let layer = layer.route("POST /payments".parse().unwrap(), RoutePolicy::required());
+        layer.route("/carts".parse().unwrap(), RoutePolicy::off())
+    };
+    let api = Api::on(store, |once| once, routes, place_order);
+    assert_eq!(api.send(&alb("k-1", "/carts")).await.status, 201);
+    for door in Door::ALL {
+        let preflight = door
+            .post(None)
+            .path("/payments")
+            .method("OPTIONS")
+            .header("Origin", "https://shop.example")
+            .header("Access-Control-Request-Method", "POST")
+            .header("Access-Control-Request-Headers", "idempotency-key");
+        assert_eq!(api.send(&preflight).await.status, 201, "{door:?}");
     }
+    assert_eq!(proxy.take_total(), 0);
 }

@@ -1,6 +1,8 @@
 //! What neither a client nor a log gets to read: keys, tenants, bodies, answers, and the store's inner life.
 
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
+use lambda_idempotency::Idempotency;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Call, Door, answer};
 use crate::secrets::Log;
@@ -26,12 +28,11 @@ async fn secrets_reach_neither_problems_nor_logs() {
         }
     };
     // So small that the large answer has an item of its own.
-    let api = Api::on(
-        store,
-        |once| once.inline_limit(90),
-        |layer| layer.scope(scope),
-        handler,
-    );
+    let once = Idempotency::builder(store).namespace("shop");
+    let once = once.inline_limit(90).build().unwrap();
+    let hook = |_| async { Err::<http::Response<_>, _>(std::io::Error::other("secret-hook")) };
+    let layer = IdempotencyLayer::scoped(once, scope).on_replay(hook);
+    let api = Api::under(&layer, handler);
     let call = |key: &'static str| Door::Alb.post(key).json(r#"{"card":"secret-card"}"#);
     let first = call("secret-key");
 
@@ -77,6 +78,7 @@ async fn secrets_reach_neither_problems_nor_logs() {
         "replayed",
         "mismatch",
         "refused",
+        "hook_failed",
         "store_failed",
     ] {
         assert!(

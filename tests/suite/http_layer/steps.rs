@@ -8,49 +8,63 @@ use lambda_idempotency::{Claim, Crashed, Step, StepError};
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
+use crate::support::Server;
 
-on_each_server! {
-    async fn a_retry_repeats_no_confirmed_step(server: Server) {
-        let charges = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&charges);
-        let api = Api::new(&server, move |run, request: lambda_http::Request| {
-            let charges = Arc::clone(&counter);
-            async move {
-                let claim = request.extensions().get::<Claim>().unwrap();
-                let receipt = claim.step("charge", |_| async move {
+on_each_server!(a_retry_repeats_no_confirmed_step);
+async fn a_retry_repeats_no_confirmed_step(server: Server) {
+    let charges = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&charges);
+    let api = Api::new(&server, move |run, request: lambda_http::Request| {
+        let charges = Arc::clone(&counter);
+        async move {
+            let claim = request.extensions().get::<Claim>().unwrap();
+            let receipt = claim
+                .step("charge", |_| async move {
                     Ok::<_, io::Error>(charges.fetch_add(1, Ordering::SeqCst) + 1)
-                }).await?;
-                // A server error releases the claim.
-                Ok::<_, Failure>(answer(if run == 1 { 503 } else { 201 }, format!("receipt {receipt}")))
-            }
-        }).await;
-        let call = Door::Http.post("k-1").json("{}");
-        assert_eq!(api.send(&call).await.status, 503);
-        let created = api.send(&call).await;
-        assert_eq!((created.status.as_u16(), created.text()), (201, "receipt 1"));
-        assert_eq!(charges.load(Ordering::SeqCst), 1);
-    }
+                })
+                .await?;
+            // A server error releases the claim.
+            Ok::<_, Failure>(answer(
+                if run == 1 { 503 } else { 201 },
+                format!("receipt {receipt}"),
+            ))
+        }
+    })
+    .await;
+    let call = Door::Http.post("k-1").json("{}");
+    assert_eq!(api.send(&call).await.status, 503);
+    let created = api.send(&call).await;
+    assert_eq!(
+        (created.status.as_u16(), created.text()),
+        (201, "receipt 1")
+    );
+    assert_eq!(charges.load(Ordering::SeqCst), 1);
 }
 
-on_each_server! {
-    async fn an_interrupted_step_is_a_conflict_that_no_retry_mends(server: Server) {
-        let api = Api::new(&server, |_, request: lambda_http::Request| async move {
-            let claim = request.extensions().get::<Claim>().unwrap();
-            let step = Step::named("charge").crashed(Crashed::Interrupt).unsure_after(|_| true);
-            let never = || async { Err::<(), _>(io::Error::other("timed out")) };
-            claim.step(step, |_| never()).await.map_err(|error| match error {
+on_each_server!(an_interrupted_step_is_a_conflict_that_no_retry_mends);
+async fn an_interrupted_step_is_a_conflict_that_no_retry_mends(server: Server) {
+    let api = Api::new(&server, |_, request: lambda_http::Request| async move {
+        let claim = request.extensions().get::<Claim>().unwrap();
+        let step = Step::named("charge")
+            .crashed(Crashed::Interrupt)
+            .unsure_after(|_| true);
+        let never = || async { Err::<(), _>(io::Error::other("timed out")) };
+        claim
+            .step(step, |_| never())
+            .await
+            .map_err(|error| match error {
                 StepError::Effect(error) => Failure::from(error),
                 other => other.into(),
             })?;
-            Ok::<_, Failure>(answer(201, "charged"))
-        }).await;
-        let call = Door::Http.post("k-1").json("{}");
-        let failed = api.try_send(&call).await.unwrap_err();
-        assert_eq!(failed.to_string(), "timed out");
-        for _ in 0..2 {
-            let refused = api.send(&call).await;
-            refused.assert_problem(409, "interrupted");
-            assert_eq!(refused.retry_after(), None);
-        }
+        Ok::<_, Failure>(answer(201, "charged"))
+    })
+    .await;
+    let call = Door::Http.post("k-1").json("{}");
+    let failed = api.try_send(&call).await.unwrap_err();
+    assert_eq!(failed.to_string(), "timed out");
+    for _ in 0..2 {
+        let refused = api.send(&call).await;
+        refused.assert_problem(409, "interrupted");
+        assert_eq!(refused.retry_after(), None);
     }
 }

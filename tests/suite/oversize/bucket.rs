@@ -1,6 +1,6 @@
 //! Outcomes that no item takes, in a bucket. The bucket is a small server of these tests; S3 itself was not asked.
 
-use lambda_idempotency::store::dynamodb::OutcomeBucket;
+use lambda_idempotency::dynamodb::OutcomeBucket;
 
 use super::*;
 use crate::support::Bucket;
@@ -32,79 +32,130 @@ impl WithBucket {
     }
 }
 
-on_each_server! {
-    async fn an_outcome_that_no_item_takes_is_an_object(server: Server) {
-        let with = WithBucket::on(&server).await;
-        let (once, large) = (with.once(), noise(LARGE));
-        assert_eq!(run(&once, &large).await.unwrap(), Outcome::Executed(large.clone()));
-        assert_eq!(with.bench.proxy.take_total(), 2);
-        assert_eq!(replay(&once).await.unwrap(), large);
-        assert_eq!(with.bench.proxy.take_total(), 1);
+on_each_server!(an_outcome_that_no_item_takes_is_an_object);
+async fn an_outcome_that_no_item_takes_is_an_object(server: Server) {
+    let with = WithBucket::on(&server).await;
+    let (once, large) = (with.once(), noise(LARGE));
+    assert_eq!(
+        run(&once, &large).await.unwrap(),
+        Outcome::Executed(large.clone())
+    );
+    assert_eq!(with.bench.proxy.take_total(), 2);
+    assert_eq!(replay(&once).await.unwrap(), large);
+    assert_eq!(with.bench.proxy.take_total(), 1);
 
-        let (record, beside) = with.bench.items().await;
-        assert_eq!(beside, None);
-        let objects = with.bucket.objects();
-        let [(key, _)] = objects.as_slice() else { panic!("{objects:?}") };
-        let owner = record["owner"].as_s().unwrap();
-        assert!(key.starts_with("kept/") && key.ends_with(&format!("/{owner}")), "{key}");
-        assert!(!key.contains(ID), "an id that a caller chose may hold a secret");
-    }
+    let (record, beside) = with.bench.items().await;
+    assert_eq!(beside, None);
+    let objects = with.bucket.objects();
+    let [(key, _)] = objects.as_slice() else {
+        panic!("{objects:?}")
+    };
+    let owner = record["owner"].as_s().unwrap();
+    assert!(
+        key.starts_with("kept/") && key.ends_with(&format!("/{owner}")),
+        "{key}"
+    );
+    assert!(
+        !key.contains(ID),
+        "an id that a caller chose may hold a secret"
+    );
 }
 
-on_each_server! {
-    async fn what_fits_an_item_is_no_object(server: Server) {
-        let with = WithBucket::on(&server).await;
-        run(&with.once(), &noise(20_000)).await.unwrap();
-        assert_eq!(with.bucket.objects(), []);
-        assert_eq!(replay(&with.once()).await.unwrap(), noise(20_000));
-    }
+on_each_server!(what_fits_an_item_is_no_object);
+async fn what_fits_an_item_is_no_object(server: Server) {
+    let with = WithBucket::on(&server).await;
+    run(&with.once(), &noise(20_000)).await.unwrap();
+    assert_eq!(with.bucket.objects(), []);
+    assert_eq!(replay(&with.once()).await.unwrap(), noise(20_000));
 }
 
-on_each_server! {
-    async fn an_object_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
-        let with = WithBucket::on(&server).await;
-        run(&with.once(), &noise(LARGE)).await.unwrap();
-        with.bucket.change(|object| Some(object.slice(1..)));
-        let error = replay(&with.once()).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Damaged, .. }), "{error}");
-        with.bucket.change(|_| None);
-        let error = replay(&with.once()).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Lost, .. }), "{error}");
+on_each_server!(an_object_that_is_damaged_or_gone_is_never_replaced_by_a_second_run);
+async fn an_object_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
+    let with = WithBucket::on(&server).await;
+    run(&with.once(), &noise(LARGE)).await.unwrap();
+    with.bucket.change(|object| Some(object.slice(1..)));
+    let error = replay(&with.once()).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::Damaged,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    with.bucket.change(|_| None);
+    let error = replay(&with.once()).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::Lost,
+                ..
+            }
+        ),
+        "{error}"
+    );
 
-        // Neither does a function that was deployed without its bucket run again.
-        let error = replay(&with.bench.builder().build().unwrap()).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::Lost, .. }), "{error}");
-    }
+    // Neither does a function that was deployed without its bucket run again.
+    let error = replay(&with.bench.builder().build().unwrap())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::Lost,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
-on_each_server! {
-    async fn a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay(server: Server) {
-        let with = WithBucket::on(&server).await;
-        with.bucket.refuse(Some((403, "AccessDenied")));
-        assert!(matches!(run(&with.once(), &noise(LARGE)).await, Ok(Outcome::Executed(_))));
-        let error = replay(&with.once()).await.unwrap_err();
-        assert!(matches!(error, Error::OutcomeOmitted { reason: Omission::NotKept, .. }), "{error}");
-    }
+on_each_server!(a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay);
+async fn a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay(server: Server) {
+    let with = WithBucket::on(&server).await;
+    with.bucket.refuse(Some((403, "AccessDenied")));
+    assert!(matches!(
+        run(&with.once(), &noise(LARGE)).await,
+        Ok(Outcome::Executed(_))
+    ));
+    let error = replay(&with.once()).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::OutcomeOmitted {
+                reason: Omission::NotKept,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
-on_each_server! {
-    async fn a_replay_that_may_not_read_is_told_what_to_allow(server: Server) {
-        let with = WithBucket::on(&server).await;
-        run(&with.once(), &noise(LARGE)).await.unwrap();
-        for (status, code, said) in [
-            (403, "AccessDenied", "s3:GetObject"),
-            (404, "NoSuchBucket", "does not exist"),
-            (400, "InvalidRequest", "InvalidRequest"),
-            (503, "SlowDown", "throttled"),
-            (500, "InternalError", "could not be reached"),
-        ] {
-            with.bucket.refuse(Some((status, code)));
-            let once = with.builder_on(Bucket::NAME).store_timeout(Duration::from_secs(3)).build().unwrap();
-            let error = replay(&once).await.unwrap_err();
-            assert!(matches!(error, Error::Store(_)), "{code}: {error}");
-            assert!(error.to_string().contains(said), "{code}: {error}");
-        }
-        with.bucket.refuse(None);
-        assert_eq!(replay(&with.once()).await.unwrap(), noise(LARGE));
+on_each_server!(a_replay_that_may_not_read_is_told_what_to_allow);
+async fn a_replay_that_may_not_read_is_told_what_to_allow(server: Server) {
+    let with = WithBucket::on(&server).await;
+    run(&with.once(), &noise(LARGE)).await.unwrap();
+    for (status, code, said) in [
+        (403, "AccessDenied", "s3:GetObject"),
+        (404, "NoSuchBucket", "does not exist"),
+        (400, "InvalidRequest", "InvalidRequest"),
+        (503, "SlowDown", "throttled"),
+        (500, "InternalError", "could not be reached"),
+    ] {
+        with.bucket.refuse(Some((status, code)));
+        let once = with
+            .builder_on(Bucket::NAME)
+            .store_timeout(Duration::from_secs(3))
+            .build()
+            .unwrap();
+        let error = replay(&once).await.unwrap_err();
+        assert!(matches!(error, Error::Store(_)), "{code}: {error}");
+        assert!(error.to_string().contains(said), "{code}: {error}");
     }
+    with.bucket.refuse(None);
+    assert_eq!(replay(&with.once()).await.unwrap(), noise(LARGE));
 }

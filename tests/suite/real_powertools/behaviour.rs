@@ -8,139 +8,178 @@ use serde_json::json;
 use super::process::{Called, IN_PROGRESS, PERSISTENCE, VALIDATION, raised};
 use super::{Shared, after, charge};
 use crate::on_each_server;
+use crate::support::Server;
 
-on_each_server! {
-    async fn a_stale_function_overwrites_its_successors_result(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut stale = shared.function().await.with("remaining", 100);
-        let mut successor = shared.function().await;
-        stale.charge("o-1").await;
-        after(100).await;
-        successor.run("o-1", json!("successor")).await;
-        stale.return_(json!("stale")).await;
-        assert_eq!(successor.charge("o-1").await, Called::Returned(json!("stale")));
-    }
+on_each_server!(a_stale_function_overwrites_its_successors_result);
+async fn a_stale_function_overwrites_its_successors_result(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut stale = shared.function().await.with("remaining", 100);
+    let mut successor = shared.function().await;
+    stale.charge("o-1").await;
+    after(100).await;
+    successor.run("o-1", json!("successor")).await;
+    stale.return_(json!("stale")).await;
+    assert_eq!(
+        successor.charge("o-1").await,
+        Called::Returned(json!("stale"))
+    );
 }
 
-on_each_server! {
-    async fn a_stale_function_that_fails_deletes_its_successors_record(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut stale = shared.function().await.with("remaining", 100);
-        let mut successor = shared.function().await;
-        stale.charge("o-1").await;
-        after(100).await;
-        successor.run("o-1", json!("successor")).await;
-        stale.raise().await;
-        // The effect happens again.
-        successor.run("o-1", json!("third")).await;
-    }
+on_each_server!(a_stale_function_that_fails_deletes_its_successors_record);
+async fn a_stale_function_that_fails_deletes_its_successors_record(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut stale = shared.function().await.with("remaining", 100);
+    let mut successor = shared.function().await;
+    stale.charge("o-1").await;
+    after(100).await;
+    successor.run("o-1", json!("successor")).await;
+    stale.raise().await;
+    // The effect happens again.
+    successor.run("o-1", json!("third")).await;
 }
 
-on_each_server! {
-    async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("do", "nested");
-        let result = json!(["outer result", "inner result"]);
-        assert_eq!(function.charge("o-1").await, Called::Returned(result));
-        let mut states: Vec<_> = shared.records().await.iter().map(|record| {
+on_each_server!(of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix);
+async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix(
+    server: Server,
+) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await.with("do", "nested");
+    let result = json!(["outer result", "inner result"]);
+    assert_eq!(function.charge("o-1").await, Called::Returned(result));
+    let mut states: Vec<_> = shared
+        .records()
+        .await
+        .iter()
+        .map(|record| {
             let text = |name: &str| record[name].as_s().unwrap().clone();
             let prefix = text("id").split('#').next().unwrap().to_owned();
-            (prefix, text("status"), record.get("data").map(|data| data.as_s().unwrap().clone()))
-        }).collect();
-        states.sort();
-        let overwritten = Some("[\"outer result\", \"inner result\"]".to_owned());
-        assert_eq!(states, [
+            (
+                prefix,
+                text("status"),
+                record.get("data").map(|data| data.as_s().unwrap().clone()),
+            )
+        })
+        .collect();
+    states.sort();
+    let overwritten = Some("[\"outer result\", \"inner result\"]".to_owned());
+    assert_eq!(
+        states,
+        [
             ("inner".to_owned(), "COMPLETED".to_owned(), overwritten),
             ("outer".to_owned(), "INPROGRESS".to_owned(), None),
-        ]);
-        assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
+        ]
+    );
+    assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
+}
+
+on_each_server!(input_that_the_function_changes_keeps_its_record);
+async fn input_that_the_function_changes_keeps_its_record(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await;
+    function.charge("o-1").await;
+    function
+        .tell(&json!({"mutate": {"order_id": "other"}, "return": "receipt"}))
+        .await;
+    assert_eq!(shared.records().await.len(), 1);
+    assert_eq!(
+        function.charge("o-1").await,
+        Called::Returned(json!("receipt"))
+    );
+}
+
+on_each_server!(a_falsy_result_is_stored_and_yet_replayed_as_none);
+async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await;
+    for (order, result) in [
+        ("o-1", json!(0)),
+        ("o-2", json!(false)),
+        ("o-3", json!("")),
+        ("o-4", json!([])),
+        ("o-5", json!({})),
+    ] {
+        function.run(order, result).await;
+        assert_eq!(function.charge(order).await, Called::Returned(json!(null)));
     }
 }
 
-on_each_server! {
-    async fn input_that_the_function_changes_keeps_its_record(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await;
-        function.charge("o-1").await;
-        function.tell(&json!({"mutate": {"order_id": "other"}, "return": "receipt"})).await;
-        assert_eq!(shared.records().await.len(), 1);
-        assert_eq!(function.charge("o-1").await, Called::Returned(json!("receipt")));
-    }
-}
-
-on_each_server! {
-    async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await;
-        for (order, result) in [("o-1", json!(0)), ("o-2", json!(false)), ("o-3", json!("")), ("o-4", json!([])), ("o-5", json!({}))] {
-            function.run(order, result).await;
-            assert_eq!(function.charge(order).await, Called::Returned(json!(null)));
-        }
-    }
-}
-
-on_each_server! {
-    async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await;
-        for _ in 0..2 {
-            assert_eq!(function.call(json!({"amount": 1})).await, Called::Running);
-            function.return_(json!("receipt")).await;
-        }
-        assert!(shared.records().await.is_empty());
-    }
-}
-
-on_each_server! {
-    async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("config", json!({"payload_validation_jmespath": "amount"}));
-        function.call(json!({"order_id": "o-1", "amount": 1})).await;
+on_each_server!(a_missing_key_leaves_the_call_unprotected);
+async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await;
+    for _ in 0..2 {
+        assert_eq!(function.call(json!({"amount": 1})).await, Called::Running);
         function.return_(json!("receipt")).await;
-        assert_eq!(function.call(json!({"order_id": "o-1", "amount": 2})).await, raised(VALIDATION));
     }
+    assert!(shared.records().await.is_empty());
 }
 
-on_each_server! {
-    async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("remaining", 300);
-        let large = json!("x".repeat(410_000));
-        function.charge("o-1").await;
-        assert_eq!(function.return_(large.clone()).await, raised(PERSISTENCE));
-        after(300).await;
-        // The effect happens again, as often as it is asked for.
-        assert_eq!(function.charge("o-1").await, Called::Running);
-        assert_eq!(function.return_(large).await, raised(PERSISTENCE));
-    }
+on_each_server!(another_payload_is_refused_on_the_conflict_path);
+async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared
+        .function()
+        .await
+        .with("config", json!({"payload_validation_jmespath": "amount"}));
+    function.call(json!({"order_id": "o-1", "amount": 1})).await;
+    function.return_(json!("receipt")).await;
+    assert_eq!(
+        function.call(json!({"order_id": "o-1", "amount": 2})).await,
+        raised(VALIDATION)
+    );
 }
 
-on_each_server! {
-    async fn a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut dies = shared.function().await.with("remaining", json!(null));
-        dies.charge("o-1").await;
-        drop(dies);
-        let mut function = shared.function().await;
-        assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
-        let record = shared.records().await.remove(0);
-        assert!(!record.contains_key("in_progress_expiration"));
-        // And so it is honoured here, for as long.
-        let handler = |_| async { Err::<String, _>(HandlerError::other("it ran")) };
-        let refused = shared.engine().run(charge("o-1"), None, handler).await.unwrap_err();
-        let lambda_idempotency::Error::InFlight { retry_after } = refused else { panic!("{refused}") };
-        assert!((3_000..=3_601).contains(&retry_after.as_secs()), "{retry_after:?}");
-    }
+on_each_server!(a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again);
+async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await.with("remaining", 300);
+    let large = json!("x".repeat(410_000));
+    function.charge("o-1").await;
+    assert_eq!(function.return_(large.clone()).await, raised(PERSISTENCE));
+    after(300).await;
+    // The effect happens again, as often as it is asked for.
+    assert_eq!(function.charge("o-1").await, Called::Running);
+    assert_eq!(function.return_(large).await, raised(PERSISTENCE));
 }
 
-on_each_server! {
-    async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("do", "batch");
-        let body = json!({"order_id": "o-1"}).to_string();
-        let records = ["m-1", "m-2"].map(|id| crate::support::events::message(id, body.clone()));
-        assert_eq!(function.call(json!({ "Records": records })).await, Called::Running);
-        let reply = function.return_(json!("receipt")).await;
-        assert_eq!(reply, Called::Returned(json!({"batchItemFailures": []})));
-    }
+on_each_server!(a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires);
+async fn a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires(
+    server: Server,
+) {
+    let shared = Shared::on(&server).await;
+    let mut dies = shared.function().await.with("remaining", json!(null));
+    dies.charge("o-1").await;
+    drop(dies);
+    let mut function = shared.function().await;
+    assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
+    let record = shared.records().await.remove(0);
+    assert!(!record.contains_key("in_progress_expiration"));
+    // And so it is honoured here, for as long.
+    let handler = |_| async { Err::<String, _>(HandlerError::other("it ran")) };
+    let refused = shared
+        .engine()
+        .run(charge("o-1"), None, handler)
+        .await
+        .unwrap_err();
+    let lambda_idempotency::Error::InFlight { retry_after } = refused else {
+        panic!("{refused}")
+    };
+    assert!(
+        (3_000..=3_601).contains(&retry_after.as_secs()),
+        "{retry_after:?}"
+    );
+}
+
+on_each_server!(the_same_payment_twice_in_a_batch_runs_once_in_turn);
+async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await.with("do", "batch");
+    let body = json!({"order_id": "o-1"}).to_string();
+    let records = ["m-1", "m-2"].map(|id| crate::support::events::message(id, body.clone()));
+    assert_eq!(
+        function.call(json!({ "Records": records })).await,
+        Called::Running
+    );
+    let reply = function.return_(json!("receipt")).await;
+    assert_eq!(reply, Called::Returned(json!({"batchItemFailures": []})));
 }

@@ -60,27 +60,41 @@ async fn ids_are_those_that_the_function_makes() {
     }
 }
 
-crate::on_each_server! {
-    async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("prefix", Value::Null);
-        function.run("o-1", json!("receipt")).await;
-        let keys = PowertoolsKeys::of("payments-prod.__main__.guarded.<locals>.charge");
-        let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-        let replayed = shared.engine().run(keys.key("charge", "o-1"), None, handler).await.unwrap();
-        assert_eq!(replayed.into_inner(), "receipt");
-    }
+crate::on_each_server!(
+    without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it
+);
+async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it(
+    server: Server,
+) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared.function().await.with("prefix", Value::Null);
+    function.run("o-1", json!("receipt")).await;
+    let keys = PowertoolsKeys::of("payments-prod.__main__.guarded.<locals>.charge");
+    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
+    let replayed = shared
+        .engine()
+        .run(keys.key("charge", "o-1"), None, handler)
+        .await
+        .unwrap();
+    assert_eq!(replayed.into_inner(), "receipt");
 }
 
-crate::on_each_server! {
-    async fn a_key_of_several_fields_is_a_list(server: Server) {
-        let shared = Shared::on(&server).await;
-        let mut function = shared.function().await.with("config", json!({"event_key_jmespath": "[tenant, n]"}));
-        assert_eq!(function.call(json!({"tenant": "ü", "n": 1.5, "other": 1})).await, Called::Running);
-        function.return_(json!("receipt")).await;
-        let key = PowertoolsKeys::of(PREFIX).key("charge", json!(["ü", 1.5]));
-        let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-        let replayed = shared.engine().run(key, None, handler).await.unwrap();
-        assert_eq!(replayed.into_inner(), "receipt");
-    }
+crate::on_each_server!(a_key_of_several_fields_is_a_list);
+async fn a_key_of_several_fields_is_a_list(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared
+        .function()
+        .await
+        .with("config", json!({"event_key_jmespath": "[tenant, n]"}));
+    assert_eq!(
+        function
+            .call(json!({"tenant": "ü", "n": 1.5, "other": 1}))
+            .await,
+        Called::Running
+    );
+    function.return_(json!("receipt")).await;
+    let key = PowertoolsKeys::of(PREFIX).key("charge", json!(["ü", 1.5]));
+    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
+    let replayed = shared.engine().run(key, None, handler).await.unwrap();
+    assert_eq!(replayed.into_inner(), "receipt");
 }

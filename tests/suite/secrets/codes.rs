@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// All of `Error::code`, read from where it says them.
 pub fn all() -> BTreeSet<&'static str> {
-    let source = include_str!("../../../src/error.rs");
+    let source = include_str!("../../../src/engine/error.rs");
     let arms = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));

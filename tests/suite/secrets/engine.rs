@@ -14,14 +14,16 @@ use proptest::prelude::*;
 
 use super::canary::{Canary, Seen, any_canary};
 use super::codes;
+use crate::support::crash::kill;
 
 /// Errors that only a transaction has, or that no test can bring about.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 6] = [
     "condition_failed",
     "invalid_payload",
     "no_entropy",
     "not_committed",
     "outcome_unknown",
+    "retention_too_short",
 ];
 
 const LEASE: Duration = Duration::from_mins(1);
@@ -80,11 +82,7 @@ impl Bench {
     /// An attempt that dies: its lease runs out.
     async fn crash(&self, once: &Idempotency<Store>, key: Key) {
         let hanging = |_| std::future::pending::<Result<String, Quoting>>();
-        let _ = tokio::time::timeout(
-            Duration::from_millis(1),
-            once.run(key, self.payload(), hanging),
-        )
-        .await;
+        kill(once.run(key, self.payload(), hanging)).await;
         self.clock.advance(LEASE * 2);
     }
 }
@@ -165,6 +163,11 @@ async fn refused(bench: &Bench, seen: &mut Seen) {
     };
     seen.error(failed().await.unwrap_err());
     seen.error(failed().await.unwrap_err());
+    let drained = bench.once();
+    assert_eq!(drained.drain(LEASE).await, 0);
+    let handler = |_| ready(Ok::<String, Quoting>(String::new()));
+    let late = drained.run_detached(bench.key("detached"), bench.payload(), handler);
+    seen.error(late.await.unwrap_err());
 }
 
 /// Attempts that outlived their lease.
@@ -202,7 +205,8 @@ async fn crashed(bench: &Bench, seen: &mut Seen) {
             .await
             .unwrap_err(),
     );
-    let unknown = once.deadline(SystemTime::UNIX_EPOCH);
+    // As `cargo lambda watch` sends it.
+    let unknown = once.deadline(SystemTime::UNIX_EPOCH + Duration::from_mins(10));
     unknown
         .run(bench.key("unknown"), None, |_| bench.works())
         .await
@@ -269,7 +273,7 @@ async fn faults(bench: &Bench, seen: &mut Seen) {
     bench.store.calm();
 }
 
-const EVENTS: [&str; 17] = [
+const EVENTS: [&str; 18] = [
     "claimed",
     "retried",
     "taken_over",
@@ -283,6 +287,7 @@ const EVENTS: [&str; 17] = [
     "exhausted",
     "outcome_omitted",
     "too_late",
+    "overloaded",
     "deadline_unknown",
     "unprotected",
     "unrecorded",

@@ -19,8 +19,9 @@ use super::engine::Quoting;
 type Store = FaultyStore<MemoryStore>;
 
 fn layer(once: &Idempotency<Store>) -> IdempotencyLayer<Store> {
-    IdempotencyLayer::new(once.clone())
-        .scope(|parts| Some(parts.headers.get("x-tenant")?.to_str().ok()?.to_owned()))
+    IdempotencyLayer::scoped(once.clone(), |parts| {
+        Some(parts.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    })
 }
 
 fn request(secret: &str, key: &str, body: &str) -> Request<Body> {

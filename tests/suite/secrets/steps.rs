@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::canary::{Canary, Seen, any_canary};
 use super::engine::Quoting;
+use crate::support::crash::kill;
 
 type Result<T> = std::result::Result<T, StepError<Quoting>>;
 
@@ -77,7 +78,7 @@ async fn scenario(canary: &Canary) -> Seen {
             })
             .await
     });
-    let _ = tokio::time::timeout(Duration::from_secs(1), hanging).await;
+    kill(hanging).await;
     clock.advance(Duration::from_hours(1));
     let third = once.run(key(), None, async |claim| {
         let result = claim.step(interrupted, effect).await;

@@ -51,102 +51,135 @@ fn worker(once: &Idempotency<DynamoDbStore>, trace: &Trace, order: Order) -> imp
     })
 }
 
-on_each_server! {
-    async fn a_groups_messages_run_in_order_and_groups_side_by_side(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let messages = [fifo("a1", "a", 1), fifo("b1", "b", 18), fifo("a2", "a", 5), fifo("b2", "b", 19), fifo("a3", "a", 15)];
-        assert_eq!(deliver(&mut worker, messages).await, NOTHING);
-        assert_eq!(trace.of("a"), ["a1", "a2", "a3"]);
-        assert_eq!(trace.of("b"), ["b1", "b2"]);
-        assert_eq!(trace.take().first().unwrap(), "b1", "b didn't wait for a");
-    }
+on_each_server!(a_groups_messages_run_in_order_and_groups_side_by_side);
+async fn a_groups_messages_run_in_order_and_groups_side_by_side(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let messages = [
+        fifo("a1", "a", 1),
+        fifo("b1", "b", 18),
+        fifo("a2", "a", 5),
+        fifo("b2", "b", 19),
+        fifo("a3", "a", 15),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
+    assert_eq!(trace.of("a"), ["a1", "a2", "a3"]);
+    assert_eq!(trace.of("b"), ["b1", "b2"]);
+    assert_eq!(trace.take().first().unwrap(), "b1", "b didn't wait for a");
 }
 
-on_each_server! {
-    async fn after_a_failure_nothing_later_of_its_group_runs_and_all_of_it_is_reported(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let messages = || [fifo("a1", "a", 1), fifo("a2", "a", 13), fifo("b1", "b", 1), fifo("a3", "a", 2), fifo("b2", "b", 2)];
-        assert_eq!(deliver(&mut worker, messages()).await, ["a2", "a3"]);
-        assert_eq!(trace.of("a"), ["a1", "a2"]);
-        assert_eq!(trace.of("b"), ["b1", "b2"]);
+on_each_server!(after_a_failure_nothing_later_of_its_group_runs_and_all_of_it_is_reported);
+async fn after_a_failure_nothing_later_of_its_group_runs_and_all_of_it_is_reported(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let messages = || {
+        [
+            fifo("a1", "a", 1),
+            fifo("a2", "a", 13),
+            fifo("b1", "b", 1),
+            fifo("a3", "a", 2),
+            fifo("b2", "b", 2),
+        ]
+    };
+    assert_eq!(deliver(&mut worker, messages()).await, ["a2", "a3"]);
+    assert_eq!(trace.of("a"), ["a1", "a2"]);
+    assert_eq!(trace.of("b"), ["b1", "b2"]);
 
-        // The claim of the one that didn't run was released: its next delivery runs at once.
-        trace.take();
-        assert_eq!(deliver(&mut worker, [fifo("a3", "a", 2)]).await, NOTHING);
-        assert_eq!(trace.take(), ["a3"]);
-    }
+    // The claim of the one that didn't run was released: its next delivery runs at once.
+    trace.take();
+    assert_eq!(deliver(&mut worker, [fifo("a3", "a", 2)]).await, NOTHING);
+    assert_eq!(trace.take(), ["a3"]);
 }
 
-on_each_server! {
-    async fn a_message_that_cannot_run_stops_its_group_before_anything_later_is_claimed(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let mut broken = fifo("a1", "a", 1);
-        broken["body"] = json!("not JSON");
-        assert_eq!(deliver(&mut worker, [broken, fifo("a2", "a", 1), fifo("b1", "b", 1)]).await, ["a1", "a2"]);
-        assert_eq!(trace.take(), ["b1"]);
-    }
+on_each_server!(a_message_that_cannot_run_stops_its_group_before_anything_later_is_claimed);
+async fn a_message_that_cannot_run_stops_its_group_before_anything_later_is_claimed(
+    server: Server,
+) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let mut broken = fifo("a1", "a", 1);
+    broken["body"] = json!("not JSON");
+    assert_eq!(
+        deliver(
+            &mut worker,
+            [broken, fifo("a2", "a", 1), fifo("b1", "b", 1)]
+        )
+        .await,
+        ["a1", "a2"]
+    );
+    assert_eq!(trace.take(), ["b1"]);
 }
 
-on_each_server! {
-    async fn a_duplicate_behind_a_failure_of_its_group_is_reported_though_its_first_was_done(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let mut again = fifo("a3", "a", 1);
-        again["body"] = json!(body("p-a1", 1));
-        let messages = [fifo("a1", "a", 1), fifo("a2", "a", 13), again, fifo("a4", "a", 1)];
-        assert_eq!(deliver(&mut worker, messages).await, ["a2", "a3", "a4"]);
-        assert_eq!(trace.take(), ["a1", "a2"]);
-    }
+on_each_server!(a_duplicate_behind_a_failure_of_its_group_is_reported_though_its_first_was_done);
+async fn a_duplicate_behind_a_failure_of_its_group_is_reported_though_its_first_was_done(
+    server: Server,
+) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let mut again = fifo("a3", "a", 1);
+    again["body"] = json!(body("p-a1", 1));
+    let messages = [
+        fifo("a1", "a", 1),
+        fifo("a2", "a", 13),
+        again,
+        fifo("a4", "a", 1),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, ["a2", "a3", "a4"]);
+    assert_eq!(trace.take(), ["a1", "a2"]);
 }
 
-on_each_server! {
-    async fn a_message_waits_for_a_duplicate_before_it_whose_first_is_of_another_group(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let mut duplicate = fifo("a1", "a", 13);
-        duplicate["body"] = json!(body("p-b1", 13));
-        let messages = [fifo("b1", "b", 13), duplicate, fifo("a2", "a", 19)];
-        assert_eq!(deliver(&mut worker, messages).await, ["b1", "a1", "a2"]);
-        assert_eq!(trace.take(), ["b1"]);
-    }
+on_each_server!(a_message_waits_for_a_duplicate_before_it_whose_first_is_of_another_group);
+async fn a_message_waits_for_a_duplicate_before_it_whose_first_is_of_another_group(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let mut duplicate = fifo("a1", "a", 13);
+    duplicate["body"] = json!(body("p-b1", 13));
+    let messages = [fifo("b1", "b", 13), duplicate, fifo("a2", "a", 19)];
+    assert_eq!(deliver(&mut worker, messages).await, ["b1", "a1", "a2"]);
+    assert_eq!(trace.take(), ["b1"]);
 }
 
-on_each_server! {
-    async fn the_strict_setting_stops_the_batch_at_the_first_failure(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::Batch);
-        let messages = [fifo("a1", "a", 1), fifo("b1", "b", 13), fifo("a2", "a", 2), fifo("c1", "c", 2)];
-        assert_eq!(deliver(&mut worker, messages).await, ["b1", "a2", "c1"]);
-        assert_eq!(trace.take(), ["a1", "b1"]);
-    }
+on_each_server!(the_strict_setting_stops_the_batch_at_the_first_failure);
+async fn the_strict_setting_stops_the_batch_at_the_first_failure(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::Batch);
+    let messages = [
+        fifo("a1", "a", 1),
+        fifo("b1", "b", 13),
+        fifo("a2", "a", 2),
+        fifo("c1", "c", 2),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, ["b1", "a2", "c1"]);
+    assert_eq!(trace.take(), ["a1", "b1"]);
 }
 
-on_each_server! {
-    async fn a_standard_queue_is_not_ordered_even_with_group_ids(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let mut worker = worker(&once, &trace, Order::ByQueue);
-        let mut fair = fifo("a1", "a", 13);
-        fair["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:payments");
-        let mut other = fair.clone();
-        (other["messageId"], other["body"]) = (json!("a2"), json!(body("p-a2", 1)));
-        assert_eq!(deliver(&mut worker, [fair, other]).await, ["a1"]);
-        assert_eq!(trace.take().len(), 2);
-    }
+on_each_server!(a_standard_queue_is_not_ordered_even_with_group_ids);
+async fn a_standard_queue_is_not_ordered_even_with_group_ids(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let mut worker = worker(&once, &trace, Order::BySource);
+    let mut fair = fifo("a1", "a", 13);
+    fair["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:payments");
+    let mut other = fair.clone();
+    (other["messageId"], other["body"]) = (json!("a2"), json!(body("p-a2", 1)));
+    assert_eq!(deliver(&mut worker, [fair, other]).await, ["a1"]);
+    assert_eq!(trace.take().len(), 2);
 }
 
-on_each_server! {
-    async fn an_order_that_holds_with_single_writes_too(server: Server) {
-        let (once, trace) = (engine(&server).await, Trace::default());
-        let done = trace.clone();
-        let mut worker = charge(&once).single_writes().handler(move |message| {
-            done.0.lock().unwrap().push(message.id().to_owned());
-            async move { if message.body.amount == 13 { Err(PaymentError::Unreachable) } else { Ok(()) } }
-        });
-        let messages = [fifo("a1", "a", 1), fifo("a2", "a", 13), fifo("a3", "a", 2)];
-        assert_eq!(deliver(&mut worker, messages).await, ["a2", "a3"]);
-        assert_eq!(trace.take(), ["a1", "a2"]);
-    }
+on_each_server!(an_order_that_holds_with_single_writes_too);
+async fn an_order_that_holds_with_single_writes_too(server: Server) {
+    let (once, trace) = (engine(&server).await, Trace::default());
+    let done = trace.clone();
+    let mut worker = charge(&once).single_writes().handler(move |message| {
+        done.0.lock().unwrap().push(message.id().to_owned());
+        async move {
+            if message.body.amount == 13 {
+                Err(PaymentError::Unreachable)
+            } else {
+                Ok(())
+            }
+        }
+    });
+    let messages = [fifo("a1", "a", 1), fifo("a2", "a", 13), fifo("a3", "a", 2)];
+    assert_eq!(deliver(&mut worker, messages).await, ["a2", "a3"]);
+    assert_eq!(trace.take(), ["a1", "a2"]);
 }

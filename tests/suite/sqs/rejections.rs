@@ -75,136 +75,180 @@ fn all_kinds() -> [Value; 8] {
     ]
 }
 
-on_each_server! {
-    async fn without_a_hook_rejected_messages_are_reported_each_time(server: Server) {
-        let once = engine(&server).await;
-        let mut worker = paying(charge(&once).permanent(|error| matches!(error, PaymentError::Declined)));
-        for _ in 0..2 {
-            let reported = ["bare", "garbled", "unkeyed", "long", "differs", "declined", "unreachable"];
-            assert_eq!(deliver(&mut worker, all_kinds()).await, reported);
-        }
+on_each_server!(without_a_hook_rejected_messages_are_reported_each_time);
+async fn without_a_hook_rejected_messages_are_reported_each_time(server: Server) {
+    let once = engine(&server).await;
+    let mut worker =
+        paying(charge(&once).permanent(|error| matches!(error, PaymentError::Declined)));
+    for _ in 0..2 {
+        let reported = [
+            "bare",
+            "garbled",
+            "unkeyed",
+            "long",
+            "differs",
+            "declined",
+            "unreachable",
+        ];
+        assert_eq!(deliver(&mut worker, all_kinds()).await, reported);
     }
 }
 
-on_each_server! {
-    async fn a_hook_takes_rejected_messages_and_only_these(server: Server) {
-        let (once, parked) = (engine(&server).await, Parked::default());
-        let mut worker = paying(parking(&once, &parked));
-        assert_eq!(deliver(&mut worker, all_kinds()).await, ["unreachable"]);
-        let bodies: Vec<_> = parked.0.lock().unwrap().iter().map(|(message, _)| message.body.clone()).collect();
-        assert!(bodies.contains(&Some("not JSON".to_owned())) && bodies.contains(&None), "{bodies:?}");
-        let expected = rejected([
-            (Rejection::Undecodable, "bare"),
-            (Rejection::Failed, "declined"),
-            (Rejection::Mismatch, "differs"),
-            (Rejection::Undecodable, "garbled"),
-            (Rejection::UnusableKey, "long"),
-            (Rejection::UnusableKey, "unkeyed"),
-        ]);
-        assert_eq!(parked.take(), expected);
+on_each_server!(a_hook_takes_rejected_messages_and_only_these);
+async fn a_hook_takes_rejected_messages_and_only_these(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut worker = paying(parking(&once, &parked));
+    assert_eq!(deliver(&mut worker, all_kinds()).await, ["unreachable"]);
+    let bodies: Vec<_> = parked
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(message, _)| message.body.clone())
+        .collect();
+    assert!(
+        bodies.contains(&Some("not JSON".to_owned())) && bodies.contains(&None),
+        "{bodies:?}"
+    );
+    let expected = rejected([
+        (Rejection::Undecodable, "bare"),
+        (Rejection::Failed, "declined"),
+        (Rejection::Mismatch, "differs"),
+        (Rejection::Undecodable, "garbled"),
+        (Rejection::UnusableKey, "long"),
+        (Rejection::UnusableKey, "unkeyed"),
+    ]);
+    assert_eq!(parked.take(), expected);
+}
+
+on_each_server!(a_mismatch_or_a_failure_of_an_earlier_delivery_is_rejected_too);
+async fn a_mismatch_or_a_failure_of_an_earlier_delivery_is_rejected_too(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut first =
+        paying(charge(&once).permanent(|error| matches!(error, PaymentError::Declined)));
+    deliver(
+        &mut first,
+        [payment("m-1", "p-1", 2), payment("m-2", "p-2", 0)],
+    )
+    .await;
+
+    let mut worker = paying(parking(&once, &parked));
+    let messages = [payment("m-3", "p-1", 4), payment("m-4", "p-2", 0)];
+    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
+    let expected = rejected([(Rejection::Mismatch, "m-3"), (Rejection::Failed, "m-4")]);
+    assert_eq!(parked.take(), expected);
+}
+
+on_each_server!(a_message_that_differs_from_one_that_failed_may_still_be_what_was_meant);
+async fn a_message_that_differs_from_one_that_failed_may_still_be_what_was_meant(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut worker = paying(parking(&once, &parked));
+    let messages = [payment("wrong", "p-1", 1), payment("corrected", "p-1", 2)];
+    assert_eq!(deliver(&mut worker, messages).await, ["wrong", "corrected"]);
+    assert_eq!(parked.take(), []);
+
+    assert_eq!(
+        deliver(&mut worker, [payment("corrected", "p-1", 2)]).await,
+        NOTHING
+    );
+    assert_eq!(
+        deliver(&mut worker, [payment("wrong", "p-1", 1)]).await,
+        NOTHING
+    );
+    assert_eq!(parked.take(), rejected([(Rejection::Mismatch, "wrong")]));
+}
+
+on_each_server!(a_duplicate_of_a_rejected_message_shares_its_fate);
+async fn a_duplicate_of_a_rejected_message_shares_its_fate(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut worker = paying(parking(&once, &parked));
+    let twice = [payment("m-1", "p-1", 0), payment("m-2", "p-1", 0)];
+    assert_eq!(deliver(&mut worker, twice).await, NOTHING);
+    assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
+}
+
+on_each_server!(a_permanent_failure_is_rejected_under_the_kill_switch_too);
+async fn a_permanent_failure_is_rejected_under_the_kill_switch_too(server: Server) {
+    let once = builder(server.store().await)
+        .disabled(true)
+        .build()
+        .unwrap();
+    let parked = Parked::default();
+    let mut worker = paying(parking(&once, &parked));
+    assert_eq!(
+        deliver(&mut worker, [payment("m-1", "p-1", 0)]).await,
+        NOTHING
+    );
+    assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
+}
+
+on_each_server!(a_message_that_the_hook_did_not_take_is_reported);
+async fn a_message_that_the_hook_did_not_take_is_reported(server: Server) {
+    let once = engine(&server).await;
+    let failing = charge(&once).on_rejected(|_, _| async { Err(PaymentError::Unreachable) });
+    let panicking = charge(&once).on_rejected(|message, _| {
+        assert_eq!(message.message_id.as_deref(), Some("late"), "at once");
+        async { panic!("later") as Result<(), PaymentError> }
+    });
+    let picky = charge(&once).on_rejected(|message, _| async move {
+        (message.message_id.as_deref() == Some("early"))
+            .then_some(())
+            .ok_or(PaymentError::Declined)
+    });
+    for (layer, reported) in [
+        (failing, vec!["early", "late"]),
+        (panicking, vec!["early", "late"]),
+        (picky, vec!["late"]),
+    ] {
+        let messages = [
+            message("early", "not JSON"),
+            payment("good", "p-1", 2),
+            message("late", "nor this"),
+        ];
+        assert_eq!(deliver(&mut paying(layer), messages).await, reported);
     }
 }
 
-on_each_server! {
-    async fn a_mismatch_or_a_failure_of_an_earlier_delivery_is_rejected_too(server: Server) {
-        let (once, parked) = (engine(&server).await, Parked::default());
-        let mut first = paying(charge(&once).permanent(|error| matches!(error, PaymentError::Declined)));
-        deliver(&mut first, [payment("m-1", "p-1", 2), payment("m-2", "p-2", 0)]).await;
+on_each_server!(a_hook_that_hangs_is_given_up_before_the_invocation_ends);
+async fn a_hook_that_hangs_is_given_up_before_the_invocation_ends(server: Server) {
+    let once = engine(&server).await;
+    let hanging =
+        charge(&once).on_rejected(|_, _| std::future::pending::<Result<(), PaymentError>>());
+    let mut event = batch([message("m-1", "not JSON"), payment("good", "p-1", 2)]);
+    let end = std::time::SystemTime::now() + Duration::from_secs(6);
+    let since_epoch = end
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    event.context.deadline = u64::try_from(since_epoch.as_millis()).unwrap();
 
-        let mut worker = paying(parking(&once, &parked));
-        let messages = [payment("m-3", "p-1", 4), payment("m-4", "p-2", 0)];
-        assert_eq!(deliver(&mut worker, messages).await, NOTHING);
-        let expected = rejected([(Rejection::Mismatch, "m-3"), (Rejection::Failed, "m-4")]);
-        assert_eq!(parked.take(), expected);
-    }
+    let reply = paying(hanging).call(event).await.unwrap();
+    assert!(std::time::SystemTime::now() < end, "the reply is in time");
+    assert_eq!(reply.batch_item_failures.len(), 1);
+    assert_eq!(reply.batch_item_failures[0].item_identifier, "m-1");
 }
 
-on_each_server! {
-    async fn a_message_that_differs_from_one_that_failed_may_still_be_what_was_meant(server: Server) {
-        let (once, parked) = (engine(&server).await, Parked::default());
-        let mut worker = paying(parking(&once, &parked));
-        let messages = [payment("wrong", "p-1", 1), payment("corrected", "p-1", 2)];
-        assert_eq!(deliver(&mut worker, messages).await, ["wrong", "corrected"]);
-        assert_eq!(parked.take(), []);
-
-        assert_eq!(deliver(&mut worker, [payment("corrected", "p-1", 2)]).await, NOTHING);
-        assert_eq!(deliver(&mut worker, [payment("wrong", "p-1", 1)]).await, NOTHING);
-        assert_eq!(parked.take(), rejected([(Rejection::Mismatch, "wrong")]));
+on_each_server!(rejected_messages_are_counted_and_named_in_the_log_but_not_quoted);
+async fn rejected_messages_are_counted_and_named_in_the_log_but_not_quoted(server: Server) {
+    let (log, _capture) = Log::capture();
+    let once = engine(&server).await;
+    let layer = charge(&once).on_rejected(|message, _| async move {
+        let taken = message.message_id.as_deref() == Some("taken");
+        taken.then_some(()).ok_or("secret-excuse")
+    });
+    let messages = [
+        message("taken", "secret-1"),
+        message("refused", "secret-2"),
+        payment("good", "p-1", 2),
+    ];
+    assert_eq!(deliver(&mut paying(layer), messages).await, ["refused"]);
+    let log = log.text();
+    for said in [
+        "\"rejected\"",
+        "\"hook_failed\"",
+        "\"reported\"",
+        "messages=3 rejected=1 reported=1",
+    ] {
+        assert!(log.contains(said), "{said} in {log}");
     }
-}
-
-on_each_server! {
-    async fn a_duplicate_of_a_rejected_message_shares_its_fate(server: Server) {
-        let (once, parked) = (engine(&server).await, Parked::default());
-        let mut worker = paying(parking(&once, &parked));
-        let twice = [payment("m-1", "p-1", 0), payment("m-2", "p-1", 0)];
-        assert_eq!(deliver(&mut worker, twice).await, NOTHING);
-        assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
-    }
-}
-
-on_each_server! {
-    async fn a_permanent_failure_is_rejected_under_the_kill_switch_too(server: Server) {
-        let once = builder(server.store().await).disabled(true).build().unwrap();
-        let parked = Parked::default();
-        let mut worker = paying(parking(&once, &parked));
-        assert_eq!(deliver(&mut worker, [payment("m-1", "p-1", 0)]).await, NOTHING);
-        assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
-    }
-}
-
-on_each_server! {
-    async fn a_message_that_the_hook_did_not_take_is_reported(server: Server) {
-        let once = engine(&server).await;
-        let failing = charge(&once).on_rejected(|_, _| async { Err(PaymentError::Unreachable) });
-        let panicking = charge(&once).on_rejected(|message, _| {
-            assert_eq!(message.message_id.as_deref(), Some("late"), "at once");
-            async { panic!("later") as Result<(), PaymentError> }
-        });
-        let picky = charge(&once).on_rejected(|message, _| async move {
-            (message.message_id.as_deref() == Some("early")).then_some(()).ok_or(PaymentError::Declined)
-        });
-        for (layer, reported) in [
-            (failing, vec!["early", "late"]),
-            (panicking, vec!["early", "late"]),
-            (picky, vec!["late"]),
-        ] {
-            let messages = [message("early", "not JSON"), payment("good", "p-1", 2), message("late", "nor this")];
-            assert_eq!(deliver(&mut paying(layer), messages).await, reported);
-        }
-    }
-}
-
-on_each_server! {
-    async fn a_hook_that_hangs_is_given_up_before_the_invocation_ends(server: Server) {
-        let once = engine(&server).await;
-        let hanging = charge(&once).on_rejected(|_, _| std::future::pending::<Result<(), PaymentError>>());
-        let mut event = batch([message("m-1", "not JSON"), payment("good", "p-1", 2)]);
-        let end = std::time::SystemTime::now() + Duration::from_secs(6);
-        let since_epoch = end.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
-        event.context.deadline = u64::try_from(since_epoch.as_millis()).unwrap();
-
-        let reply = paying(hanging).call(event).await.unwrap();
-        assert!(std::time::SystemTime::now() < end, "the reply is in time");
-        assert_eq!(reply.batch_item_failures.len(), 1);
-        assert_eq!(reply.batch_item_failures[0].item_identifier, "m-1");
-    }
-}
-
-on_each_server! {
-    async fn rejected_messages_are_counted_and_named_in_the_log_but_not_quoted(server: Server) {
-        let (log, _capture) = Log::capture();
-        let once = engine(&server).await;
-        let layer = charge(&once).on_rejected(|message, _| async move {
-            let taken = message.message_id.as_deref() == Some("taken");
-            taken.then_some(()).ok_or("secret-excuse")
-        });
-        let messages = [message("taken", "secret-1"), message("refused", "secret-2"), payment("good", "p-1", 2)];
-        assert_eq!(deliver(&mut paying(layer), messages).await, ["refused"]);
-        let log = log.text();
-        for said in ["\"rejected\"", "\"hook_failed\"", "\"reported\"", "messages=3 rejected=1 reported=1"] {
-            assert!(log.contains(said), "{said} in {log}");
-        }
-        assert!(!log.contains("secret-"), "{log}");
-    }
+    assert!(!log.contains("secret-"), "{log}");
 }

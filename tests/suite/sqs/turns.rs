@@ -20,7 +20,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 
 /// Shows Tokio's time, which is paused: it moves when everything waits.
 #[derive(Debug)]
-struct VirtualClock(Instant);
+pub(super) struct VirtualClock(pub(super) Instant);
 
 impl Clock for VirtualClock {
     fn now(&self) -> EpochMillis {
@@ -147,19 +147,25 @@ async fn a_message_that_gets_a_permit_after_its_claims_time_is_released() {
 }
 
 /// A service that becomes ready only after a while.
-struct Reluctant<H> {
+pub(super) struct Reluctant<H> {
     seconds: u64,
     waits: Option<Pin<Box<Sleep>>>,
     handler: H,
 }
 
+impl<H> Reluctant<H> {
+    pub(super) fn new(seconds: u64, handler: H) -> Self {
+        Self {
+            seconds,
+            waits: None,
+            handler,
+        }
+    }
+}
+
 impl<H: Clone> Clone for Reluctant<H> {
     fn clone(&self) -> Self {
-        Self {
-            seconds: self.seconds,
-            waits: None,
-            handler: self.handler.clone(),
-        }
+        Self::new(self.seconds, self.handler.clone())
     }
 }
 
@@ -187,11 +193,8 @@ where
 async fn a_message_whose_handler_is_ready_after_its_claims_time_is_released() {
     for (seconds, starts) in [(9, true), (10, false)] {
         let bench = Bench::new();
-        let mut worker = bench.layer().layer(Reluctant {
-            seconds,
-            waits: None,
-            handler: bench.handler(),
-        });
+        let reluctant = Reluctant::new(seconds, bench.handler());
+        let mut worker = bench.layer().layer(reluctant);
         let reported = deliver(&mut worker, messages(&[0])).await;
         assert_eq!(
             reported.is_empty(),
@@ -216,4 +219,69 @@ async fn a_claim_whose_message_could_not_start_in_its_time_is_counted() {
         [Some(2), Some(1), Some(1)],
         "{counts:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
+    let bench = Bench::new();
+    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
+    for round in 0..3 {
+        // The second waits for longer than its claim lasts; the first is another message each time.
+        let first = message(&format!("m-1-{round}"), "12".to_owned());
+        let second = message("m-2", "1".to_owned());
+        assert_eq!(deliver(&mut worker, [first, second]).await, ["m-2"]);
+    }
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&attempts);
+    let mut worker = bench.layer().handler(move |message: Message<u64>| {
+        seen.lock().unwrap().push(message.claim.attempt());
+        async { Ok(()) }
+    });
+    deliver(&mut worker, [message("m-2", "1".to_owned())]).await;
+    assert_eq!(*attempts.lock().unwrap(), [1]);
+}
+
+#[tokio::test]
+async fn an_attempt_that_started_counts_whatever_its_predecessor_left() {
+    let bench = Bench::new();
+    let handler =
+        |claim: lambda_idempotency::Claim| async move { Ok::<_, Infallible>(claim.attempt()) };
+    let release = |_: &Result<u32, Infallible>| lambda_idempotency::Verdict::Release;
+    let key = || lambda_idempotency::Key::new("charge", "m-1");
+    let run = async || {
+        let ran = bench.once.run_with(key(), None, handler, release).await;
+        ran.unwrap().into_inner()
+    };
+    let lambda_idempotency::Begun::Run(unstarted) = bench.once.begin(key(), None).await.unwrap()
+    else {
+        panic!("it is new")
+    };
+    let not_started = lambda_idempotency::Disposition::Release(Some("not started".into()));
+    unstarted.end(not_started).await.unwrap();
+    assert_eq!([run().await, run().await, run().await], [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_at_the_end_of_all_times_ends_nothing() {
+    let bench = Bench::new();
+    let mut worker = bench.layer().handler(bench.handler());
+    let mut event = batch(messages(&[60, 1]));
+    event.context.deadline = u64::MAX;
+    let reply = worker.call(event).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_all_messages_run_side_by_side() {
+    let bench = Bench::new();
+    for single in [false, true] {
+        let layer = bench.layer().operation(format!("{single}"));
+        let layer = layer.concurrency(usize::MAX);
+        let layer = if single { layer.single_writes() } else { layer };
+        let mut worker = layer.handler(bench.handler());
+        let began = Instant::now();
+        assert_eq!(deliver(&mut worker, messages(&[5; 60])).await, NOTHING);
+        assert_eq!(bench.take().len(), 60);
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+    }
 }

@@ -57,79 +57,107 @@ fn seconds(request: &Value) -> i64 {
     request["VisibilityTimeout"].as_i64().unwrap()
 }
 
-on_each_server! {
-    async fn a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over(server: Server) {
-        let queue = QueueApi::answering(None).await;
-        let visibility = Visibility::new(queue.client());
-        let messages = vec![
-            payment("m-1", "p-1", 5),
-            payment("m-2", "p-2", 5),
-            payment("done", "p-3", 5),
-            payment("follows", "p-1", 5),
-            payment("differs", "p-1", 6),
-            message("garbled", "not JSON"),
-        ];
-        let messages = messages.into_iter().map(fresh).collect();
-        let lease = Duration::from_secs(90);
-        let reported = while_in_flight(&server, lease, |layer| layer.visibility(visibility.clone()), messages).await;
-        assert_eq!(reported, ["m-1", "m-2", "follows", "differs", "garbled"]);
+on_each_server!(a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over);
+async fn a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    let visibility = Visibility::new(queue.client());
+    let messages = vec![
+        payment("m-1", "p-1", 5),
+        payment("m-2", "p-2", 5),
+        payment("done", "p-3", 5),
+        payment("follows", "p-1", 5),
+        payment("differs", "p-1", 6),
+        message("garbled", "not JSON"),
+    ];
+    let messages = messages.into_iter().map(fresh).collect();
+    let lease = Duration::from_secs(90);
+    let reported = while_in_flight(
+        &server,
+        lease,
+        |layer| layer.visibility(visibility.clone()),
+        messages,
+    )
+    .await;
+    assert_eq!(reported, ["m-1", "m-2", "follows", "differs", "garbled"]);
 
-        let mut requests = queue.take();
-        requests.sort_by_key(|(_, request)| request["ReceiptHandle"].to_string());
-        let handles: Vec<_> = requests.iter().map(|(_, request)| request["ReceiptHandle"].clone()).collect();
-        assert_eq!(handles, ["handle-of-follows", "handle-of-m-1", "handle-of-m-2"]);
-        for (operation, request) in requests {
-            assert_eq!(operation, "ChangeMessageVisibility");
-            let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/payments";
-            assert_eq!(request["QueueUrl"], url);
-            assert!((80..=90).contains(&seconds(&request)), "{request}");
-        }
+    let mut requests = queue.take();
+    requests.sort_by_key(|(_, request)| request["ReceiptHandle"].to_string());
+    let handles: Vec<_> = requests
+        .iter()
+        .map(|(_, request)| request["ReceiptHandle"].clone())
+        .collect();
+    assert_eq!(
+        handles,
+        ["handle-of-follows", "handle-of-m-1", "handle-of-m-2"]
+    );
+    for (operation, request) in requests {
+        assert_eq!(operation, "ChangeMessageVisibility");
+        let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/payments";
+        assert_eq!(request["QueueUrl"], url);
+        assert!((80..=90).contains(&seconds(&request)), "{request}");
     }
 }
 
-on_each_server! {
-    async fn a_lease_of_days_hides_for_no_longer_than_sqs_allows(server: Server) {
-        let queue = QueueApi::answering(None).await;
-        let visibility = Visibility::new(queue.client()).queue_url("http://queue/payments");
-        // Received a second time: nobody knows when, so that the longest batching window is taken off.
-        let mut again = payment("m-1", "p-1", 5);
-        again["attributes"]["ApproximateReceiveCount"] = json!("2");
-        let lease = Duration::from_hours(48);
-        while_in_flight(&server, lease, |layer| layer.visibility(visibility.clone()), vec![again]).await;
-        let requests = queue.take();
-        assert_eq!(requests.len(), 1);
-        let (_, request) = &requests[0];
-        assert_eq!(request["QueueUrl"], "http://queue/payments");
-        assert!((42_880..=42_900).contains(&seconds(request)), "{request}");
-    }
+on_each_server!(a_lease_of_days_hides_for_no_longer_than_sqs_allows);
+async fn a_lease_of_days_hides_for_no_longer_than_sqs_allows(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    let visibility = Visibility::new(queue.client()).queue_url("http://queue/payments");
+    // Received a second time: nobody knows when, so that the longest batching window is taken off.
+    let mut again = payment("m-1", "p-1", 5);
+    again["attributes"]["ApproximateReceiveCount"] = json!("2");
+    let lease = Duration::from_hours(48);
+    while_in_flight(
+        &server,
+        lease,
+        |layer| layer.visibility(visibility.clone()),
+        vec![again],
+    )
+    .await;
+    let requests = queue.take();
+    assert_eq!(requests.len(), 1);
+    let (_, request) = &requests[0];
+    assert_eq!(request["QueueUrl"], "http://queue/payments");
+    assert!((42_880..=42_900).contains(&seconds(request)), "{request}");
 }
 
-on_each_server! {
-    async fn a_queue_that_refuses_is_a_line_in_the_log(server: Server) {
-        let (log, _capture) = Log::capture();
-        let queue = QueueApi::answering(Some("ReceiptHandleIsInvalid")).await;
-        let visibility = Visibility::new(queue.client());
-        let mut nameless = payment("m-2", "p-2", 5);
-        nameless["eventSourceARN"] = json!("payments");
-        let messages = vec![fresh(payment("m-1", "p-1", 5)), fresh(nameless), payment("good", "p-3", 5)];
-        let lease = Duration::from_secs(90);
-        let reported = while_in_flight(&server, lease, |layer| layer.visibility(visibility.clone()), messages).await;
-        assert_eq!(reported, ["m-1", "m-2"]);
-        assert_eq!(queue.take().len(), 1);
-        let log = log.text();
-        for said in ["hide_failed", "ReceiptHandleIsInvalid", "does not follow from its ARN"] {
-            assert!(log.contains(said), "{said} in {log}");
-        }
-        assert!(!log.contains("handle-of"), "{log}");
+on_each_server!(a_queue_that_refuses_is_a_line_in_the_log);
+async fn a_queue_that_refuses_is_a_line_in_the_log(server: Server) {
+    let (log, _capture) = Log::capture();
+    let queue = QueueApi::answering(Some("ReceiptHandleIsInvalid")).await;
+    let visibility = Visibility::new(queue.client());
+    let mut nameless = payment("m-2", "p-2", 5);
+    nameless["eventSourceARN"] = json!("payments");
+    let messages = vec![
+        fresh(payment("m-1", "p-1", 5)),
+        fresh(nameless),
+        payment("good", "p-3", 5),
+    ];
+    let lease = Duration::from_secs(90);
+    let reported = while_in_flight(
+        &server,
+        lease,
+        |layer| layer.visibility(visibility.clone()),
+        messages,
+    )
+    .await;
+    assert_eq!(reported, ["m-1", "m-2"]);
+    assert_eq!(queue.take().len(), 1);
+    let log = log.text();
+    for said in [
+        "hide_failed",
+        "ReceiptHandleIsInvalid",
+        "does not follow from its ARN",
+    ] {
+        assert!(log.contains(said), "{said} in {log}");
     }
+    assert!(!log.contains("handle-of"), "{log}");
 }
 
-on_each_server! {
-    async fn without_the_setting_the_queue_is_asked_nothing(server: Server) {
-        let queue = QueueApi::answering(None).await;
-        let messages = vec![fresh(payment("m-1", "p-1", 5))];
-        let reported = while_in_flight(&server, Duration::from_secs(90), |layer| layer, messages).await;
-        assert_eq!(reported, ["m-1"]);
-        assert_eq!(queue.take(), []);
-    }
+on_each_server!(without_the_setting_the_queue_is_asked_nothing);
+async fn without_the_setting_the_queue_is_asked_nothing(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    let messages = vec![fresh(payment("m-1", "p-1", 5))];
+    let reported = while_in_flight(&server, Duration::from_secs(90), |layer| layer, messages).await;
+    assert_eq!(reported, ["m-1"]);
+    assert_eq!(queue.take(), []);
 }

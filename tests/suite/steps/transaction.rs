@@ -5,13 +5,15 @@ use aws_sdk_dynamodb::types::{AttributeValue::S, Put};
 use super::faults::Wire;
 use super::*;
 use crate::on_each_server;
+use crate::support::Server;
 
-on_each_server! {
-    async fn a_transaction_that_is_refused_keeps_what_its_steps_did(server: Server) {
-        let wire = &Wire::to(&server).await;
-        let orders = &server.table_with_key("orders", "id").await;
-        let once = wire.builder().build().unwrap();
-        let place = || once.run(Key::raw("order", ID), payload(), |claim| async move {
+on_each_server!(a_transaction_that_is_refused_keeps_what_its_steps_did);
+async fn a_transaction_that_is_refused_keeps_what_its_steps_did(server: Server) {
+    let wire = &Wire::to(&server).await;
+    let orders = &server.table_with_key("orders", "id").await;
+    let once = wire.builder().build().unwrap();
+    let place = || {
+        once.run(Key::raw("order", ID), payload(), |claim| async move {
             let receipt = claim.step("charge", |_| wire.effect()).await?;
             let order = Put::builder()
                 .table_name(orders)
@@ -20,28 +22,38 @@ on_each_server! {
                 .condition_expression("attribute_not_exists(id)");
             claim.write(order).expect("it can be written");
             Ok::<_, StepError<Provider>>(receipt)
-        });
-        let taken = server.client().put_item().table_name(orders).item("id", S("order-1".into()));
-        taken.send().await.unwrap();
-        let refused = place().await;
-        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+        })
+    };
+    let taken = server
+        .client()
+        .put_item()
+        .table_name(orders)
+        .item("id", S("order-1".into()));
+    taken.send().await.unwrap();
+    let refused = place().await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
 
-        let freed = server.client().delete_item().table_name(orders).key("id", S("order-1".into()));
-        freed.send().await.unwrap();
-        assert_eq!(place().await.unwrap(), Outcome::Executed(1));
-        assert!(place().await.unwrap().is_replayed());
-        assert_eq!(wire.fired(), 1);
-    }
+    let freed = server
+        .client()
+        .delete_item()
+        .table_name(orders)
+        .key("id", S("order-1".into()));
+    freed.send().await.unwrap();
+    assert_eq!(place().await.unwrap(), Outcome::Executed(1));
+    assert!(place().await.unwrap().is_replayed());
+    assert_eq!(wire.fired(), 1);
 }
 
-on_each_server! {
-    async fn the_claimless_form_has_no_journal_and_says_so(server: Server) {
-        let wire = &Wire::to(&server).await;
-        let once = wire.builder().build().unwrap().claimless();
-        for _ in 0..2 {
-            let error = wire.charge(&once, true).await.unwrap_err();
-            assert!(matches!(error, Error::Handler(StepError::NoJournal)), "{error}");
-        }
-        assert_eq!(wire.fired(), 0, "each duplicate would fire it");
+on_each_server!(the_claimless_form_has_no_journal_and_says_so);
+async fn the_claimless_form_has_no_journal_and_says_so(server: Server) {
+    let wire = &Wire::to(&server).await;
+    let once = wire.builder().build().unwrap().claimless();
+    for _ in 0..2 {
+        let error = wire.charge(&once, true).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Handler(StepError::NoJournal)),
+            "{error}"
+        );
     }
+    assert_eq!(wire.fired(), 0, "each duplicate would fire it");
 }

@@ -8,7 +8,7 @@ use lambda_simulator::Simulator;
 use tokio::time::{Instant, sleep};
 
 use super::process::Process;
-use super::programs::program;
+use super::programs::Version;
 use super::{Item, LOOK_AGAIN, PATIENCE, Running, Sandbox, Watch, number, text};
 use crate::support::provider::Provider;
 use crate::support::{Proxy, Server};
@@ -17,6 +17,7 @@ use crate::support::{Proxy, Server};
 #[derive(Clone)]
 pub struct Function {
     program: &'static str,
+    version: Version,
     server: Server,
     endpoint: String,
     records: String,
@@ -79,6 +80,7 @@ impl Function {
         let effects = server.table_with_key(program, key).await;
         Self {
             program,
+            version: Version::This,
             endpoint: server.endpoint().to_owned(),
             timeout: Duration::from_secs(10),
             environment: vec![
@@ -95,6 +97,14 @@ impl Function {
     pub fn timeout(&self, timeout: Duration) -> Self {
         Self {
             timeout,
+            ..self.clone()
+        }
+    }
+
+    /// The same function, as this version of it runs it.
+    pub fn version(&self, version: Version) -> Self {
+        Self {
+            version,
             ..self.clone()
         }
     }
@@ -163,6 +173,7 @@ impl Function {
             process: self.process(simulator.lambda_env_vars()),
             simulator,
             timeout: self.timeout,
+            version: self.version,
         };
         let patience = Instant::now() + PATIENCE;
         while !sandbox.simulator.is_initialized().await {
@@ -191,7 +202,7 @@ impl Function {
         N: AsRef<OsStr>,
         V: AsRef<OsStr>,
     {
-        let mut command = Command::new(program(self.program));
+        let mut command = Command::new(self.version.program(self.program));
         command
             .env_clear()
             .envs(lambda)

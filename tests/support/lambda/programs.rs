@@ -7,9 +7,30 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+/// Which version of the functions a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    This,
+    /// The one that `scripts/version-before` names.
+    Before,
+}
+
+impl Version {
+    pub(super) fn program(self, name: &str) -> PathBuf {
+        match self {
+            Self::This => program(name).to_owned(),
+            Self::Before => {
+                let folder = std::env::var_os("FUNCTIONS_BEFORE");
+                let folder = folder.expect("this test is run by `scripts/version-before run`");
+                Path::new(&folder).join(name)
+            }
+        }
+    }
+}
+
 /// The path of a function's program, built on first use, so that it is never older than the code. Where `FUNCTIONS` names a folder,
 /// they were built into it with this test, and cargo may be busy.
-pub(super) fn program(name: &str) -> &'static Path {
+pub fn program(name: &str) -> &'static Path {
     static PROGRAMS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
     &PROGRAMS.get_or_init(|| match std::env::var_os("FUNCTIONS") {
         Some(folder) => built(Path::new(&folder)),

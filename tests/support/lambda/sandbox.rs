@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::process::Process;
+use super::programs::Version;
 use super::{LOOK_AGAIN, PATIENCE};
 
 /// One execution environment: a process, and the Runtime API that it polls. Both end when it is dropped.
@@ -16,6 +17,7 @@ pub struct Sandbox {
     pub(super) process: Process,
     pub(super) simulator: Simulator,
     pub(super) timeout: Duration,
+    pub(super) version: Version,
 }
 
 /// An event on its way.
@@ -48,6 +50,10 @@ impl Reply {
 }
 
 impl Sandbox {
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     pub fn pid(&self) -> Pid {
         self.process.pid()
     }

@@ -16,6 +16,8 @@ pub enum Fault {
     LoseRequest,
     /// Thrown away with the connection, and forwarded all the same, after a pause.
     Late(Duration),
+    /// Thrown away with the connection, and kept: it arrives when the test [delivers](super::Proxy::deliver) it.
+    Withhold,
     /// Forwarded and answered, and a copy of it forwarded after a pause.
     Again(Duration),
     /// Answered with a service error, never forwarded.

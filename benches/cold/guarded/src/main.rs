@@ -2,8 +2,8 @@
 
 use cold_shared::{Payment, enter, table};
 use lambda_idempotency::Idempotency;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchLayer, Message};
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use lambda_runtime::Error;
 
 #[tokio::main(flavor = "current_thread")]

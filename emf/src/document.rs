@@ -1,0 +1,125 @@
+//! The documents follow AWS's specification of the embedded metric format; its limits are below.
+
+use std::io::{Result, Write};
+
+use metrics::{Label, Unit};
+use serde_json::{Map, Number, Value as Json, json};
+
+use crate::recorder::{Drained, Sample, Value};
+
+/// The number of metrics in one document.
+const MOST_METRICS: usize = 100;
+
+/// The number of values of one metric in one document.
+const MOST_VALUES: usize = 100;
+
+/// The number of dimensions in a set.
+const MOST_DIMENSIONS: usize = 30;
+
+/// Writes each document on a line of its own.
+pub(crate) fn lines(namespace: &str, millis: u128, drained: Vec<Drained>) -> Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for Drained { labels, samples } in drained {
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let (members, metrics, beyond) = first(rest);
+            rest = beyond;
+            if metrics.is_empty() {
+                continue;
+            }
+            let mut document = json!({
+                "_aws": {
+                    "Timestamp": millis,
+                    "CloudWatchMetrics": [{
+                        "Namespace": namespace,
+                        "Dimensions": dimensions(&labels),
+                        "Metrics": metrics,
+                    }],
+                },
+            });
+            if let Some(document) = document.as_object_mut() {
+                let labels = labels.iter();
+                document.extend(labels.map(|label| (label.key().into(), label.value().into())));
+                document.extend(members);
+            }
+            serde_json::to_writer(&mut lines, &document)?;
+            lines.write_all(b"\n")?;
+        }
+    }
+    Ok(lines)
+}
+
+/// Takes as much as one document may have: its values, their descriptions, and the rest.
+fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
+    let (mut members, mut metrics, mut beyond) = (Map::new(), Vec::new(), Vec::new());
+    for mut sample in samples {
+        if metrics.len() == MOST_METRICS {
+            beyond.push(sample);
+            continue;
+        }
+        let number = |value: f64| Number::from_f64(value).map(Json::Number);
+        let value = match &mut sample.value {
+            Value::Counted(count) => Some(json!(count)),
+            Value::Level(level) => number(*level),
+            Value::Measured(values) => {
+                let count = values.len().min(MOST_VALUES);
+                let values: Vec<_> = values.drain(..count).filter_map(number).collect();
+                (!values.is_empty()).then_some(Json::Array(values))
+            }
+        };
+        let unit = sample.unit.and_then(name_of);
+        // What is not finite has no form in JSON.
+        if let Some(value) = value {
+            metrics.push(match unit {
+                Some(unit) => json!({ "Name": sample.name, "Unit": unit }),
+                None => json!({ "Name": sample.name }),
+            });
+            members.insert(sample.name.clone(), value);
+        }
+        if matches!(&sample.value, Value::Measured(values) if !values.is_empty()) {
+            beyond.push(sample);
+        }
+    }
+    (members, metrics, beyond)
+}
+
+/// The sets of dimensions: all labels, and for the library's metrics those without the operation,
+/// since alarms look at all operations of a service together.
+fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
+    // CloudWatch has no dimension without a value.
+    let with_value = labels.iter().filter(|label| !label.value().is_empty());
+    let names = with_value.map(Label::key).take(MOST_DIMENSIONS);
+    let all: Vec<_> = names.collect();
+    let mut sets = vec![all.clone()];
+    if all.contains(&"namespace") && all.contains(&"operation") {
+        sets.push(
+            all.into_iter()
+                .filter(|name| *name != "operation")
+                .collect(),
+        );
+    }
+    sets
+}
+
+/// CloudWatch's name of a unit, where it has one.
+fn name_of(unit: Unit) -> Option<&'static str> {
+    Some(match unit {
+        Unit::Count => "Count",
+        Unit::Percent => "Percent",
+        Unit::Seconds => "Seconds",
+        Unit::Milliseconds => "Milliseconds",
+        Unit::Microseconds => "Microseconds",
+        Unit::Tebibytes => "Terabytes",
+        Unit::Gibibytes => "Gigabytes",
+        Unit::Mebibytes => "Megabytes",
+        Unit::Kibibytes => "Kilobytes",
+        Unit::Bytes => "Bytes",
+        Unit::TerabitsPerSecond => "Terabits/Second",
+        Unit::GigabitsPerSecond => "Gigabits/Second",
+        Unit::MegabitsPerSecond => "Megabits/Second",
+        Unit::KilobitsPerSecond => "Kilobits/Second",
+        Unit::BitsPerSecond => "Bits/Second",
+        Unit::CountPerSecond => "Count/Second",
+        Unit::Nanoseconds => return None,
+    })
+}

@@ -1,0 +1,179 @@
+//! Publishes what has waited too long, oldest first, until everything was tried or the time is used.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use futures_util::{StreamExt, stream};
+use lambda_idempotency::dynamodb::outbox::StoredEvent;
+
+use crate::counts;
+use crate::pending::{Need, Pending};
+use crate::relay::{Failed, Relay, SIDE_BY_SIDE, by_aggregate};
+use crate::table::{EventKey, TableError};
+
+/// The end of an invocation, in which no event is begun: at most this, and a quarter of what was left at the start.
+const RESERVE: Duration = Duration::from_secs(3);
+
+/// How many events a sweep has in memory before it publishes them: 10 MB, where each is as large as an item can be.
+const LOADED_AT_ONCE: usize = 25;
+
+/// A sweep left events unpublished that it tried, or the table failed. They stay pending, unless they were parked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SweepError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error("{failed} events could not be published, {parked} of them are parked")]
+    Unpublished { failed: usize, parked: usize },
+}
+
+/// What became of events.
+#[derive(Debug, Default)]
+struct Tally {
+    published: usize,
+    failed: usize,
+    /// Among those that failed, and the items that are no events.
+    parked: usize,
+    /// The aggregates whose next event failed: the ones behind it wait.
+    blocked: HashSet<String>,
+    is_cut_short: bool,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.published += other.published;
+        self.failed += other.failed;
+        self.parked += other.parked;
+        self.blocked.extend(other.blocked);
+        self.is_cut_short |= other.is_cut_short;
+    }
+}
+
+impl Relay {
+    /// Publishes the events that were recorded long enough ago, as the index has them.
+    pub(crate) async fn sweep(&self, deadline: SystemTime) -> Result<(), SweepError> {
+        let now = SystemTime::now();
+        let left = deadline.duration_since(now).unwrap_or_default();
+        let until = deadline - RESERVE.min(left / 4);
+        let before = now
+            .checked_sub(self.sweep_after)
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        let (mut pending, mut tally) = (Pending::new(), Tally::default());
+        while !tally.is_cut_short {
+            match pending.next() {
+                Need::Nothing => break,
+                Need::Read(bucket, from) => {
+                    pending.read(bucket, self.table.pending(bucket, before, from).await?);
+                }
+                Need::Taken(keys) => {
+                    for few in keys.chunks(LOADED_AT_ONCE) {
+                        if SystemTime::now() < until {
+                            self.publish_old(few.to_vec(), until, &mut tally).await?;
+                        }
+                    }
+                }
+            }
+            tally.is_cut_short |= SystemTime::now() >= until;
+        }
+        let Tally {
+            published,
+            failed,
+            parked,
+            is_cut_short,
+            ..
+        } = tally;
+        tracing::info!(published, failed, parked, is_cut_short, "swept");
+        match failed {
+            0 => Ok(()),
+            _ => Err(SweepError::Unpublished { failed, parked }),
+        }
+    }
+
+    async fn publish_old(
+        &self,
+        keys: Vec<EventKey>,
+        until: SystemTime,
+        tally: &mut Tally,
+    ) -> Result<(), TableError> {
+        let mut loaded = self.table.load(keys).await?;
+        for key in loaded.unreadable {
+            tally.failed += 1;
+            match self.table.park(&key).await {
+                Ok(()) => {
+                    counts::parked();
+                    tracing::error!(event_id = key.1, "parked: it is no event");
+                    tally.parked += 1;
+                }
+                // One item that can't be parked must not stop the events.
+                Err(error) => {
+                    tracing::error!(%error, event_id = key.1, "not parked: it is no event");
+                }
+            }
+        }
+        loaded
+            .events
+            .retain(|event| !tally.blocked.contains(&event.aggregate));
+        let named = loaded.events.into_iter();
+        let named = named.map(|event| (event.id.clone(), event)).collect();
+        let of_aggregates = by_aggregate(named).into_iter();
+        let publishing = of_aggregates.map(|events| self.publish_one_by_one(events, until));
+        let mut publishing = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
+        while let Some(part) = publishing.next().await {
+            tally.add(part?);
+        }
+        Ok(())
+    }
+
+    /// Publishes events of one aggregate. The first failure stops those behind it; one that is parked lets them go on.
+    async fn publish_one_by_one(
+        &self,
+        events: Vec<(String, StoredEvent)>,
+        until: SystemTime,
+    ) -> Result<Tally, TableError> {
+        let mut tally = Tally::default();
+        for (_, event) in events {
+            if event.is_published || event.is_parked {
+                continue;
+            }
+            if SystemTime::now() >= until {
+                tally.is_cut_short = true;
+                break;
+            }
+            match self.publish(&event).await {
+                Ok(()) => tally.published += 1,
+                Err(failed) => {
+                    tally.failed += 1;
+                    let parked = self.parks(&event, &failed).await;
+                    // One event that can't be counted or parked must not stop the others.
+                    let parked = parked.unwrap_or_else(|error| {
+                        tracing::error!(%error, event_id = event.id, "not counted");
+                        false
+                    });
+                    if parked {
+                        tally.parked += 1;
+                    } else {
+                        tally.blocked.insert(event.aggregate);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Counts a refusal, and parks an event that was refused too often. A target that is down or full refuses nothing.
+    async fn parks(&self, event: &StoredEvent, failed: &Failed) -> Result<bool, TableError> {
+        if !failed.is_refusal() {
+            return Ok(false);
+        }
+        let refusals = event.refusals.saturating_add(1);
+        if refusals < self.park_after {
+            self.table.note_refusal(event).await?;
+            return Ok(false);
+        }
+        let key = (event.aggregate.clone(), event.id.clone());
+        self.table.park(&key).await?;
+        counts::parked();
+        tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
+        Ok(true)
+    }
+}

@@ -1,0 +1,10 @@
+#![allow(unused_imports)]
+
+use lambda_idempotency::{Claim, Fingerprint, Idempotency, idempotent, store::MemoryStore};
+
+#[idempotent(operation = "charge", key = order)]
+async fn charge(once: &Idempotency<MemoryStore>, order: u64) -> Result<u64, std::io::Error> {
+    Ok(order)
+}
+
+fn main() {}

@@ -1,0 +1,166 @@
+//! Runs batches of messages from any source: decodes each message, takes its key, and runs its
+//! handler once.
+//!
+//! A [`Source`] describes one kind of event: what its messages are, and which reply has some of
+//! them delivered again. [`BatchLayer`] does the rest for each source alike: it decodes, compares,
+//! claims, orders, runs and reports. `sqs` has the first source, and the documentation of keys,
+//! order, time and logs.
+//!
+//! # A source of your own
+//!
+//! 1. Declare a type that names the source. It holds nothing: a [`Source`] has no methods on
+//!    `self`.
+//! 2. Choose [`Event`](Source::Event), what Lambda hands to the function, [`Reply`](Source::Reply),
+//!    what Lambda expects of it, and [`Record`](Source::Record), one message as the source delivers
+//!    it. Where a message needs something of the event around it, such as its position or its
+//!    topic, let `Record` be a struct of your own with both.
+//! 3. Write [`records`](Source::records), [`id`](Source::id) and [`body`](Source::body). An id
+//!    names its message in the reply, so a batch with a message that has none fails before anything
+//!    runs.
+//! 4. Write [`reply`](Source::reply). It gets the ids of the messages that must come again, and no
+//!    others. Ask yourself what Lambda does with each message that the reply leaves out.
+//! 5. Write what the source knows of a message besides: [`origin`](Source::origin),
+//!    [`order_key`](Source::order_key), [`is_ordered`](Source::is_ordered),
+//!    [`deliveries`](Source::deliveries) and [`attribute`](Source::attribute). Where it knows
+//!    nothing, return `None` or `false`.
+//! 6. Write the spans, [`batch_span`](Source::batch_span) and [`record_span`](Source::record_span).
+//!    No body and no key belongs into them.
+//! 7. Use the layer: `BatchLayer::<YourSource, _, _, _>::new(once)`. A type alias, as
+//!    `sqs::BatchLayer` is, spares your users the first parameter.
+//!
+//! Here an event is a list of JSON texts. The same order arrives twice in one batch, and a third
+//! text is no order:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//!
+//! use lambda_idempotency::batch::{BatchLayer, Message, Source};
+//! use lambda_idempotency::{Idempotency, store::MemoryStore};
+//! use lambda_runtime::{Context, LambdaEvent};
+//! use tower::Service;
+//! use tracing::{Span, info_span};
+//!
+//! struct Lines;
+//!
+//! /// A text with its position in the event, which is its id.
+//! #[derive(Clone)]
+//! struct Line {
+//!     id: String,
+//!     text: String,
+//! }
+//!
+//! impl Source for Lines {
+//!     type Event = Vec<String>;
+//!     type Record = Line;
+//!     type Reply = Vec<String>;
+//!     const NAME: &'static str = "lines";
+//!
+//!     fn records(event: Vec<String>) -> Vec<Line> {
+//!         let line = |(position, text): (usize, String)| Line { id: position.to_string(), text };
+//!         event.into_iter().enumerate().map(line).collect()
+//!     }
+//!     fn id(line: &Line) -> Option<&str> {
+//!         Some(&line.id)
+//!     }
+//!     fn body(line: &Line) -> Option<&str> {
+//!         Some(&line.text)
+//!     }
+//!     fn reply(failed: Vec<String>) -> Vec<String> {
+//!         failed
+//!     }
+//!     // A line comes from nowhere in particular, in no order, and has nothing beside its text.
+//!     fn origin(_: &Line) -> Option<&str> {
+//!         None
+//!     }
+//!     fn order_key(_: &Line) -> Option<&str> {
+//!         None
+//!     }
+//!     fn is_ordered(_: &Line) -> bool {
+//!         false
+//!     }
+//!     fn deliveries(_: &Line) -> Option<u32> {
+//!         None
+//!     }
+//!     fn attribute(_: &Line, _: &str) -> Option<String> {
+//!         None
+//!     }
+//!     fn batch_span(lines: &[Line], context: &Context) -> Span {
+//!         info_span!("lines", count = lines.len(), request_id = context.request_id)
+//!     }
+//!     fn record_span(line: &Line) -> Span {
+//!         info_span!("line", id = line.id)
+//!     }
+//! }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     id: String,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
+//! let shipped = Arc::new(AtomicU32::new(0));
+//! let count = Arc::clone(&shipped);
+//! let mut worker = BatchLayer::<Lines, _, _, _>::new(once)
+//!     .operation("ship")
+//!     .key(|order: &Order| order.id.clone())
+//!     .handler(move |_: Message<Lines, Order>| {
+//!         count.fetch_add(1, Ordering::Relaxed);
+//!         async { Ok::<_, Infallible>(()) }
+//!     });
+//! let event = [r#"{"id": "A-17"}"#, r#"{"id": "A-17"}"#, "no order"].map(str::to_owned).to_vec();
+//! let again = worker.call(LambdaEvent::new(event, Context::default())).await?;
+//! assert_eq!(shipped.load(Ordering::Relaxed), 1); // the second message follows the first
+//! assert_eq!(again, ["2"]); // and the third must come again
+//! # Ok(()) }
+//! ```
+//!
+//! # What the reply names
+//!
+//! The reply names each message whose work is not known to be done: its handler failed, panicked or
+//! did not start, its body is not in the declared [`Envelope`] or doesn't decode, its key can't be
+//! used, another attempt is at work on it, or the store failed. A message that does the same
+//! request as an earlier one of its batch follows that one, and is done when that one is. In an
+//! ordered group all messages after a reported one are reported, too. A
+//! [hook](BatchLayer::on_rejected) may take the messages that no retry will mend.
+//!
+//! The invocation fails as a whole, with a [`BatchError`], where a message has no id, where the
+//! store's table, its schema or a permission kept every message from being done, and where a
+//! message must come again and the layer replies
+//! [without item failures](BatchLayer::without_item_failures).
+
+mod content;
+mod envelope;
+mod fate;
+mod fingerprint;
+mod gate;
+mod hooks;
+mod key;
+mod layer;
+mod message;
+mod order;
+mod plan;
+mod reader;
+mod rejection;
+mod report;
+mod run;
+mod selector;
+mod service;
+mod source;
+mod watched;
+
+pub use envelope::Envelope;
+pub use layer::BatchLayer;
+pub use message::Message;
+pub use order::Order;
+pub use rejection::Rejection;
+pub use selector::Selector;
+pub use service::{BatchError, BatchService};
+pub use source::Source;
+
+pub use crate::protocol::selector::SelectorError;
+
+#[cfg(feature = "visibility")]
+pub(crate) use hooks::{Defer, Deferral};

@@ -1,0 +1,67 @@
+//! Holds the content of a message: its body and what stands beside it, or what its envelope has of
+//! both. Pure.
+
+use crate::batch::Source;
+use crate::batch::envelope::{Envelope, EnvelopeError, Opened};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::pointer::Pointer;
+
+/// Holds the content of one message.
+pub(super) struct Content<'a, S: Source> {
+    message: &'a S::Record,
+    body: &'a str,
+    opened: Option<Opened>,
+}
+
+impl<'a, S: Source> Content<'a, S> {
+    /// Opens the envelopes around a body, the outermost first.
+    pub(super) fn open(
+        message: &'a S::Record,
+        body: &'a str,
+        envelopes: &[Envelope],
+    ) -> Result<Self, EnvelopeError> {
+        Ok(Self {
+            message,
+            body,
+            opened: Envelope::open_all(envelopes, body)?,
+        })
+    }
+
+    /// Gives the message as its source delivered it.
+    pub(super) fn message(&self) -> &'a S::Record {
+        self.message
+    }
+
+    /// Gives the text that is decoded for the handler.
+    pub(super) fn text(&self) -> &str {
+        match &self.opened {
+            Some(opened) => &opened.text,
+            None => self.body,
+        }
+    }
+
+    /// Gives the id that is the key, unless a key is set.
+    pub(super) fn id(&self) -> Option<&str> {
+        match &self.opened {
+            Some(opened) => opened.id.as_deref(),
+            None => S::id(self.message),
+        }
+    }
+
+    /// Gives the attribute of this name: that of the envelope, else that of the message.
+    pub(super) fn attribute(&self, name: &str) -> Option<String> {
+        let opened = self.opened.as_ref();
+        let inside = opened.and_then(|opened| opened.attributes.get(name).cloned());
+        inside.or_else(|| S::attribute(self.message, name))
+    }
+
+    /// Takes the fingerprint of the text without these fields, and of what its envelope says that
+    /// the text asks for.
+    pub(super) fn fingerprint(&self, left_out: &[Pointer]) -> Fingerprint {
+        let text = Fingerprint::json_without(self.text().as_bytes(), left_out);
+        match &self.opened {
+            Some(opened) => Fingerprint::combine(opened.context.iter().chain([&text])),
+            None => text,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Opens events of an EventBridge bus.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::opened::{EnvelopeError, Opened, read};
+use crate::protocol::fingerprint::Fingerprint;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Event<'a> {
+    id: String,
+    source: String,
+    detail_type: String,
+    #[serde(borrow)]
+    detail: &'a RawValue,
+}
+
+pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
+    let event: Event<'_> = read(body, EnvelopeError::EventBridge)?;
+    let context = [&event.source, &event.detail_type];
+    Ok(Opened {
+        text: event.detail.get().to_owned(),
+        id: Some(event.id),
+        attributes: HashMap::new(),
+        context: context
+            .map(|text| Fingerprint::bytes(text.as_bytes()))
+            .into(),
+    })
+}

@@ -1,0 +1,70 @@
+//! Opens S3 event notifications.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::opened::{EnvelopeError, Opened, read};
+use crate::protocol::fingerprint::Fingerprint;
+
+#[derive(Deserialize)]
+struct Notification<'a> {
+    #[serde(rename = "Event")]
+    event: Option<String>,
+    #[serde(rename = "Records", borrow)]
+    records: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    s3: Entity,
+}
+
+#[derive(Deserialize)]
+struct Entity {
+    bucket: Bucket,
+    object: Object,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    key: String,
+    sequencer: Option<String>,
+}
+
+pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
+    let notification: Notification<'_> = read(body, EnvelopeError::S3)?;
+    let Some(records) = notification.records else {
+        let is_test = notification.event.as_deref() == Some("s3:TestEvent");
+        return Err(if is_test {
+            EnvelopeError::S3Test
+        } else {
+            EnvelopeError::S3
+        });
+    };
+    let [record] = records.as_slice() else {
+        return Err(EnvelopeError::S3Records);
+    };
+    let Entity { bucket, object } = read::<Record>(record.get(), EnvelopeError::S3)?.s3;
+    let parts = [
+        bucket.name,
+        object.key,
+        object.sequencer.unwrap_or_default(),
+    ];
+    let is_complete = parts.iter().all(|part| !part.is_empty());
+    // A selector makes the same token of the same list. A hash, because an object key may be longer
+    // than a token.
+    let identity = is_complete.then(|| Fingerprint::of(&parts).ok()).flatten();
+    Ok(Opened {
+        text: record.get().to_owned(),
+        id: identity.map(|identity| identity.as_str().to_owned()),
+        attributes: HashMap::new(),
+        context: Vec::new(),
+    })
+}

@@ -1,0 +1,42 @@
+//! Opens SNS notifications.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::opened::{EnvelopeError, Opened, read};
+use crate::protocol::fingerprint::Fingerprint;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Notification {
+    r#type: String,
+    message_id: String,
+    topic_arn: String,
+    message: String,
+    #[serde(default)]
+    message_attributes: HashMap<String, Attribute>,
+}
+
+#[derive(Deserialize)]
+struct Attribute {
+    /// Text, or the Base64 text of bytes.
+    #[serde(rename = "Value")]
+    value: String,
+}
+
+pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
+    let notification: Notification = read(body, EnvelopeError::Sns)?;
+    if notification.r#type != "Notification" {
+        return Err(EnvelopeError::SnsType);
+    }
+    let attributes = notification.message_attributes.into_iter();
+    Ok(Opened {
+        text: notification.message,
+        id: Some(notification.message_id),
+        attributes: attributes
+            .map(|(name, found)| (name, found.value))
+            .collect(),
+        context: vec![Fingerprint::bytes(notification.topic_arn.as_bytes())],
+    })
+}

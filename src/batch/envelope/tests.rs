@@ -1,0 +1,122 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const SNS: &str = include_str!("../../../tests/fixtures/sns-notification.json");
+const EVENT: &str = include_str!("../../../tests/fixtures/eventbridge-event.json");
+const S3: &str = include_str!("../../../tests/fixtures/s3-notification.json");
+
+/// The body with another value in this place, or without what stands there.
+fn with(body: &str, pointer: &str, value: Option<Value>) -> String {
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    match value {
+        Some(value) => drop(parent.insert(name.to_owned(), value)),
+        None => drop(parent.remove(name).unwrap()),
+    }
+    body.to_string()
+}
+
+fn id(envelope: Envelope, body: &str) -> Option<String> {
+    envelope.open(body).unwrap().id
+}
+
+#[test]
+fn each_envelope_gives_what_is_inside() {
+    let sns = Envelope::Sns.open(SNS).unwrap();
+    assert_eq!(sns.text, r#"{"payment_id": "p-1", "amount": 5}"#);
+    assert_eq!(
+        sns.id.as_deref(),
+        Some("63a3f6b6-d533-4a47-aef9-fcf5cf758c76")
+    );
+    assert_eq!(sns.attributes["tenant"], "t-1");
+
+    let event = Envelope::EventBridge.open(EVENT).unwrap();
+    assert_eq!(event.text, r#"{ "payment_id": "p-1", "amount": 5 }"#);
+    assert_eq!(
+        event.id.as_deref(),
+        Some("6a7e8feb-b491-4cf7-a9f1-bf3703467718")
+    );
+
+    let s3 = Envelope::S3.open(S3).unwrap();
+    let record: Value = serde_json::from_str(&s3.text).unwrap();
+    assert_eq!(record["s3"]["object"]["key"], "invoices/red+flower.pdf");
+}
+
+#[test]
+fn an_object_in_a_bucket_is_named_by_its_version_in_time() {
+    let name = id(Envelope::S3, S3).unwrap();
+    let record = "/Records/0/s3";
+    for (place, value) in [
+        ("bucket/name", "another-bucket"),
+        ("object/key", "another-key"),
+        ("object/sequencer", "0055AED6DCD90281E6"),
+    ] {
+        let other = with(S3, &format!("{record}/{place}"), Some(json!(value)));
+        assert_ne!(id(Envelope::S3, &other).unwrap(), name, "{place}");
+    }
+    let tagged = with(S3, &format!("{record}/object/sequencer"), None);
+    assert_eq!(id(Envelope::S3, &tagged), None, "tags have no sequencer");
+}
+
+#[test]
+fn an_envelope_may_hold_another() {
+    let notification = with(SNS, "/Message", Some(json!(S3)));
+    let both = [Envelope::Sns, Envelope::S3];
+    let opened = Envelope::open_all(&both, &notification).unwrap().unwrap();
+    assert_eq!(opened.id, id(Envelope::S3, S3));
+    assert_eq!(opened.attributes["tenant"], "t-1");
+    assert_eq!(opened.context.len(), 1, "the topic");
+    let wrong = Envelope::open_all(&both, SNS).unwrap_err();
+    assert_eq!(wrong, EnvelopeError::S3);
+}
+
+#[test]
+fn a_body_that_is_not_in_its_envelope_says_so_and_quotes_nothing() {
+    use EnvelopeError as Error;
+    let test_event = r#"{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"secret"}"#;
+    let two = r#"{"Records":[{"s3":"secret"},{"s3":"secret"}]}"#;
+    let confirmation = with(SNS, "/Type", Some(json!("SubscriptionConfirmation")));
+    let cases: [(Envelope, &str, Error); 14] = [
+        (Envelope::Sns, r#"{"payment_id": "secret"}"#, Error::Sns),
+        (Envelope::Sns, "secret", Error::Sns),
+        (Envelope::Sns, &with(SNS, "/Message", None), Error::Sns),
+        (
+            Envelope::Sns,
+            &with(SNS, "/Message", Some(json!(7))),
+            Error::Sns,
+        ),
+        (Envelope::Sns, &confirmation, Error::SnsType),
+        (
+            Envelope::EventBridge,
+            r#"{"detail": "secret"}"#,
+            Error::EventBridge,
+        ),
+        (
+            Envelope::EventBridge,
+            &with(EVENT, "/detail", None),
+            Error::EventBridge,
+        ),
+        (
+            Envelope::EventBridge,
+            &with(EVENT, "/source", None),
+            Error::EventBridge,
+        ),
+        (Envelope::EventBridge, "[]", Error::EventBridge),
+        (Envelope::S3, test_event, Error::S3Test),
+        (
+            Envelope::S3,
+            r#"{"Records": [{"ses": "secret"}]}"#,
+            Error::S3,
+        ),
+        (Envelope::S3, "{}", Error::S3),
+        (Envelope::S3, r#"{"Records": []}"#, Error::S3Records),
+        (Envelope::S3, two, Error::S3Records),
+    ];
+    for (envelope, body, expected) in cases {
+        let error = envelope.open(body).unwrap_err();
+        assert_eq!(error, expected, "{body}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

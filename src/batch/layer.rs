@@ -1,0 +1,342 @@
+//! Configures the layer that makes a handler of batches of a handler of one message.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::Layer;
+use tower::util::{ServiceFn, service_fn};
+
+use crate::batch::Source;
+#[cfg(feature = "visibility")]
+use crate::batch::hooks::Defer;
+use crate::batch::hooks::Hooks;
+use crate::batch::message::Message;
+use crate::batch::order::Order;
+use crate::batch::reader::Reader;
+use crate::batch::rejection::{Hook, Rejection};
+use crate::batch::selector::Selector;
+use crate::batch::service::{BatchService, Config};
+use crate::idempotency::Idempotency;
+use crate::protocol::token::IntoToken;
+
+mod fingerprint;
+
+/// The number of messages that run side by side unless [`BatchLayer::concurrency`] is set: the
+/// default size of a batch.
+const DEFAULT_CONCURRENCY: usize = 10;
+
+/// Makes a handler of batches of a handler of one [`Message`]: a message that comes twice takes
+/// effect once.
+///
+/// `T` is the body's type and `E` the handler's error; both are inferred. [`sqs`](crate::sqs) has
+/// an example.
+#[must_use = "a layer does nothing until it wraps a handler"]
+pub struct BatchLayer<Src: Source, S, T, E> {
+    config: Config<Src, S, T, E>,
+}
+
+impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
+    /// Makes a layer over an engine. Without further settings the key is the message id, the
+    /// operation the name of the message's [origin](Source::origin), and up to 10 messages run side
+    /// by side.
+    pub fn new(once: Idempotency<S>) -> Self {
+        let mut reader = Reader::new();
+        reader.quotes_errors = once.logs_errors();
+        Self {
+            config: Config {
+                once,
+                operation: None,
+                reader,
+                permanent: None,
+                concurrency: DEFAULT_CONCURRENCY,
+                order: Order::BySource,
+                reserve: None,
+                single_writes: false,
+                whole: false,
+                hooks: Hooks {
+                    on_rejected: None,
+                    deferring: None,
+                },
+                on_error: None,
+            },
+        }
+    }
+
+    /// Names the operation. Default: the message's [origin](Source::origin), such as a queue's
+    /// name, or the [source's name](Source::NAME) where it has none.
+    ///
+    /// Set it when the same work arrives from several origins, or when one may be renamed: a
+    /// message that was done under one operation is new under another.
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.config.operation = Some(name.into().into());
+        self
+    }
+
+    /// Takes the key from the decoded body: any [text](IntoToken), or an `Option` of it where it
+    /// may be missing. Default: the message id, or the id in the declared
+    /// [envelope](Self::envelope), which recognise less; [the module](crate::sqs#which-key) says
+    /// what to choose.
+    ///
+    /// An empty key is a missing one, and a missing one meets the engine's
+    /// [policy](crate::Builder::missing_key).
+    pub fn key<V: IntoToken>(mut self, token: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        self.config.reader.key = self.config.reader.key.body(token);
+        self
+    }
+
+    /// Takes the key from the message as it was received: from an attribute, or from a place in the
+    /// body that a JSON pointer or a JMESPath expression names. It replaces [`key`](Self::key): the
+    /// last call counts.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
+    ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok(()) }
+    /// ```
+    pub fn key_from(mut self, selector: Selector) -> Self {
+        self.config.reader.key = self.config.reader.key.selected(selector);
+        self
+    }
+
+    /// Takes the whole id of the record from the decoded body, whatever the namespace and the
+    /// operation: to share records with another library, as [`Key::raw`](crate::Key::raw) does; the
+    /// feature `powertools` makes the ids of Powertools for AWS Lambda. It replaces
+    /// [`key`](Self::key): the last call counts. With a [`scope`](Self::scope) each message is
+    /// rejected, because the id has no room for one.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .raw_id(|payment: &Payment| format!("charges#{}", payment.order_id))
+    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn raw_id<V: IntoToken>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        self.config.reader.key = self.config.reader.key.raw_id(id);
+        self
+    }
+
+    /// Takes the tenant from the decoded body or from the message as it was delivered: any
+    /// [text](IntoToken), or an `Option` of it. Two tenants that choose the same token then have
+    /// two records. Default: none, which is right where the tokens are your own.
+    ///
+    /// All messages for which it gives `None` share their tokens.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key(|payment: &Payment| payment.order_id.clone())
+    ///     .scope(|_, message| message.message_attributes.get("tenant")?.string_value.clone())
+    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn scope<V: IntoToken>(
+        mut self,
+        tenant: impl Fn(&T, &Src::Record) -> V + Send + Sync + 'static,
+    ) -> Self {
+        self.config.reader.key = self.config.reader.key.scope(tenant);
+        self
+    }
+
+    /// Sets how long the outcome of a message is kept, by its decoded body or by the message as it
+    /// was delivered; `None` for the engine's [`retention`](crate::Builder::retention), which is the
+    /// default. For one retention of all messages, make the layer of
+    /// [`Idempotency::retention`](crate::Idempotency::retention).
+    ///
+    /// It must be longer than the longest redelivery of the message, its redrive from a dead-letter
+    /// queue among them. Failures for good are kept for the
+    /// [failure's retention](crate::Builder::failure_retention).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Job { id: String, kind: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("jobs").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key(|job: &Job| job.id.clone())
+    ///     .retention(|job, _| (job.kind == "payment").then_some(Duration::from_secs(90 * 86_400)))
+    ///     .handler(|message: sqs::Message<Job>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn retention<V: Into<Option<Duration>>>(
+        mut self,
+        retention: impl Fn(&T, &Src::Record) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let retention = move |body: &T, message: &Src::Record| retention(body, message).into();
+        self.config.reader.retention = Some(Arc::new(retention));
+        self
+    }
+
+    /// Selects the handler's errors that no retry will mend. Default: none.
+    ///
+    /// Such a failure is stored, and a message that comes again is reported without a run, until
+    /// the source gives it up or the [failure's retention](crate::Builder::failure_retention) is
+    /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
+    pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
+        self.config.permanent = Some(Arc::new(is_permanent));
+        self
+    }
+
+    /// Takes rejected messages from the source: those that no retry will mend, as [`Rejection`]
+    /// lists them. Default: they are reported, and the source's own policy moves them aside.
+    ///
+    /// The function gets the message as its source delivered it, after all messages have run, and
+    /// keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
+    /// deletes it. After an error, a panic, or no answer 250 ms before the invocation ends, the
+    /// message is reported. The function may get a message twice, because an acknowledgement can be
+    /// lost.
+    ///
+    /// A message that differs from an earlier one of its batch is rejected when that one is done,
+    /// and reported until then. One that follows a rejected message shares its fate; the function
+    /// gets the first of them.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// # async fn park(why: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .on_rejected(|message, why| async move { park(why.as_str(), message.body).await })
+    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_rejected<F, Fut, HookError>(mut self, hook: F) -> Self
+    where
+        F: Fn(Src::Record, Rejection) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), HookError>> + Send + 'static,
+        HookError: fmt::Display,
+    {
+        self.config.hooks.on_rejected = Some(Hook::new(hook));
+        self
+    }
+
+    /// Shows each error of the handler to this function, with the message as its source delivered
+    /// it: to log it, to count it. Default: none, and the log has the error's type.
+    ///
+    /// The function changes nothing: the message is reported, or rejected where the error is
+    /// [permanent](Self::permanent). It is not called for a panic, for an obstacle of the engine's,
+    /// or for the error that a write's [condition](crate::store::transaction::Write::or_else)
+    /// answers with. With it, each message is cloned before its handler runs.
+    ///
+    /// An error's text may quote the message. [`log_errors`](crate::Builder::log_errors) logs it as
+    /// it is.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .on_error(|message, error: &std::io::Error| {
+    ///         eprintln!("{}: {error}", message.message_id.as_deref().unwrap_or_default());
+    ///     })
+    ///     .handler(|message: sqs::Message<u64>| async move { Err::<(), _>(std::io::Error::other("no route")) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_error(mut self, hook: impl Fn(&Src::Record, &E) + Send + Sync + 'static) -> Self {
+        self.config.on_error = Some(Arc::new(hook));
+        self
+    }
+
+    /// Defers messages that are in flight elsewhere until their claim is free.
+    #[cfg(feature = "visibility")]
+    pub(crate) fn deferring(mut self, deferring: Arc<dyn Defer<Src::Record>>) -> Self {
+        self.config.hooks.deferring = Some(deferring);
+        self
+    }
+
+    /// Sets how many messages run side by side; at least 1, and `usize::MAX` for no limit. Default:
+    /// 10.
+    pub fn concurrency(mut self, messages: usize) -> Self {
+        self.config.concurrency = messages.max(1);
+        self
+    }
+
+    /// Sets the order in which messages run. Default: by group where the source orders its
+    /// messages, else side by side.
+    pub fn order(mut self, order: Order) -> Self {
+        self.config.order = order;
+        self
+    }
+
+    /// Sets the reserve, the last part of the invocation's time. No message starts in it, messages
+    /// that didn't start are reported and their claims released, and a running handler can
+    /// [wait for it](Message::cancelled). A handler that still runs in the middle of the reserve, or
+    /// half a second before the deadline where that is later, is ended and its message reported; in
+    /// a short reserve, 250 ms or a twentieth of the time before the deadline, and no message starts
+    /// from then on. Default: a tenth of the time that the invocation has, at most 1 second.
+    pub fn reserve(mut self, reserve: Duration) -> Self {
+        self.config.reserve = Some(reserve);
+        self
+    }
+
+    /// Sends each claim and each completion as a request of its own.
+    ///
+    /// By default those of up to 25 messages leave in one request, which costs the same capacity
+    /// and a fraction of the time. In DynamoDB that needs the permissions `dynamodb:PartiQLInsert`,
+    /// `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`, too; where the function lacks one,
+    /// requests leave one by one, with a warning.
+    pub fn single_writes(mut self) -> Self {
+        self.config.single_writes = true;
+        self
+    }
+
+    /// Fails the whole invocation where a message must come again, instead of naming the message in
+    /// the reply: for an event source mapping without `ReportBatchItemFailures`, which ignores the
+    /// reply and takes *every* message of an invocation that succeeded for done.
+    ///
+    /// Every message of the batch is delivered again then; those that are done are replayed, and
+    /// their effects don't happen twice.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .without_item_failures()
+    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn without_item_failures(mut self) -> Self {
+        self.config.whole = true;
+        self
+    }
+
+    /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
+    /// `service_fn`.
+    pub fn handler<F, Fut, R>(self, handler: F) -> BatchService<Src, S, T, E, ServiceFn<F>>
+    where
+        F: FnMut(Message<Src, T>) -> Fut,
+        Fut: Future<Output = Result<R, E>>,
+    {
+        BatchService {
+            config: self.config,
+            handler: service_fn(handler),
+        }
+    }
+}
+
+impl<Src: Source, S, T, E, Svc> Layer<Svc> for BatchLayer<Src, S, T, E> {
+    type Service = BatchService<Src, S, T, E, Svc>;
+
+    fn layer(&self, handler: Svc) -> Self::Service {
+        BatchService {
+            config: self.config.clone(),
+            handler,
+        }
+    }
+}
+
+clone_fields!([Src: Source, S, T, E] BatchLayer<Src, S, T, E> { config });
+
+impl<Src: Source, S, T, E> fmt::Debug for BatchLayer<Src, S, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BatchLayer").field(&self.config).finish()
+    }
+}

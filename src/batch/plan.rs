@@ -1,0 +1,173 @@
+//! Plans a message before it runs: reads it, and compares it with the messages before it. Pure.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::batch::Source;
+use crate::batch::fate::Fate;
+use crate::batch::reader::{Contents, Reader};
+use crate::batch::report::Reason;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::{Key, KeyError, RecordId};
+
+/// Holds a message that is ready to run: its identity was taken before the handler can change it.
+pub(super) struct Ready<S: Source, T> {
+    /// The message's place in the batch.
+    pub(super) position: usize,
+    /// The body and the message around it. They are boxed, because several futures hand them on,
+    /// and each would have room for all of it.
+    pub(super) received: Box<(T, S::Record)>,
+    pub(super) key: Option<Key>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) retention: Option<Duration>,
+    /// The positions of the messages that must be done before it starts.
+    pub(super) after: Vec<usize>,
+}
+
+/// Says what becomes of a message, as far as that is known before it runs.
+pub(super) enum Planned<S: Source, T> {
+    ToRun(Ready<S, T>),
+    Decided(Fate),
+}
+
+/// Plans the messages of one batch, one after the other: a message is decoded when there is room
+/// for it to run, so that a large batch is never held decoded.
+pub(super) struct Planner<'a, S: Source, T, F> {
+    operation: Option<&'a Arc<str>>,
+    reader: &'a Reader<S, T>,
+    /// Gives the record of a key; `None` where nothing is protected, and no messages are compared.
+    identify: Option<F>,
+    /// The position and the fingerprint of the first message of each record.
+    leaders: HashMap<RecordId, (usize, Option<Fingerprint>)>,
+    tails: HashMap<&'a str, Tail>,
+}
+
+impl<'a, S, T, F> Planner<'a, S, T, F>
+where
+    S: Source,
+    T: DeserializeOwned,
+    F: Fn(&Key) -> Result<RecordId, KeyError>,
+{
+    /// Makes the planner of a batch of so many messages.
+    pub(super) fn new(
+        messages: usize,
+        operation: Option<&'a Arc<str>>,
+        reader: &'a Reader<S, T>,
+        identify: Option<F>,
+    ) -> Self {
+        Self {
+            operation,
+            reader,
+            identify,
+            leaders: HashMap::with_capacity(messages),
+            tails: HashMap::new(),
+        }
+    }
+
+    /// Plans a message: the first of each request runs, the others follow it, so that a key runs
+    /// once in a batch.
+    pub(super) fn plan(
+        &mut self,
+        position: usize,
+        message: S::Record,
+        group: Option<&'a str>,
+    ) -> Planned<S, T> {
+        let is_broken = |tail: &Tail| tail.is_broken;
+        if group.is_some_and(|group| self.tails.get(group).is_some_and(is_broken)) {
+            return Planned::Decided(Fate::Reported(Reason::GroupStopped));
+        }
+        let planned = self.prepare(position, message);
+        let planned = planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready)));
+        let mut alone = Tail::default();
+        let tail = match group {
+            Some(group) => self.tails.entry(group).or_default(),
+            None => &mut alone,
+        };
+        match planned {
+            Ok((None, mut ready)) => {
+                if group.is_some() {
+                    ready.after = std::mem::replace(&mut tail.after, vec![position]);
+                }
+                Planned::ToRun(ready)
+            }
+            Ok((Some(leader), _)) => {
+                tail.after.push(leader);
+                Planned::Decided(Fate::Follows(leader))
+            }
+            Err(reason) => {
+                tail.is_broken = true;
+                Planned::Decided(Fate::Reported(reason))
+            }
+        }
+    }
+
+    /// Finds the earlier message that is the same request; `None` for the first, which leads from
+    /// now on.
+    fn leader(&mut self, ready: &mut Ready<S, T>) -> Result<Option<usize>, Reason> {
+        let (Some(key), Some(identify)) = (&ready.key, &self.identify) else {
+            return Ok(None);
+        };
+        let record = identify(key).map_err(Reason::Key)?;
+        ready.key = Some(key.resolved(record.clone()));
+        match self.leaders.entry(record) {
+            Entry::Vacant(place) => {
+                place.insert((ready.position, ready.fingerprint.clone()));
+                Ok(None)
+            }
+            Entry::Occupied(place) => match place.get() {
+                (leader, first) if differs(first.as_ref(), ready.fingerprint.as_ref()) => {
+                    Err(Reason::Mismatch { leader: *leader })
+                }
+                (leader, _) => Ok(Some(*leader)),
+            },
+        }
+    }
+
+    fn prepare(&self, position: usize, message: S::Record) -> Result<Ready<S, T>, Reason> {
+        let operation = match self.operation {
+            Some(operation) => Arc::clone(operation),
+            None => S::origin(&message).unwrap_or(S::NAME).into(),
+        };
+        // The caller's code runs here, too (decoding, key, fingerprint): a panic in it concerns this
+        // message alone.
+        let is_passive = self.identify.is_none();
+        let read = || self.reader.read(operation, &message, is_passive);
+        let Contents {
+            body,
+            key,
+            fingerprint,
+            retention,
+        } = catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Reason::Panicked))?;
+        Ok(Ready {
+            position,
+            received: Box::new((body, message)),
+            key,
+            fingerprint,
+            retention,
+            after: Vec::new(),
+        })
+    }
+}
+
+/// Tells whether two messages of one key are different requests: as the store compares them, where
+/// both have a fingerprint.
+fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
+}
+
+/// Holds the end of an ordered group, as far as it has been planned.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The messages that must be done before the next one starts.
+    after: Vec<usize>,
+    /// A message of the group is reported, so that no later one runs.
+    is_broken: bool,
+}
+
+#[cfg(test)]
+pub(super) mod tests;

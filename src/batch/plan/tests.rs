@@ -1,0 +1,212 @@
+use aws_lambda_events::event::sqs::SqsMessage;
+use serde_json::Value;
+
+use super::*;
+use crate::batch::fate::unknown;
+use crate::batch::key::KeySource;
+use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
+use crate::protocol::namespace::Namespace;
+use crate::sqs::Sqs;
+
+pub(in crate::batch) fn message(id: &str, body: &str) -> SqsMessage {
+    let mut message = SqsMessage::default();
+    message.message_id = Some(id.to_owned());
+    message.body = Some(body.to_owned());
+    message
+}
+
+fn record_of(key: &Key) -> Result<RecordId, KeyError> {
+    key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
+}
+
+type Identify = fn(&Key) -> Result<RecordId, KeyError>;
+
+/// Nothing is protected.
+const NOTHING: Option<Identify> = None;
+
+/// A batch of which each message was looked at, and nothing has run.
+pub(in crate::batch) struct Plan {
+    pub(in crate::batch) fates: Vec<Fate>,
+    pub(in crate::batch) ready: Vec<Ready<Sqs, Value>>,
+}
+
+fn plan_with<F>(mut planner: Planner<'_, Sqs, Value, F>, messages: Vec<SqsMessage>) -> Plan
+where
+    F: Fn(&Key) -> Result<RecordId, KeyError>,
+{
+    let mut plan = Plan {
+        fates: unknown(messages.len()),
+        ready: Vec::new(),
+    };
+    for (position, message) in messages.into_iter().enumerate() {
+        match planner.plan(position, message, None) {
+            Planned::ToRun(ready) => plan.ready.push(ready),
+            Planned::Decided(fate) => plan.fates[position] = fate,
+        }
+    }
+    plan
+}
+
+fn keyed(key: KeySource<Sqs, Value>) -> Reader<Sqs, Value> {
+    Reader {
+        key,
+        ..Reader::new()
+    }
+}
+
+/// Keys are the body's `key` member.
+pub(in crate::batch) fn plan(messages: Vec<SqsMessage>) -> Plan {
+    let key = |body: &Value| body["key"].as_str().map(str::to_owned);
+    let reader = keyed(KeySource::message_id().body(key));
+    let operation = "charge".into();
+    let planner = Planner::new(messages.len(), Some(&operation), &reader, Some(record_of));
+    plan_with(planner, messages)
+}
+
+fn said(fate: &Fate) -> String {
+    match fate {
+        Fate::Done => "done".to_owned(),
+        Fate::Follows(leader) => format!("follows {leader}"),
+        Fate::Reported(reason) => reason.to_string(),
+    }
+}
+
+#[test]
+fn the_first_message_of_a_request_leads_and_the_others_follow() {
+    let plan = plan(vec![
+        message("m-1", r#"{"key": "a", "n": 1}"#),
+        message("m-2", r#"{"key": "b", "n": 1}"#),
+        message("m-3", r#"{"n": 1, "key": "a"}"#),
+        message("m-4", r#"{"key": "a", "n": 2}"#),
+    ]);
+    let running: Vec<_> = plan.ready.iter().map(|ready| ready.position).collect();
+    assert_eq!(running, [0, 1]);
+    assert!(matches!(plan.fates[2], Fate::Follows(0)));
+    assert!(matches!(
+        plan.fates[3],
+        Fate::Reported(Reason::Mismatch { leader: 0 })
+    ));
+}
+
+#[test]
+fn messages_without_a_key_are_never_taken_for_one() {
+    let plan = plan(vec![message("m-1", "{}"), message("m-2", "{}")]);
+    assert_eq!(plan.ready.len(), 2);
+    assert!(plan.ready.iter().all(|ready| ready.key.is_none()));
+}
+
+#[test]
+fn messages_that_are_not_to_be_compared_all_run() {
+    let reader = Reader::new();
+    let planner = Planner::new(2, None, &reader, NOTHING);
+    let plan = plan_with(planner, vec![message("m-1", "1"), message("m-1", "1")]);
+    assert_eq!(plan.ready.len(), 2);
+}
+
+#[test]
+fn a_key_that_panics_is_its_messages_own_trouble() {
+    let key = |body: &Value| body.as_str().unwrap().to_owned();
+    let reader = keyed(KeySource::message_id().body(key));
+    let planner = Planner::new(2, None, &reader, Some(record_of));
+    let plan = plan_with(planner, vec![message("m-1", "1"), message("m-2", r#""a""#)]);
+    assert!(matches!(plan.fates[0], Fate::Reported(Reason::Panicked)));
+    assert_eq!(plan.ready.len(), 1);
+}
+
+#[test]
+fn where_nothing_is_protected_a_key_that_panics_is_no_key() {
+    let key = |body: &Value| body.as_str().unwrap().to_owned();
+    let reader = keyed(KeySource::message_id().body(key));
+    let planner = Planner::new(1, None, &reader, NOTHING);
+    let plan = plan_with(planner, vec![message("m-1", "1")]);
+    assert_eq!(plan.ready.len(), 1);
+    assert!(plan.ready[0].key.is_none());
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let mut bare = message("m-1", "");
+    bare.body = None;
+    let long = format!(r#"{{"key": "{}"}}"#, "x".repeat(256));
+    let deep = "[".repeat(10_000);
+    let plan = plan(vec![
+        bare,
+        message("m-2", ""),
+        message("m-3", "bm90IGpzb24="),
+        message("m-4", &deep),
+        message("m-5", &long),
+    ]);
+    assert!(plan.ready.is_empty());
+    let said: Vec<_> = plan.fates.iter().map(said).collect();
+    assert_eq!(
+        said,
+        [
+            "the message has no body",
+            "the body doesn't decode: Eof error at line 1, column 0",
+            "the body doesn't decode: Syntax error at line 1, column 1",
+            "the body doesn't decode: Syntax error at line 1, column 128",
+            "the idempotency key has 256 characters, 255 are allowed: send a UUID or a hash",
+        ]
+    );
+}
+
+#[test]
+fn a_group_stops_at_its_first_message_that_cannot_run() {
+    let reader = Reader::<Sqs, Value>::new();
+    let mut planner = Planner::new(4, None, &reader, Some(record_of));
+    let mut plan = |position, body: &str, group| {
+        let id = format!("m-{position}");
+        match planner.plan(position, message(&id, body), group) {
+            Planned::ToRun(ready) => format!("runs after {:?}", ready.after),
+            Planned::Decided(fate) => said(&fate),
+        }
+    };
+    assert_eq!(plan(0, "1", Some("a")), "runs after []");
+    assert_eq!(plan(1, "1", Some("a")), "runs after [0]");
+    assert!(plan(2, "garbled", Some("a")).starts_with("the body doesn't decode"));
+    for position in [3, 4] {
+        let stopped = "an earlier message of its group was reported";
+        assert_eq!(plan(position, "1", Some("a")), stopped);
+    }
+    assert_eq!(plan(5, "1", Some("b")), "runs after []");
+    assert!(plan(6, "garbled", None).starts_with("the body doesn't decode"));
+    assert_eq!(plan(7, "1", None), "runs after []");
+    assert_eq!(plan(8, "1", None), "runs after []");
+}
+
+#[test]
+fn a_message_waits_for_the_request_that_its_predecessor_follows() {
+    let reader = Reader::<Sqs, Value>::new();
+    let mut planner = Planner::new(3, None, &reader, Some(record_of));
+    let mut plan = |position, id: &str, group| planner.plan(position, message(id, "1"), group);
+    assert!(matches!(plan(0, "m-1", Some("a")), Planned::ToRun(_)));
+    assert!(matches!(
+        plan(1, "m-1", Some("b")),
+        Planned::Decided(Fate::Follows(0))
+    ));
+    let Planned::ToRun(ready) = plan(2, "m-2", Some("b")) else {
+        panic!("it is a request of its own")
+    };
+    assert_eq!(ready.after, [0]);
+}
+
+#[test]
+fn the_operation_is_the_queues_name_unless_it_is_set() {
+    for (arn, expected) in [
+        (
+            Some("arn:aws:sqs:eu-central-1:123456789012:payments"),
+            "payments",
+        ),
+        (Some("payments"), "payments"),
+        (Some(""), "sqs"),
+        (None, "sqs"),
+    ] {
+        let mut message = message("m-1", "1");
+        message.event_source_arn = arn.map(str::to_owned);
+        let reader = Reader::new();
+        let planner = Planner::new(1, None, &reader, NOTHING);
+        let plan = plan_with(planner, vec![message]);
+        let key = plan.ready[0].key.as_ref().unwrap();
+        assert_eq!(key.operation(), expected);
+    }
+}

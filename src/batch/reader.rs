@@ -1,0 +1,109 @@
+//! Reads a message: opens its envelopes, decodes what is inside, takes its key and its fingerprint.
+//! Pure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::batch::Source;
+use crate::batch::content::Content;
+use crate::batch::envelope::Envelope;
+use crate::batch::fingerprint::{FingerprintSource, with_attributes};
+use crate::batch::key::KeySource;
+use crate::batch::report::Reason;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
+
+/// Says how long the outcome of a message is kept, by its decoded body or by the message as it was
+/// delivered.
+type Retention<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Duration> + Send + Sync;
+
+/// Says how the messages of a layer are read.
+pub(super) struct Reader<S: Source, T> {
+    /// The outermost first.
+    pub(super) envelopes: Vec<Envelope>,
+    pub(super) key: KeySource<S, T>,
+    pub(super) fingerprint: FingerprintSource<S, T>,
+    /// The names of the attributes that are part of the fingerprint.
+    pub(super) attributes: Arc<BTreeSet<String>>,
+    /// The parser's messages are shown as they are, although they quote the body.
+    pub(super) quotes_errors: bool,
+    pub(super) retention: Option<Arc<Retention<S, T>>>,
+}
+
+clone_fields!([S: Source, T] Reader<S, T> { envelopes, key, fingerprint, attributes, quotes_errors, retention });
+
+/// Holds what was read of a message.
+pub(super) struct Contents<T> {
+    pub(super) body: T,
+    pub(super) key: Option<Key>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    /// `None` where it is the engine's.
+    pub(super) retention: Option<Duration>,
+}
+
+impl<S: Source, T> Reader<S, T> {
+    /// Makes the reader of messages without an envelope, whose key is the message id.
+    pub(super) fn new() -> Self {
+        Self {
+            envelopes: Vec::new(),
+            key: KeySource::message_id(),
+            fingerprint: FingerprintSource::without([]),
+            attributes: Arc::default(),
+            quotes_errors: false,
+            retention: None,
+        }
+    }
+}
+
+impl<S: Source, T: DeserializeOwned> Reader<S, T> {
+    /// Reads a message. Where nothing is protected, it has neither key nor fingerprint if one of the
+    /// closures for them panics: its handler runs as if they were not there.
+    pub(super) fn read(
+        &self,
+        operation: Arc<str>,
+        message: &S::Record,
+        is_passive: bool,
+    ) -> Result<Contents<T>, Reason> {
+        let body = S::body(message).ok_or(Reason::NoBody)?;
+        let content = Content::<S>::open(message, body, &self.envelopes);
+        let content = content.map_err(Reason::Envelope)?;
+        let body = serde_json::from_str(content.text());
+        let body = body.map_err(|error| Reason::undecodable(&error, self.quotes_errors))?;
+        let identity = || {
+            let key = self.key.key(operation, &content, &body);
+            let fingerprint = self.fingerprint.of(&content, &body);
+            let with = |of| with_attributes(of, &content, &self.attributes);
+            let retention = self.retention.as_ref();
+            let retention = retention.and_then(|closure| closure(&body, message));
+            (key, fingerprint.map(with), retention)
+        };
+        let (key, fingerprint, retention) = if is_passive {
+            catch_unwind(AssertUnwindSafe(identity)).unwrap_or_default()
+        } else {
+            identity()
+        };
+        Ok(Contents {
+            body,
+            key,
+            fingerprint,
+            retention,
+        })
+    }
+}
+
+impl<S: Source, T> fmt::Debug for Reader<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("envelopes", &self.envelopes)
+            .field("key", &self.key)
+            .field("fingerprint", &self.fingerprint)
+            .field("attributes", &self.attributes)
+            .field("quotes_errors", &self.quotes_errors)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! Names the reasons for which a message is rejected, and calls the hook that may take such a
+//! message.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, timeout_at};
+
+use crate::batch::Source;
+use crate::engine::unheard;
+use crate::protocol::record::error_kind;
+
+/// Says why a message is rejected: no retry will mend it.
+///
+/// Rejected messages are reported, so that the source moves them aside by its own policy; or the
+/// hook [`on_rejected`](super::BatchLayer::on_rejected) gets them, where it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The message has no body, or one that is not in the declared
+    /// [envelope](super::BatchLayer::envelope) or doesn't decode.
+    Undecodable,
+    /// The message has no key, or one that can't be used: too long, or with control characters.
+    UnusableKey,
+    /// The message's key was first used with another [fingerprint](crate::Fingerprint): another body,
+    /// unless the layer has another setting.
+    Mismatch,
+    /// The handler failed with an error that is [permanent](super::BatchLayer::permanent), now or
+    /// in an earlier attempt.
+    Failed,
+}
+
+impl Rejection {
+    /// Gives the code for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Undecodable => "undecodable",
+            Self::UnusableKey => "unusable_key",
+            Self::Mismatch => "mismatch",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Calls the caller's function with a rejected message; an error is the name of its type.
+type Call<R> = dyn Fn(R, Rejection) -> BoxFuture<'static, Result<(), &'static str>> + Send + Sync;
+
+/// Holds the caller's function for rejected messages.
+pub(super) struct Hook<R> {
+    call: Arc<Call<R>>,
+}
+
+clone_fields!([R] Hook<R> { call });
+
+impl<R> Hook<R> {
+    pub(super) fn new<F, Fut, E>(hook: F) -> Self
+    where
+        F: Fn(R, Rejection) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        let call = Arc::new(move |message, why| {
+            let taking = hook(message, why);
+            // The error's text may quote the message, so its type is the word for it.
+            async move { taking.await.map_err(|_| error_kind::<E>()) }.boxed()
+        });
+        Self { call }
+    }
+
+    /// Offers a message to the hook. It is taken if the hook answers `Ok`, and in time.
+    pub(super) async fn takes<S: Source>(
+        &self,
+        message: R,
+        id: &str,
+        why: Rejection,
+        until: Option<Instant>,
+    ) -> bool {
+        // The call itself is caught, too: a hook may panic before it returns its future.
+        let taking = AssertUnwindSafe(async { (self.call)(message, why).await }).catch_unwind();
+        let answer = match until {
+            Some(until) => timeout_at(until, taking).await,
+            None => Ok(taking.await),
+        };
+        let problem = match answer {
+            Ok(Ok(Ok(()))) => {
+                tracing::warn!(
+                    event = "rejected",
+                    reason = why.as_str(),
+                    message_id = id,
+                    source = S::NAME,
+                    "batch"
+                );
+                return true;
+            }
+            Ok(Ok(Err(kind))) => kind,
+            Ok(Err(_)) => "it panicked",
+            Err(_) => "it did not answer in time",
+        };
+        tracing::error!(
+            event = "hook_failed",
+            reason = why.as_str(),
+            message_id = id,
+            error = problem,
+            source = S::NAME,
+            "batch"
+        );
+        unheard::error("hook_failed", &problem);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn takes<F, Fut>(hook: F) -> bool
+    where
+        F: Fn((), Rejection) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let until = Instant::now() + Duration::from_millis(50);
+        Hook::new(hook)
+            .takes::<crate::sqs::Sqs>((), "m-1", Rejection::Failed, Some(until))
+            .await
+    }
+
+    #[test]
+    fn each_reason_has_a_word_of_its_own() {
+        for (rejection, word) in [
+            (Rejection::Undecodable, "undecodable"),
+            (Rejection::UnusableKey, "unusable_key"),
+            (Rejection::Mismatch, "mismatch"),
+            (Rejection::Failed, "failed"),
+        ] {
+            assert_eq!(rejection.as_str(), word);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_ok_takes_a_message() {
+        assert!(takes(|(), _| async { Ok(()) }).await);
+        assert!(!takes(|(), _| async { Err("full".to_owned()) }).await);
+        assert!(!takes(|(), _| async { panic!("later") }).await);
+        assert!(
+            !takes(|(), _| -> std::future::Ready<Result<(), String>> { panic!("at once") }).await
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hook_that_hangs_takes_nothing() {
+        assert!(!takes(|(), _| std::future::pending()).await);
+    }
+}

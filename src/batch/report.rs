@@ -1,0 +1,302 @@
+//! Gives the reason why a message is reported, and logs it without any of the message's content.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use tokio::time::Instant;
+
+use crate::batch::envelope::EnvelopeError;
+use crate::batch::rejection::Rejection;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::unheard;
+use crate::protocol::key::KeyError;
+use crate::protocol::record::error_kind;
+use crate::store::StoreError;
+
+/// Says why a message is reported. It neither holds nor shows anything of its body, its token or
+/// its outcome.
+#[derive(Debug)]
+pub(super) enum Reason {
+    /// The message has not run yet: what isn't known to be done comes again.
+    NotRun,
+    /// The invocation's time was nearly over.
+    OutOfTime,
+    /// The time of the message's own claim was over before it could start.
+    TooLate,
+    /// An earlier message of its group was reported.
+    GroupStopped,
+    NoBody,
+    /// The body is not in the declared envelope.
+    Envelope(EnvelopeError),
+    /// The body doesn't decode, for this reason.
+    Undecodable(String),
+    Panicked,
+    /// The handler was ended shortly before the invocation's deadline.
+    TimedOut,
+    /// The store is not set up as it is configured, or the function lacks a permission.
+    Misconfigured(String),
+    Key(KeyError),
+    /// The message in this position, before it in the batch, has the same key and another body.
+    Mismatch {
+        leader: usize,
+    },
+    /// A message before it in the batch is the same request, and was reported.
+    Leader,
+    /// The engine or the handler ended the run without success: the engine's code, and a detail.
+    Run {
+        code: &'static str,
+        detail: String,
+        rejection: Option<Rejection>,
+        /// When the lease of the attempt that is in flight ends.
+        free_at: Option<Instant>,
+    },
+}
+
+impl Reason {
+    /// Takes the place of the error, and its kind or the field that is missing. The parser's own
+    /// message is taken where `quotes` allows it, because it quotes the body.
+    pub(super) fn undecodable(error: &serde_json::Error, quotes: bool) -> Self {
+        let message = error.to_string();
+        if quotes {
+            return Self::Undecodable(message);
+        }
+        let what = match missing_field(&message) {
+            Some(name) => format!("missing field `{name}`"),
+            None => format!("{:?} error", error.classify()),
+        };
+        let (line, column) = (error.line(), error.column());
+        Self::Undecodable(format!("{what} at line {line}, column {column}"))
+    }
+
+    /// Makes the reason of the handler's own error. The error's text may quote the message, so its
+    /// type names it.
+    pub(super) fn of_error<E>(is_permanent: bool) -> Self {
+        Self::Run {
+            code: Error::Handler(()).code(),
+            detail: error_kind::<E>().to_owned(),
+            rejection: is_permanent.then_some(Rejection::Failed),
+            free_at: None,
+        }
+    }
+
+    /// Makes the reason of an obstacle.
+    pub(super) fn of_obstacle(obstacle: &Obstacle) -> Self {
+        if let Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) = obstacle {
+            return Self::Misconfigured(obstacle.to_string());
+        }
+        let rejection = match obstacle {
+            Error::Failed(_) => Some(Rejection::Failed),
+            Error::Mismatch => Some(Rejection::Mismatch),
+            Error::Key(error) => of_key(error),
+            _ => None,
+        };
+        let detail = match obstacle {
+            Error::Failed(failure) => failure.kind.clone(),
+            other => other.to_string(),
+        };
+        Self::Run {
+            code: obstacle.code(),
+            detail,
+            rejection,
+            free_at: match obstacle {
+                // A lease may be stored that is longer than the clock's range.
+                Error::InFlight { retry_after } => Instant::now().checked_add(*retry_after),
+                _ => None,
+            },
+        }
+    }
+
+    /// Gives the instant when the lease of the attempt that is in flight ends.
+    pub(super) fn free_at(&self) -> Option<Instant> {
+        match self {
+            Self::Run { free_at, .. } => *free_at,
+            _ => None,
+        }
+    }
+
+    /// Says why no retry will mend the message; `None` where a retry may, or where a person must
+    /// look.
+    pub(super) fn rejection(&self) -> Option<Rejection> {
+        match self {
+            Self::NoBody | Self::Envelope(_) | Self::Undecodable(_) => Some(Rejection::Undecodable),
+            Self::Key(error) => of_key(error),
+            Self::Mismatch { .. } => Some(Rejection::Mismatch),
+            Self::Run { rejection, .. } => *rejection,
+            Self::NotRun
+            | Self::OutOfTime
+            | Self::TooLate
+            | Self::GroupStopped
+            | Self::Panicked
+            | Self::TimedOut
+            | Self::Misconfigured(_)
+            | Self::Leader => None,
+        }
+    }
+
+    /// Gives the code, one of a small fixed set that is shared with [`Error::code`], and the detail
+    /// for people.
+    fn words(&self) -> (&'static str, Cow<'_, str>) {
+        let (code, detail) = match self {
+            Self::NotRun => ("not_run", "the message did not run"),
+            Self::OutOfTime => ("out_of_time", "the invocation's time was nearly over"),
+            Self::TooLate => (
+                "too_late",
+                "the message waited until the time of its claim was over",
+            ),
+            Self::GroupStopped => (
+                "group_stopped",
+                "an earlier message of its group was reported",
+            ),
+            Self::NoBody => ("no_body", "the message has no body"),
+            Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
+            Self::Undecodable(why) => {
+                let detail = format!("the body doesn't decode: {why}");
+                return ("undecodable_body", detail.into());
+            }
+            Self::Panicked => ("panicked", "the handler panicked"),
+            Self::TimedOut => (
+                "timed_out",
+                "the handler was ended shortly before the invocation's deadline",
+            ),
+            Self::Misconfigured(detail) => ("store_failed", detail.as_str()),
+            Self::Key(error) => return ("invalid_key", error.to_string().into()),
+            Self::Mismatch { .. } => (
+                "mismatch",
+                "another message of this batch has the same idempotency key and another fingerprint",
+            ),
+            Self::Leader => (
+                "duplicate_of_reported",
+                "another message of this batch is the same request, and was reported itself",
+            ),
+            Self::Run { code, detail, .. } => (*code, detail.as_str()),
+        };
+        (code, detail.into())
+    }
+
+    /// Logs one event for a message that is reported.
+    pub(super) fn log(&self, source: &str, message_id: &str) {
+        let event = "reported";
+        let (reason, detail) = self.words();
+        // Another attempt is at work on it, which is no mistake.
+        if reason == "in_flight" {
+            tracing::info!(event, reason, message_id, %detail, source, "batch");
+        } else {
+            tracing::warn!(event, reason, message_id, %detail, source, "batch");
+            unheard::error(event, &format_args!("{message_id}: {reason}: {detail}"));
+        }
+    }
+}
+
+/// Finds the field that a body lacks. Its name is one of the decoded type, not of the body; a name
+/// that no Rust field has may be a text of the body's in a message of the caller's own code.
+fn missing_field(message: &str) -> Option<&str> {
+    let (name, place) = message.strip_prefix("missing field `")?.split_once('`')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    (place.starts_with(" at line ") && name.chars().all(is_name)).then_some(name)
+}
+
+/// Rejects a message for its key, unless the key is unusable by the layer's settings.
+fn of_key(error: &KeyError) -> Option<Rejection> {
+    (*error != KeyError::EmptyOperation).then_some(Rejection::UnusableKey)
+}
+
+/// Logs the counts of a batch in which a message was rejected or reported.
+pub(super) fn log_batch(source: &str, messages: usize, rejected: usize, reported: usize) {
+    if rejected + reported > 0 {
+        let event = "batch";
+        tracing::info!(event, messages, rejected, reported, source, "batch");
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_does_not_decode_is_not_quoted() {
+        let error = serde_json::from_str::<u8>(r#""hunter2""#).unwrap_err();
+        assert!(error.to_string().contains("hunter2"), "the premise");
+        let said = |quotes| Reason::undecodable(&error, quotes).to_string();
+        assert_eq!(
+            said(false),
+            "the body doesn't decode: Data error at line 1, column 9"
+        );
+        assert!(said(true).contains("hunter2"), "{}", said(true));
+    }
+
+    #[test]
+    fn a_body_that_lacks_a_field_is_told_which() {
+        #[derive(serde::Deserialize)]
+        struct Payment {
+            #[expect(dead_code, reason = "it is decoded, not read")]
+            order_id: String,
+        }
+        let error = serde_json::from_str::<Payment>("{}").err().unwrap();
+        assert_eq!(
+            Reason::undecodable(&error, false).to_string(),
+            "the body doesn't decode: missing field `order_id` at line 1, column 2"
+        );
+        // As a caller's own `Deserialize` may say it.
+        for quoting in ["missing field `4 1 1`", "missing field `x`: 4111", "4111"] {
+            let error = <serde_json::Error as serde::de::Error>::custom(quoting);
+            let said = Reason::undecodable(&error, false).to_string();
+            assert!(!said.contains('4') && !said.contains('`'), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_no_retry_mends_is_rejected() {
+        let garbled = serde_json::from_str::<u8>("garbled").unwrap_err();
+        for (reason, rejection) in [
+            (Reason::NoBody, Rejection::Undecodable),
+            (Reason::undecodable(&garbled, false), Rejection::Undecodable),
+            (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
+            (
+                Reason::of_obstacle(&KeyError::ControlCharacter.into()),
+                Rejection::UnusableKey,
+            ),
+            (Reason::Mismatch { leader: 0 }, Rejection::Mismatch),
+            (Reason::of_obstacle(&Error::Mismatch), Rejection::Mismatch),
+            (Reason::of_error::<std::io::Error>(true), Rejection::Failed),
+        ] {
+            assert_eq!(reason.rejection(), Some(rejection), "{reason:?}");
+        }
+        for reason in [
+            Reason::NotRun,
+            Reason::OutOfTime,
+            Reason::TooLate,
+            Reason::GroupStopped,
+            Reason::Panicked,
+            Reason::Leader,
+            Reason::Key(KeyError::EmptyOperation),
+            Reason::of_error::<std::io::Error>(false),
+            Reason::of_obstacle(&Error::LeaseLost),
+            Reason::of_obstacle(&KeyError::EmptyOperation.into()),
+        ] {
+            assert_eq!(reason.rejection(), None, "{reason:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_in_flight_elsewhere_is_free_when_that_lease_ends() {
+        let seconds = std::time::Duration::from_secs;
+        let in_flight = |retry_after| Reason::of_obstacle(&Error::InFlight { retry_after });
+        let soon = Instant::now() + seconds(7);
+        assert_eq!(in_flight(seconds(7)).free_at(), Some(soon));
+        assert_eq!(in_flight(std::time::Duration::MAX).free_at(), None);
+        assert_eq!(Reason::of_obstacle(&Error::LeaseLost).free_at(), None);
+        assert_eq!(Reason::TooLate.free_at(), None);
+    }
+
+    #[test]
+    fn a_handlers_error_is_named_by_its_type_alone() {
+        let said = Reason::of_error::<std::io::Error>(false).to_string();
+        assert_eq!(said, "std::io::error::Error");
+    }
+}

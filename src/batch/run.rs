@@ -1,0 +1,232 @@
+//! Runs one message: claims it, waits for its turn, calls the handler, ends the run.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use tokio::time::timeout_at;
+use tower::{Service, ServiceExt};
+use tracing::Instrument;
+
+use crate::batch::Source;
+use crate::batch::fate::Fate;
+use crate::batch::gate::{Entry, Gate};
+use crate::batch::message::Message;
+use crate::batch::plan::Ready;
+use crate::batch::report::Reason;
+use crate::engine::claim::to_json;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
+use crate::idempotency::Idempotency;
+use crate::protocol::record::{Failure, error_kind};
+use crate::store::Store;
+
+/// Judges whether an error of the handler is one that no retry will mend.
+pub(super) type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
+
+/// Holds all that one message needs to run, so that its future borrows nothing.
+pub(super) struct MessageRun<Src: Source, S, T, E, Svc> {
+    pub(super) once: Idempotency<S>,
+    pub(super) handler: Svc,
+    pub(super) permanent: Option<Permanent<E>>,
+    pub(super) gate: Arc<Gate>,
+    /// The message's place among those that are to run.
+    pub(super) index: usize,
+    pub(super) message: Ready<Src, T>,
+}
+
+/// Holds the handler's result.
+enum Handled<R, E> {
+    Done(R),
+    Failed {
+        error: E,
+        is_permanent: bool,
+    },
+    /// The time of the claim was over before the handler could start.
+    TooLate,
+}
+
+impl<Src, S, T, E, Svc> MessageRun<Src, S, T, E, Svc>
+where
+    Src: Source,
+    S: Store,
+    E: Display + 'static,
+    Svc: Service<Message<Src, T>, Error = E>,
+    Svc::Response: Serialize,
+{
+    /// Runs the message; gives its place in the batch, and its fate.
+    pub(super) async fn run(self) -> (usize, Fate) {
+        let (gate, position) = (Arc::clone(&self.gate), self.message.position);
+        let mut entry = gate.entry();
+        gate.admit(self.index).await;
+        let fate = if let Some(reason) = gate.refusal(&self.message.after) {
+            Fate::Reported(reason)
+        } else {
+            // The handler's own events are inside the message's span.
+            let span = Src::record_span(&self.message.received.1);
+            let running = self.claim_and_run(&gate, &mut entry).instrument(span);
+            // A panic of the caller's code after the handler, in an error's `Display` say, is this
+            // message's alone, too.
+            let fate = AssertUnwindSafe(running).catch_unwind().await;
+            fate.unwrap_or(Fate::Reported(Reason::Panicked))
+        };
+        gate.ended(position, matches!(fate, Fate::Done));
+        (position, fate)
+    }
+
+    async fn claim_and_run(self, gate: &Gate, entry: &mut Entry<'_>) -> Fate {
+        let Ready {
+            received,
+            key,
+            fingerprint,
+            retention,
+            after,
+            ..
+        } = self.message;
+        // A repeated delivery probably meets a record. A read that finds it is cheaper than a write
+        // that fails.
+        let once = self.once.keep_for(retention);
+        let once = once.read_first(Src::deliveries(&received.1) > Some(1));
+        let run = match once.begin(key, fingerprint).await {
+            Ok(Begun::Run(run)) => run,
+            Ok(Begun::Replay(replayed)) => return replay(&replayed),
+            Err(obstacle) => return refuse(&obstacle),
+        };
+        let permit = match gate.start(&after).await {
+            Ok(permit) => permit,
+            Err(reason) => {
+                // The message is reported, whether its release succeeds or not.
+                let _ = run.not_started().await;
+                return Fate::Reported(reason);
+            }
+        };
+        entry.started();
+        let (body, metadata) = *received;
+        let message = Message {
+            body,
+            claim: run.claim().clone(),
+            metadata,
+            stop_at: gate.stop_at(),
+        };
+        let permanent = self.permanent.as_ref();
+        let is_called = AtomicBool::new(false);
+        let handling = Box::pin(handle(self.handler, message, permanent, &is_called));
+        let handling = AssertUnwindSafe(handling).catch_unwind();
+        let handled = match gate.times {
+            None => Ok(handling.await),
+            Some(times) => timeout_at(times.end, handling).await,
+        };
+        drop(permit);
+        // The run's store calls end in time for the other messages' reply.
+        match handled {
+            Ok(Ok(handled)) => end(run, handled, permanent).await,
+            Ok(Err(_)) => {
+                run.panicked().await;
+                Fate::Reported(Reason::Panicked)
+            }
+            Err(_) if is_called.load(Ordering::Relaxed) => {
+                run.timed_out().await;
+                Fate::Reported(Reason::TimedOut)
+            }
+            // The service was never ready, so the work did not begin.
+            Err(_) => {
+                let _ = run.too_late().await;
+                Fate::Reported(Reason::TooLate)
+            }
+        }
+    }
+}
+
+async fn handle<Src, T, E, Svc>(
+    mut service: Svc,
+    message: Message<Src, T>,
+    permanent: Option<&Permanent<E>>,
+    is_called: &AtomicBool,
+) -> Handled<Svc::Response, E>
+where
+    Src: Source,
+    Svc: Service<Message<Src, T>, Error = E>,
+{
+    let result = match service.ready().await {
+        // Since its claim the message has waited for its turn, a permit and the handler.
+        Ok(_) if message.claim.is_over() => return Handled::TooLate,
+        Ok(service) => {
+            is_called.store(true, Ordering::Relaxed);
+            service.call(message).await
+        }
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(value) => Handled::Done(value),
+        Err(error) => Handled::Failed {
+            is_permanent: permanent.is_some_and(|permanent| permanent(&error)),
+            error,
+        },
+    }
+}
+
+/// Ends the run as the handler's result asks.
+async fn end<S: Store, R: Serialize, E: Display + 'static>(
+    run: Run<S>,
+    handled: Handled<R, E>,
+    permanent: Option<&Permanent<E>>,
+) -> Fate {
+    let (disposition, failed) = match handled {
+        Handled::TooLate => {
+            let _ = run.too_late().await;
+            return Fate::Reported(Reason::TooLate);
+        }
+        Handled::Done(value) => (run.completion(|| to_json(&value)), None),
+        Handled::Failed {
+            error,
+            is_permanent,
+        } => {
+            let disposition = if is_permanent {
+                Disposition::Fail(Failure::of(&error))
+            } else {
+                Disposition::Release(Some(error_kind::<E>().into()))
+            };
+            (disposition, Some(Reason::of_error::<E>(is_permanent)))
+        }
+    };
+    match run.end(disposition).await {
+        Ok(Ended::Replay(replayed)) => replay(&replayed),
+        Ok(_) => failed.map_or(Fate::Done, Fate::Reported),
+        // The condition of a business write did not hold, and the handler may have an error of its
+        // own for that.
+        Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {
+            Ok(error) => {
+                // A panic of the caller's judgement must not end the batch.
+                let judge = || permanent.is_some_and(|permanent| permanent(&error));
+                let is_permanent = catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false);
+                Fate::Reported(Reason::of_error::<E>(is_permanent))
+            }
+            Err(refusal) => refuse(&Error::Refused(refusal)),
+        },
+        Err(obstacle) => refuse(&obstacle),
+    }
+}
+
+/// Reads that an outcome was stored, not which: a source asks only whether the work is done, so a
+/// change of the outcome's type does no harm.
+fn replay(replayed: &Replayed) -> Fate {
+    match replayed.decode::<IgnoredAny>() {
+        Ok(IgnoredAny) => Fate::Done,
+        Err(obstacle) => refuse(&obstacle),
+    }
+}
+
+fn refuse(obstacle: &Obstacle) -> Fate {
+    match obstacle {
+        // The work is done, and a source never asks for the outcome that was not kept.
+        Error::OutcomeOmitted { .. } => Fate::Done,
+        obstacle => Fate::Reported(Reason::of_obstacle(obstacle)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

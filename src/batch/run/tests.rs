@@ -1,0 +1,83 @@
+use std::time::Duration;
+
+use aws_lambda_events::event::sqs::{SqsEvent, SqsMessage};
+use lambda_runtime::{Context, LambdaEvent};
+use tokio::time::Instant;
+
+use super::*;
+use crate::batch::plan::tests::message;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
+use crate::sqs::{BatchLayer, Sqs};
+use crate::store::MemoryStore;
+
+fn engine() -> Idempotency<MemoryStore> {
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    builder.build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_message_that_failed_has_the_kind_of_its_error() {
+    let once = engine();
+    let mut worker = BatchLayer::new(once.clone())
+        .operation("charge")
+        .handler(|_: Message<Sqs, u32>| async { Err::<(), _>(std::fmt::Error) });
+    let mut event = SqsEvent::default();
+    event.records = vec![message("m-1", "7")];
+    let event = LambdaEvent::new(event, Context::default());
+    let reply = worker.call(event).await.unwrap();
+    assert_eq!(reply.batch_item_failures.len(), 1);
+
+    let id = once.record_id(&Key::new("charge", "m-1")).unwrap();
+    let soon = Instant::now() + Duration::from_secs(1);
+    let found = once.store().load(&id, soon).await.unwrap().unwrap();
+    let record = found.content.unwrap();
+    assert!(record.is_released());
+    assert_eq!(record.last_error.as_deref(), Some("core::fmt::Error"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_cancelled_when_the_reserve_begins() {
+    let fingerprint = Fingerprint::bytes(b"7");
+    let claimed = engine().begin(Key::new("charge", "m-1"), fingerprint).await;
+    let Ok(Begun::Run(run)) = claimed else {
+        panic!("{claimed:?}")
+    };
+    let until = |stop_at| Message::<Sqs, ()> {
+        body: (),
+        claim: run.claim().clone(),
+        metadata: SqsMessage::default(),
+        stop_at,
+    };
+    let began = Instant::now();
+    let message = until(Some(began + Duration::from_secs(1)));
+    assert!(!message.is_cancelled());
+    message.cancelled().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+    assert!(until(Some(Instant::now())).is_cancelled());
+
+    let endless = until(None);
+    assert!(!endless.is_cancelled());
+    let never = tokio::time::timeout(Duration::from_hours(1), endless.cancelled());
+    assert!(never.await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_id_is_the_whole_id_of_its_record() {
+    let once = engine();
+    let mut worker = BatchLayer::new(once.clone())
+        .raw_id(|body: &u32| format!("payments.charge#{body}"))
+        .handler(|_: Message<Sqs, u32>| async { Ok::<_, std::fmt::Error>(()) });
+    let mut event = SqsEvent::default();
+    event.records = vec![message("m-1", "7")];
+    let event = LambdaEvent::new(event, Context::default());
+    let reply = worker.call(event).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+
+    let id = once
+        .record_id(&Key::raw("sqs", "payments.charge#7"))
+        .unwrap();
+    assert_eq!(id.as_str(), "payments.charge#7");
+    let soon = Instant::now() + Duration::from_secs(1);
+    assert!(once.store().load(&id, soon).await.unwrap().is_some());
+}

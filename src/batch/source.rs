@@ -1,0 +1,60 @@
+//! Declares what a batch needs to know of its source.
+
+use lambda_runtime::Context;
+use tracing::Span;
+
+/// Describes an event source that delivers messages in batches, and takes back the ids of those
+/// that failed.
+///
+/// A message is of the type `Record` here, which is AWS's word for it.
+/// [The module](super#a-source-of-your-own) says in which order a source is written, and has an
+/// example; `sqs::Sqs` is the first instance.
+pub trait Source: Send + Sync + 'static {
+    /// The event that Lambda hands to the function.
+    type Event: Send + 'static;
+    /// One message of the event, as the source delivers it.
+    type Record: Clone + Send + Sync + 'static;
+    /// The reply that the function gives.
+    type Reply: Send + 'static;
+
+    /// The source's name in logs; it names the operation, too, of a message without an origin.
+    const NAME: &'static str;
+
+    /// Takes the messages from an event, in their order.
+    fn records(event: Self::Event) -> Vec<Self::Record>;
+
+    /// Gives the id that reports a message; `None` for a message that can't be reported. It is the
+    /// message's key, too, unless the layer has another setting.
+    fn id(record: &Self::Record) -> Option<&str>;
+
+    /// Gives the body, as text; `None` where there is none.
+    fn body(record: &Self::Record) -> Option<&str>;
+
+    /// Names the queue, stream or topic that the message comes from. It is the operation's name,
+    /// unless the layer has another setting.
+    fn origin(record: &Self::Record) -> Option<&str>;
+
+    /// Gives the key within which messages are ordered, where the message has one.
+    fn order_key(record: &Self::Record) -> Option<&str>;
+
+    /// Says whether the source promises an order within [`order_key`](Self::order_key).
+    fn is_ordered(record: &Self::Record) -> bool;
+
+    /// Counts the deliveries of the message, this one included; `None` where the source doesn't
+    /// count.
+    fn deliveries(record: &Self::Record) -> Option<u32>;
+
+    /// Gives the text of an attribute beside the body; `None` where there is none of this name, or
+    /// the source has no attributes.
+    fn attribute(record: &Self::Record, name: &str) -> Option<String>;
+
+    /// Makes the reply that has these messages delivered again: `failed` has their ids, each once,
+    /// in the order of the batch.
+    fn reply(failed: Vec<String>) -> Self::Reply;
+
+    /// Makes the span around a whole batch.
+    fn batch_span(records: &[Self::Record], context: &Context) -> Span;
+
+    /// Makes the span around one message's run.
+    fn record_span(record: &Self::Record) -> Span;
+}

@@ -1,0 +1,276 @@
+//! Translates each conditional write into a change: the attributes that it sets and removes, and
+//! its condition. A single request states it in expressions, a grouped one in a statement.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::layout::{Attribute, Item, TableLayout, as_item};
+use super::value::{number, string};
+use super::{journal, packed};
+use crate::protocol::journal::StepNote;
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{
+    Amendment, Basis, Completion, Final, LAYOUT, NewClaim, Owner, RELEASED, RecordWrite, Release,
+    Renewal, Status, StoredOutcome, Takeover, Version,
+};
+
+/// A value that a change sets, or compares with.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A word of the protocol: the same in most writes of a kind.
+    Word(&'static str),
+    /// A number that is the same in most writes of a kind.
+    Count(i64),
+    Given(AttributeValue),
+}
+
+impl From<Value> for AttributeValue {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Word(word) => string(word),
+            Value::Count(count) => number(count),
+            Value::Given(value) => value,
+        }
+    }
+}
+
+impl From<AttributeValue> for Value {
+    fn from(value: AttributeValue) -> Self {
+        Self::Given(value)
+    }
+}
+
+impl From<Status> for Value {
+    fn from(status: Status) -> Self {
+        Self::Word(status.as_str())
+    }
+}
+
+/// A test that must hold for a write to apply.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// The key has no record.
+    NoRecord,
+    Equals(Attribute, Value),
+    Less(Attribute, Value),
+    Absent(Attribute),
+    /// No entry of this step has this revision or a newer one.
+    OlderStep(String, u32),
+}
+
+/// A conditional write on one record.
+#[derive(Debug)]
+pub(super) struct Change<'a> {
+    /// The names and values of the table's key.
+    pub(super) key: Vec<(&'a str, AttributeValue)>,
+    pub(super) sets: Vec<(Attribute, Value)>,
+    pub(super) removes: Vec<Attribute>,
+    /// A step's entry, by the name of its attribute.
+    pub(super) step: Option<(String, AttributeValue)>,
+    pub(super) tests: Vec<Test>,
+    /// The write is a PutItem, since nothing of an old item stays; else an UpdateItem.
+    pub(super) is_whole: bool,
+}
+
+impl<'a> Change<'a> {
+    fn of(layout: &'a TableLayout, id: &RecordId) -> Self {
+        Self {
+            key: layout.key_of(id.as_str()),
+            // As many as a claim sets.
+            sets: Vec::with_capacity(8),
+            removes: Vec::new(),
+            step: None,
+            tests: Vec::with_capacity(2),
+            is_whole: false,
+        }
+    }
+
+    /// Applies only while this owner holds the record: the fence.
+    fn held_by(mut self, owner: &Owner) -> Self {
+        let owner = string(owner.as_str()).into();
+        self.tests.push(Test::Equals(Attribute::Owner, owner));
+        let in_progress = Status::InProgress.into();
+        self.tests
+            .push(Test::Equals(Attribute::Status, in_progress));
+        self
+    }
+
+    /// Applies only over this version: each attribute has the same value, or is still absent.
+    fn unchanged(mut self, seen: &Version) -> Self {
+        let observed = [
+            (Attribute::Owner, seen.owner.as_deref().map(string)),
+            (Attribute::Status, seen.status.as_deref().map(string)),
+            (Attribute::Lease, seen.lease.map(number)),
+            (Attribute::Expiration, seen.expiration.map(number)),
+        ];
+        for (attribute, value) in observed {
+            self.tests.push(match value {
+                Some(value) => Test::Equals(attribute, value.into()),
+                None => Test::Absent(attribute),
+            });
+        }
+        self
+    }
+
+    fn set(mut self, attribute: Attribute, value: impl Into<Value>) -> Self {
+        self.sets.push((attribute, value.into()));
+        self
+    }
+
+    fn set_some(self, attribute: Attribute, value: Option<AttributeValue>) -> Self {
+        match value {
+            Some(value) => self.set(attribute, value),
+            None => self,
+        }
+    }
+
+    fn remove(mut self, attribute: Attribute) -> Self {
+        self.removes.push(attribute);
+        self
+    }
+
+    fn claim(self, claim: &NewClaim) -> Self {
+        let fingerprint = claim
+            .fingerprint
+            .as_ref()
+            .map(|fingerprint| string(fingerprint.as_str()));
+        self.set(Attribute::Status, Status::InProgress)
+            .set(Attribute::Owner, string(claim.owner.as_str()))
+            .set(Attribute::Attempt, Value::Count(claim.attempt.into()))
+            .set(Attribute::Lease, number(claim.lease.0))
+            .set(Attribute::Expiration, number(claim.expiration.0))
+            .set(Attribute::StartedAt, number(claim.started_at.0))
+            .set(Attribute::Layout, Value::Count(LAYOUT))
+            .set_some(Attribute::Validation, fingerprint)
+    }
+
+    /// The item that the change leaves where no record was, or where nothing of the old one stays.
+    pub(super) fn item(&self, layout: &TableLayout) -> Item {
+        let mut item = as_item(self.key.iter().cloned());
+        for (attribute, value) in &self.sets {
+            item.insert(layout.name(*attribute).to_owned(), value.clone().into());
+        }
+        item
+    }
+}
+
+/// The change that a write makes.
+pub(super) fn of<'a>(layout: &'a TableLayout, write: &RecordWrite) -> Change<'a> {
+    match write {
+        RecordWrite::Create(claim) => create(layout, claim),
+        RecordWrite::TakeOver { seen, mode, claim } => take_over(layout, seen, *mode, claim),
+        RecordWrite::Renew(renewal) => renew(layout, renewal),
+        RecordWrite::Amend(amendment) => amend(layout, amendment),
+        RecordWrite::Complete(completion) => complete(layout, completion),
+        RecordWrite::Release(release) => self::release(layout, release),
+    }
+}
+
+/// In a table with two keys a claim is an UpdateItem: DynamoDB refuses it unless the key is exactly
+/// the table's. A table that has the first key only would take a PutItem with both keys, and every
+/// request would meet in one record.
+fn create<'a>(layout: &'a TableLayout, claim: &NewClaim) -> Change<'a> {
+    let mut change = Change::of(layout, &claim.id).claim(claim);
+    change.tests.push(Test::NoRecord);
+    change.is_whole = !layout.is_composite();
+    change
+}
+
+/// Over an expired record, nothing of it stays. Over a released or crashed one, the attributes stay
+/// that aren't set or removed here. No outcome stays, which a record in progress shouldn't have:
+/// one of another kind than the new one would be read in its place.
+fn take_over<'a>(
+    layout: &'a TableLayout,
+    seen: &Version,
+    mode: Takeover,
+    claim: &NewClaim,
+) -> Change<'a> {
+    let mut change = Change::of(layout, &claim.id).unchanged(seen).claim(claim);
+    change.is_whole = mode == Takeover::Fresh;
+    if !change.is_whole {
+        let outcome = [Attribute::Data, Attribute::Packed, Attribute::Omitted];
+        change.removes.extend(outcome);
+        if claim.fingerprint.is_none() {
+            change.removes.push(Attribute::Validation);
+        }
+        if mode == Takeover::Unstarted {
+            change.removes.push(Attribute::LastError);
+        }
+    }
+    change
+}
+
+fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> Change<'a> {
+    let (attribute, outcome) = match &completion.outcome {
+        StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
+        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
+        StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
+    };
+    Change::of(layout, &completion.id)
+        .held_by(&completion.owner)
+        .set(Attribute::Status, completion.status)
+        .set(Attribute::CompletedAt, number(completion.completed_at.0))
+        .set(Attribute::Expiration, number(completion.expiration.0))
+        .set(attribute, outcome)
+        .remove(Attribute::Lease)
+}
+
+/// The change of a record that becomes final in a commit.
+pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> {
+    let completed = complete(layout, &record.completion);
+    let mut change = match &record.basis {
+        Basis::Claimed => return completed,
+        Basis::Absent(claim) => create(layout, claim),
+        Basis::Version { seen, mode, claim } => take_over(layout, seen, *mode, claim),
+    };
+    // No claim was written before: the change is that of a claim and of its completion together.
+    change.sets.retain(|(attribute, _)| {
+        let is_said = completed.sets.iter().any(|(said, _)| said == attribute);
+        *attribute != Attribute::Lease && !is_said
+    });
+    change.removes.extend(completed.removes);
+    let sets = &completed.sets;
+    change
+        .removes
+        .retain(|attribute| !sets.iter().any(|(set, _)| set == attribute));
+    change.sets.extend(completed.sets);
+    change
+}
+
+fn renew<'a>(layout: &'a TableLayout, renewal: &Renewal) -> Change<'a> {
+    let mut change = Change::of(layout, &renewal.id)
+        .held_by(&renewal.owner)
+        .set(Attribute::Lease, number(renewal.lease.0))
+        .set(Attribute::Expiration, number(renewal.expiration.0));
+    change
+        .tests
+        .push(Test::Less(Attribute::Lease, number(renewal.lease.0).into()));
+    change
+}
+
+fn amend<'a>(layout: &'a TableLayout, amendment: &Amendment) -> Change<'a> {
+    let mut change = Change::of(layout, &amendment.id).held_by(&amendment.owner);
+    let StepNote { name, entry } = &amendment.step;
+    let attribute = journal::attribute(name);
+    let newer = Test::OlderStep(attribute.clone(), entry.revision);
+    change.tests.push(newer);
+    change.step = Some((attribute, journal::encode(entry)));
+    change
+}
+
+fn release<'a>(layout: &'a TableLayout, release: &Release) -> Change<'a> {
+    let mut change = Change::of(layout, &release.id)
+        .held_by(&release.owner)
+        .set(Attribute::Owner, string(release.tombstone.as_str()))
+        .set(Attribute::Lease, number(RELEASED.0))
+        .set_some(
+            Attribute::LastError,
+            release.last_error.as_deref().map(string),
+        );
+    if release.forget_fingerprint {
+        change.removes.push(Attribute::Validation);
+    }
+    change
+}
+
+#[cfg(test)]
+mod tests;

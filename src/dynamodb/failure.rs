@@ -1,0 +1,242 @@
+//! Translates the service's errors into the store's.
+
+use std::error::Error as StdError;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementError;
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
+use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use super::error::DynamoDbError;
+use super::layout::{Item, TableLayout};
+use crate::store::StoreError;
+
+/// The item that a failed condition met, if there was one.
+pub(super) struct Met(pub(super) Option<Item>);
+
+/// An error of the service; one that reports a failed condition has the item that the condition
+/// met.
+pub(super) trait Refusal: ProvideErrorMetadata + StdError + Send + Sync + 'static {
+    /// Answers with the item that the condition met, where it failed.
+    fn met(&self) -> Option<Met> {
+        None
+    }
+}
+
+impl Refusal for PutItemError {
+    fn met(&self) -> Option<Met> {
+        match self {
+            Self::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for UpdateItemError {
+    fn met(&self) -> Option<Met> {
+        match self {
+            Self::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for GetItemError {}
+impl Refusal for BatchGetItemError {}
+impl Refusal for BatchExecuteStatementError {}
+
+/// Translates a request's failure; `action` is the permission that the request needs.
+pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
+    table: &str,
+    layout: &TableLayout,
+    action: &'static str,
+    error: &SdkError<E, HttpResponse>,
+) -> StoreError {
+    let words = || in_words(error).into();
+    let context = match error {
+        SdkError::TimeoutError(_) => return StoreError::Timeout,
+        SdkError::ServiceError(context) => context,
+        SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
+            return StoreError::Unavailable(words());
+        }
+        _ => return StoreError::Rejected(words()),
+    };
+    let message = context.err().message().unwrap_or_default();
+    let table = table.to_owned();
+    match context.err().code().unwrap_or_default() {
+        "ProvisionedThroughputExceededException"
+        | "ThrottlingException"
+        | "RequestLimitExceeded" => throttled(),
+        "RequestTimeout" | "RequestTimeoutException" => StoreError::Unavailable(words()),
+        "TransactionConflictException" | "ReplicatedWriteConflictException" => StoreError::Conflict,
+        "AccessDeniedException" => {
+            StoreError::Denied(DynamoDbError::AccessDenied { table, action }.into())
+        }
+        "ResourceNotFoundException" => {
+            StoreError::Misconfigured(DynamoDbError::TableNotFound { table }.into())
+        }
+        "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge,
+        "ValidationException" if says_too_large(message) => StoreError::TooLarge,
+        "ValidationException" => {
+            let (expected, message) = (layout.describe(), message.to_owned());
+            let schema = DynamoDbError::Schema {
+                table,
+                expected,
+                message,
+            };
+            StoreError::Misconfigured(schema.into())
+        }
+        _ if context.raw().status().as_u16() >= 500 => StoreError::Unavailable(words()),
+        _ => StoreError::Rejected(words()),
+    }
+}
+
+/// The error for a table, or an account, over its throughput.
+pub(super) fn throttled() -> StoreError {
+    StoreError::Throttled(DynamoDbError::Throughput.into())
+}
+
+/// Tests whether DynamoDB's message reports an item that would be too large.
+pub(super) fn says_too_large(message: &str) -> bool {
+    message.contains("size has exceeded") || message.contains("size to update has exceeded")
+}
+
+/// Joins an error and its causes in one line. Their `Debug` may hold an item, so it is not used.
+pub(super) fn in_words(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the request failed")]
+    struct Failed(#[source] Refused);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no connection")]
+    struct Refused(#[source] io::Error);
+
+    fn classified(error: &SdkError<PutItemError, HttpResponse>) -> StoreError {
+        classify(
+            "records",
+            &TableLayout::default(),
+            "dynamodb:PutItem",
+            error,
+        )
+    }
+
+    fn refused(code: &str, message: &str, status: u16) -> StoreError {
+        let metadata = ErrorMetadata::builder().code(code).message(message);
+        let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        let error = PutItemError::generic(metadata.build());
+        classified(&SdkError::service_error(error, reply))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_must_be_mended() {
+        let late = SdkError::timeout_error("slow");
+        assert!(matches!(classified(&late), StoreError::Timeout));
+        let unsent = SdkError::construction_failure("no region");
+        assert!(matches!(classified(&unsent), StoreError::Rejected(_)));
+        for (status, transient) in [(400, false), (499, false), (500, true), (503, true)] {
+            let error = refused("Unheard", "", status);
+            let unavailable = matches!(error, StoreError::Unavailable(_));
+            assert_eq!(unavailable, transient, "{status}");
+            assert_ne!(unavailable, matches!(error, StoreError::Rejected(_)));
+        }
+        for code in [
+            "ProvisionedThroughputExceededException",
+            "ThrottlingException",
+            "RequestLimitExceeded",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Throttled(_)), "{code}");
+            assert_eq!(
+                error.to_string(),
+                "throttled: raise the table's capacity, or use on-demand"
+            );
+        }
+        for code in ["RequestTimeout", "RequestTimeoutException"] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Unavailable(_)), "{code}");
+        }
+        for code in [
+            "TransactionConflictException",
+            "ReplicatedWriteConflictException",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Conflict), "{code}");
+        }
+        let StoreError::Denied(denied) = refused("AccessDeniedException", "", 400) else {
+            panic!("not denied")
+        };
+        let table = || "records".to_owned();
+        assert_eq!(
+            denied.downcast_ref(),
+            Some(&DynamoDbError::AccessDenied {
+                table: table(),
+                action: "dynamodb:PutItem"
+            })
+        );
+        let StoreError::Misconfigured(missing) = refused("ResourceNotFoundException", "", 400)
+        else {
+            panic!("not misconfigured")
+        };
+        assert_eq!(
+            missing.downcast_ref(),
+            Some(&DynamoDbError::TableNotFound { table: table() })
+        );
+    }
+
+    #[test]
+    fn an_item_that_is_too_large_is_told_from_a_schema_that_is_another() {
+        let validation = |message| refused("ValidationException", message, 400);
+        assert!(matches!(
+            validation("Item size has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        assert!(matches!(
+            validation("Item size to update has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        let StoreError::Misconfigured(schema) =
+            validation("One or more parameter values were invalid")
+        else {
+            panic!("not misconfigured")
+        };
+        assert!(matches!(
+            schema.downcast_ref(),
+            Some(DynamoDbError::Schema { .. })
+        ));
+        assert!(matches!(
+            refused("ItemCollectionSizeLimitExceededException", "", 400),
+            StoreError::TooLarge
+        ));
+    }
+
+    #[test]
+    fn an_error_names_its_causes_down_to_the_first() {
+        let error = Failed(Refused(io::Error::other("the host has no address")));
+        assert_eq!(
+            in_words(&error),
+            "the request failed: no connection: the host has no address"
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! Sends many writes, or reads, in one request.
+//!
+//! Each statement of a group is conditional and has an answer of its own. A statement that the
+//! group didn't settle, for example because it was throttled, is sent again as a single request,
+//! whose error names the reason. Where the function lacks a permission that groups alone need,
+//! single requests do the work, with one warning.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{
+    AttributeValue, BatchStatementErrorCodeEnum as Code, BatchStatementResponse, KeysAndAttributes,
+};
+use futures_util::future::{FutureExt, join, join_all};
+use tokio::time::Instant;
+
+use super::change;
+use super::denied::Action;
+use super::layout::Item;
+use super::statement::{Statement, Statements, Verb};
+use super::store::DynamoDbStore;
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::{Answer, Store, StoreError};
+
+/// [The most statements](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchExecuteStatement.html)
+/// in one `BatchExecuteStatement`.
+const MOST_STATEMENTS: usize = 25;
+/// The most keys in one `BatchGetItem`.
+const MOST_KEYS: usize = 100;
+/// Bounds the bytes of a request far below its limit, so that a few large outcomes fit.
+const MOST_BYTES: usize = 1_024 * 1_024;
+
+pub(super) async fn write_all(
+    store: &DynamoDbStore,
+    writes: &[RecordWrite],
+    deadline: Instant,
+) -> Vec<Result<Answer, StoreError>> {
+    let mut replies: Vec<Reply> = Vec::new();
+    replies.resize_with(writes.len(), || Reply::Unsettled);
+    let (inserts, updates) = join(
+        execute(store, Verb::Insert, writes, deadline),
+        execute(store, Verb::Update, writes, deadline),
+    )
+    .await;
+    for (position, reply) in inserts.into_iter().chain(updates) {
+        if let Some(slot) = replies.get_mut(position) {
+            *slot = reply;
+        }
+    }
+    show_duplicates(store, writes, &mut replies, deadline).await;
+    let alone = writes
+        .iter()
+        .zip(&replies)
+        .filter(|(_, reply)| !matches!(reply, Reply::Settled(_)));
+    // Boxed, as each single request is.
+    let alone = alone.map(|(write, _)| store.write(write, deadline).boxed());
+    let mut alone = join_all(alone).await.into_iter();
+    let answers = replies.into_iter().map(|reply| match reply {
+        Reply::Settled(answer) => answer,
+        // Each of them was sent.
+        Reply::Duplicate | Reply::Unsettled => alone.next().unwrap_or(Err(StoreError::Timeout)),
+    });
+    answers.collect()
+}
+
+/// Reads the records that INSERTs met: their replies don't show them.
+async fn show_duplicates(
+    store: &DynamoDbStore,
+    writes: &[RecordWrite],
+    replies: &mut [Reply],
+    deadline: Instant,
+) {
+    let is_duplicate = |reply: &Reply| matches!(reply, Reply::Duplicate);
+    let duplicates = writes.iter().zip(replies.iter());
+    let duplicates = duplicates.filter(|(_, reply)| is_duplicate(reply));
+    let ids: Vec<_> = duplicates.map(|(write, _)| write.id().clone()).collect();
+    if ids.is_empty() {
+        return;
+    }
+    let met = load_all(store, &ids, deadline).await;
+    let replies = replies.iter_mut().filter(|reply| is_duplicate(reply));
+    for (reply, met) in replies.zip(met) {
+        *reply = Reply::Settled(met.map(Answer::Refused));
+    }
+}
+
+/// The reply to one statement of a group.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, between a reply and an answer"
+)]
+#[derive(Debug)]
+enum Reply {
+    Settled(Result<Answer, StoreError>),
+    /// An INSERT met a record, which DynamoDB doesn't show.
+    Duplicate,
+    /// The group has no answer to it.
+    Unsettled,
+}
+
+/// Makes statements of the writes, in as few groups as they fit in.
+fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
+    let mut statements = Statements::of(verb, &store.table, &store.layout);
+    let mut groups: Vec<Vec<Statement>> = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        let statement = statements.make(change::of(&store.layout, write));
+        let size = statement.size();
+        match groups.last_mut() {
+            Some(group) if group.len() < MOST_STATEMENTS && bytes + size <= MOST_BYTES => {
+                bytes += size;
+                group.push(statement);
+            }
+            _ => {
+                bytes = size;
+                groups.push(vec![statement]);
+            }
+        }
+    }
+    groups
+}
+
+/// Sends the writes of one kind in groups; replies with their positions.
+async fn execute(
+    store: &DynamoDbStore,
+    verb: Verb,
+    writes: &[RecordWrite],
+    deadline: Instant,
+) -> Vec<(usize, Reply)> {
+    let of_this_kind = |write: &RecordWrite| Verb::of(&store.layout, write) == Some(verb);
+    let chosen = writes.iter().enumerate();
+    let chosen = chosen.filter(|(_, write)| of_this_kind(write));
+    let (positions, chosen): (Vec<_>, Vec<_>) = chosen.unzip();
+    let groups = gather(store, verb, &chosen).into_iter();
+    let sent = groups.map(|group| send(store, verb.into(), group, deadline));
+    let replies = join_all(sent).await.into_iter().flatten();
+    positions.into_iter().zip(replies).collect()
+}
+
+/// Tells whether the table is given by its ARN. PartiQL is not documented to take one, so the
+/// statements of a group would fail; single requests take it.
+fn is_arn(table: &str) -> bool {
+    table.starts_with("arn:")
+}
+
+async fn send(
+    store: &DynamoDbStore,
+    action: Action,
+    group: Vec<Statement>,
+    deadline: Instant,
+) -> Vec<Reply> {
+    let size = group.len();
+    let all = |reply: &dyn Fn() -> Reply| std::iter::repeat_with(reply).take(size).collect();
+    let unsettled = || all(&|| Reply::Unsettled);
+    // A group of one has no advantage over a single request, which shows the record that it met.
+    if size < 2 || store.denied.has(action) || is_arn(&store.table) {
+        return unsettled();
+    }
+    let Ok(statements) = group
+        .into_iter()
+        .map(Statement::into_request)
+        .collect::<Result<Vec<_>, _>>()
+    else {
+        return unsettled();
+    };
+    let request = Box::pin(
+        store
+            .client
+            .batch_execute_statement()
+            .set_statements(Some(statements))
+            .send(),
+    );
+    let output = match store.call(action.name(), deadline, request).await {
+        Ok(Ok(output)) => output,
+        Err(StoreError::Denied(_)) => {
+            store.denied.note(action, &store.table);
+            return unsettled();
+        }
+        // The whole group failed, by the network or the deadline: no time is left for single
+        // requests.
+        Err(StoreError::Timeout) => {
+            return all(&|| Reply::Settled(Err(StoreError::Timeout)));
+        }
+        Err(StoreError::Unavailable(cause)) => {
+            // An error can't be cloned, its words can.
+            let words = cause.to_string();
+            let failed = || StoreError::Unavailable(words.clone().into());
+            return all(&|| Reply::Settled(Err(failed())));
+        }
+        Ok(Err(_)) | Err(_) => return unsettled(),
+    };
+    let mut replies: Vec<_> = output
+        .responses()
+        .iter()
+        .map(|response| read(store, action, response))
+        .collect();
+    replies.resize_with(size, || Reply::Unsettled);
+    replies
+}
+
+fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
+    let Some(error) = response.error() else {
+        return Reply::Settled(Ok(Answer::Applied(None)));
+    };
+    match error.code() {
+        Some(Code::DuplicateItem) => Reply::Duplicate,
+        Some(Code::ConditionalCheckFailed) => {
+            let found = error.item().map(|item| store.layout.read(item));
+            Reply::Settled(Ok(Answer::Refused(found)))
+        }
+        Some(Code::AccessDenied) => {
+            store.denied.note(action, &store.table);
+            Reply::Unsettled
+        }
+        _ => Reply::Unsettled,
+    }
+}
+
+pub(super) async fn load_all(
+    store: &DynamoDbStore,
+    ids: &[RecordId],
+    deadline: Instant,
+) -> Vec<Result<Option<Found>, StoreError>> {
+    let groups = ids
+        .chunks(MOST_KEYS)
+        .map(|group| load_group(store, group, deadline));
+    join_all(groups).await.into_iter().flatten().collect()
+}
+
+async fn load_group(
+    store: &DynamoDbStore,
+    ids: &[RecordId],
+    deadline: Instant,
+) -> Vec<Result<Option<Found>, StoreError>> {
+    match read_group(store, ids, deadline).await {
+        Some(mut found) => ids.iter().map(|id| Ok(found.remove(id.as_str()))).collect(),
+        // Boxed, as each single request is.
+        None => join_all(ids.iter().map(|id| store.load(id, deadline).boxed())).await,
+    }
+}
+
+/// Reads the records by id; `None` where single requests must read them.
+async fn read_group(
+    store: &DynamoDbStore,
+    ids: &[RecordId],
+    deadline: Instant,
+) -> Option<HashMap<String, Found>> {
+    let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
+    if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
+        return None;
+    }
+    let key = |id: &RecordId| store.layout.key_item(id.as_str());
+    let mut keys: Vec<Item> = ids.iter().map(key).collect();
+    let mut records = HashMap::new();
+    let mut pause = Duration::from_millis(10);
+    loop {
+        let wanted = KeysAndAttributes::builder()
+            .set_keys(Some(keys))
+            .consistent_read(true)
+            .build()
+            .ok()?;
+        let request = Box::pin(
+            store
+                .client
+                .batch_get_item()
+                .request_items(&store.table, wanted)
+                .send(),
+        );
+        let output = match store.call(Action::Get.name(), deadline, request).await {
+            Ok(Ok(output)) => output,
+            Err(StoreError::Denied(_)) => {
+                store.denied.note(Action::Get, &store.table);
+                return None;
+            }
+            _ => return None,
+        };
+        // One table was asked for. The reply may name it otherwise than the request did.
+        for item in output.responses.unwrap_or_default().into_values().flatten() {
+            if let Some(AttributeValue::S(id)) = item.get(store.layout.id_attribute()) {
+                records.insert(id.clone(), store.layout.read(&item));
+            }
+        }
+        let rest = output.unprocessed_keys.unwrap_or_default();
+        match rest.into_values().next() {
+            Some(rest) if !rest.keys.is_empty() => keys = rest.keys,
+            _ => return Some(records),
+        }
+        if Instant::now() + pause >= deadline {
+            return None;
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests;

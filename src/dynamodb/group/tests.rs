@@ -1,0 +1,351 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::dynamodb::wire::{Reply as Answered, Wire};
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::record::{Completion, NewClaim, Owner, StoredOutcome};
+
+const RECORDS: &str = "records";
+
+fn id(number: usize) -> RecordId {
+    RecordId::unkeyed(&number.to_string())
+}
+
+fn ids(count: usize) -> Vec<RecordId> {
+    (0..count).map(id).collect()
+}
+
+fn claim(number: usize) -> RecordWrite {
+    let claim = NewClaim {
+        id: id(number),
+        owner: Owner::from_stored("me"),
+        fingerprint: None,
+        attempt: 1,
+        lease: EpochMillis(7),
+        expiration: EpochSeconds(8),
+        started_at: EpochMillis(6),
+    };
+    claim.into()
+}
+
+fn completion(number: usize, outcome: usize) -> RecordWrite {
+    let outcome = StoredOutcome::Inline("x".repeat(outcome));
+    let owner = Owner::from_stored("me");
+    Completion::new(id(number), owner, outcome, EpochMillis(9), EpochSeconds(10)).into()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "a wire may give no reply")]
+fn error(status: u16, code: &str) -> Answered {
+    Some((status, json!({ "__type": code, "message": "no" })))
+}
+
+/// The reply to a group, with this answer to each statement.
+#[allow(clippy::unnecessary_wraps, reason = "a wire may give no reply")]
+fn statements(answers: &[Value]) -> Answered {
+    Some((200, json!({ "Responses": answers })))
+}
+
+fn failed(code: &str) -> Value {
+    json!({ "Error": { "Code": code, "Message": "no" } })
+}
+
+fn applied() -> Value {
+    json!({ "TableName": RECORDS })
+}
+
+/// The reply to a read of many, with the items of these records.
+#[allow(clippy::unnecessary_wraps, reason = "a wire may give no reply")]
+fn items(ids: &[RecordId], unprocessed: &[RecordId]) -> Answered {
+    let key = |id: &RecordId| json!({ "id": { "S": id.as_str() } });
+    let keys: Vec<_> = unprocessed.iter().map(key).collect();
+    let item = |id: &RecordId| json!({ "id": { "S": id.as_str() }, "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } });
+    let found: Vec<_> = ids.iter().map(item).collect();
+    let unprocessed = match keys.as_slice() {
+        [] => json!({}),
+        keys => json!({ RECORDS: { "Keys": keys } }),
+    };
+    Some((
+        200,
+        json!({ "Responses": { RECORDS: found }, "UnprocessedKeys": unprocessed }),
+    ))
+}
+
+/// The sizes of the groups in which these writes leave.
+fn sizes(verb: Verb, writes: &[RecordWrite]) -> Vec<usize> {
+    let store = Wire::default().store();
+    let writes: Vec<_> = writes.iter().collect();
+    gather(&store, verb, &writes).iter().map(Vec::len).collect()
+}
+
+#[test]
+fn a_group_has_as_many_statements_as_dynamodb_takes() {
+    for (count, expected) in [
+        (24, vec![24]),
+        (25, vec![25]),
+        (26, vec![25, 1]),
+        (51, vec![25, 25, 1]),
+    ] {
+        let writes: Vec<_> = (0..count).map(claim).collect();
+        assert_eq!(sizes(Verb::Insert, &writes), expected, "{count}");
+    }
+}
+
+#[test]
+fn a_group_has_no_more_bytes_than_a_request_may_have() {
+    let store = Wire::default().store();
+    let of_size = |bytes: usize| {
+        let bare = gather(&store, Verb::Update, &[&completion(1, 0)])[0][0].size();
+        completion(1, bytes - bare)
+    };
+    let (half, third) = (MOST_BYTES / 2, MOST_BYTES / 4 + 1);
+    for (bytes, expected) in [
+        (vec![half, half], vec![2]),
+        (vec![half, half + 1], vec![1, 1]),
+        (vec![third; 4], vec![3, 1]),
+        (vec![half, half, half, half], vec![2, 2]),
+        (vec![MOST_BYTES + 1, half, half], vec![1, 2]),
+        (vec![half, MOST_BYTES, 1_000, 1_000], vec![1, 1, 2]),
+        (vec![MOST_BYTES], vec![1]),
+        (vec![1_000, MOST_BYTES - 1_000], vec![2]),
+    ] {
+        let writes: Vec<_> = bytes.iter().copied().map(of_size).collect();
+        assert_eq!(sizes(Verb::Update, &writes), expected, "{bytes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_writes_of_a_kind_leave_in_one_request_and_one_alone_by_itself() {
+    let wire = Wire::answering([statements(&[applied(), applied()])]);
+    let answers = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Ok(Answer::Applied(None)))),
+        "{answers:?}"
+    );
+    assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
+
+    let wire = Wire::answering([Some((200, json!({})))]);
+    let answers = write_all(&wire.store(), &[claim(1), completion(2, 1)], soon()).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Ok(Answer::Applied(_)))),
+        "{answers:?}"
+    );
+    let mut actions = wire.actions();
+    actions.sort();
+    assert_eq!(actions, ["PutItem", "UpdateItem"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_write_gets_the_answer_to_its_own_statement() {
+    let met = json!({ "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } });
+    let refused =
+        json!({ "Error": { "Code": "ConditionalCheckFailed", "Message": "no", "Item": met } });
+    let wire = Wire::answering([statements(&[applied(), refused, applied()])]);
+    let writes: Vec<_> = (0..3).map(|number| completion(number, 1)).collect();
+    let answers = write_all(&wire.store(), &writes, soon()).await;
+    assert!(
+        matches!(
+            answers.as_slice(),
+            [
+                Ok(Answer::Applied(_)),
+                Ok(Answer::Refused(Some(_))),
+                Ok(Answer::Applied(_))
+            ]
+        ),
+        "{answers:?}"
+    );
+    assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_met_a_record_are_read_together() {
+    let duplicate = failed("DuplicateItem");
+    let group = statements(&[duplicate.clone(), applied(), duplicate]);
+    let wire = Wire::answering([group, items(&[id(0), id(2)], &[])]);
+    let answers = write_all(&wire.store(), &[claim(0), claim(1), claim(2)], soon()).await;
+    assert!(
+        matches!(
+            answers.as_slice(),
+            [
+                Ok(Answer::Refused(Some(_))),
+                Ok(Answer::Applied(_)),
+                Ok(Answer::Refused(Some(_)))
+            ]
+        ),
+        "{answers:?}"
+    );
+    assert_eq!(wire.actions(), ["BatchExecuteStatement", "BatchGetItem"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_without_an_answer_of_its_own_is_sent_again_by_itself() {
+    for answers in [
+        vec![applied(), failed("ThrottlingError")],
+        vec![applied(), failed("TransactionConflict")],
+        vec![applied()],
+    ] {
+        let wire = Wire::answering([statements(&answers), Some((200, json!({})))]);
+        let answered = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+        assert!(answered.iter().all(Result::is_ok), "{answered:?}");
+        assert_eq!(wire.actions(), ["BatchExecuteStatement", "PutItem"]);
+        let (_, put) = &wire.requests()[1];
+        assert_eq!(put["Item"]["id"]["S"], id(2).as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_never_arrives_is_not_sent_again_one_by_one() {
+    let wire = Wire::answering([None]);
+    let answers = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Err(StoreError::Timeout))),
+        "{answers:?}"
+    );
+    assert_eq!(wire.actions().len(), 1);
+
+    let wire = Wire::answering([error(500, "InternalServerError")]);
+    let answers = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Err(StoreError::Unavailable(_)))),
+        "{answers:?}"
+    );
+    assert_eq!(wire.actions().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permission_that_is_lacking_is_asked_for_once() {
+    let denied = error(400, "AccessDeniedException");
+    let by_statement = statements(&[failed("AccessDenied"), failed("AccessDenied")]);
+    for refusal in [denied, by_statement] {
+        let wire = Wire::answering([refusal, Some((200, json!({})))]);
+        let store = wire.store();
+        for _ in 0..2 {
+            let answers = write_all(&store, &[claim(1), claim(2)], soon()).await;
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        }
+        let single = ["PutItem"; 4];
+        assert_eq!(wire.actions()[0], "BatchExecuteStatement");
+        assert_eq!(wire.actions()[1..], single);
+        assert!(store.denied.has(Action::Insert));
+        assert!(!store.denied.has(Action::Update) && !store.denied.has(Action::Get));
+    }
+
+    let denied = error(400, "AccessDeniedException");
+    let wire = Wire::answering([denied, Some((200, json!({})))]);
+    let store = wire.store();
+    for _ in 0..2 {
+        let found = load_all(&store, &ids(2), soon()).await;
+        assert!(
+            found.iter().all(|found| matches!(found, Ok(None))),
+            "{found:?}"
+        );
+    }
+    assert_eq!(wire.actions()[0], "BatchGetItem");
+    assert_eq!(wire.actions()[1..], ["GetItem"; 4]);
+    assert!(store.denied.has(Action::Get) && !store.denied.has(Action::Insert));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_read_together_up_to_as_many_as_dynamodb_takes() {
+    for (count, expected) in [(2, vec![2]), (100, vec![100]), (102, vec![100, 2])] {
+        let ids = ids(count);
+        let wire = Wire::answering([items(&[], &[])]);
+        let found = load_all(&wire.store(), &ids, soon()).await;
+        assert_eq!(found.len(), count);
+        let requests = wire.requests().into_iter().map(|(action, request)| {
+            assert_eq!(action, "BatchGetItem");
+            let wanted = &request["RequestItems"][RECORDS];
+            assert_eq!(wanted["ConsistentRead"], true);
+            wanted["Keys"].as_array().unwrap().len()
+        });
+        assert_eq!(requests.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_found_under_its_own_id() {
+    let wire = Wire::answering([items(&[id(2), id(0)], &[])]);
+    let found = load_all(&wire.store(), &ids(3), soon()).await;
+    let found: Vec<_> = found
+        .iter()
+        .map(|found| found.as_ref().unwrap().is_some())
+        .collect();
+    assert_eq!(found, [true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_record_is_read_by_itself_and_so_is_one_that_is_asked_for_twice() {
+    for ids in [vec![id(1)], vec![id(1), id(1)]] {
+        let wire = Wire::answering([Some((200, json!({})))]);
+        let found = load_all(&wire.store(), &ids, soon()).await;
+        assert!(
+            found.iter().all(|found| matches!(found, Ok(None))),
+            "{found:?}"
+        );
+        assert_eq!(wire.actions(), vec!["GetItem"; ids.len()]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_were_left_out_are_asked_for_again_after_pauses_that_double() {
+    let all = ids(3);
+    let left = |ids: &[RecordId]| items(&[], ids);
+    let wire = Wire::answering([
+        left(&all),
+        items(&all[..1], &all[1..]),
+        items(&all[1..2], &all[2..]),
+        items(&all[2..], &[]),
+    ]);
+    let began = Instant::now();
+    let found = load_all(&wire.store(), &all, soon()).await;
+    assert!(
+        found.iter().all(|found| matches!(found, Ok(Some(_)))),
+        "{found:?}"
+    );
+    assert_eq!(began.elapsed(), Duration::from_millis(10 + 20 + 40));
+    let asked = wire.requests().into_iter().map(|(_, request)| {
+        request["RequestItems"][RECORDS]["Keys"]
+            .as_array()
+            .unwrap()
+            .len()
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [3, 3, 2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_left_out_for_too_long_are_read_one_by_one() {
+    // The third pause would end at the deadline.
+    let wire = Wire::answering([
+        items(&[], &ids(2)),
+        items(&[], &ids(2)),
+        items(&[], &ids(2)),
+        Some((200, json!({}))),
+    ]);
+    let began = Instant::now();
+    let deadline = began + Duration::from_millis(10 + 20 + 40);
+    let found = load_all(&wire.store(), &ids(2), deadline).await;
+    assert!(
+        found.iter().all(|found| matches!(found, Ok(None))),
+        "{found:?}"
+    );
+    assert_eq!(began.elapsed(), Duration::from_millis(10 + 20));
+    let expected = [
+        "BatchGetItem",
+        "BatchGetItem",
+        "BatchGetItem",
+        "GetItem",
+        "GetItem",
+    ];
+    assert_eq!(wire.actions(), expected);
+}

@@ -1,0 +1,393 @@
+//! Names a table's key and attributes.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU16;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::value::string;
+
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// Prefixes the names of steps' attributes, and of no other attribute.
+pub(super) const STEP_PREFIX: &str = "step:";
+
+/// Names the attribute that holds the outcome.
+pub(super) const CONTENT: &str = "content";
+
+/// Makes an item of these attributes.
+pub(super) fn as_item<'a>(attributes: impl IntoIterator<Item = (&'a str, AttributeValue)>) -> Item {
+    let attributes = attributes.into_iter();
+    attributes
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// The attributes of a record besides its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Attribute {
+    Status,
+    Expiration,
+    Lease,
+    Data,
+    Validation,
+    Owner,
+    Attempt,
+    StartedAt,
+    CompletedAt,
+    LastError,
+    Omitted,
+    Packed,
+    Layout,
+}
+
+/// The second key of a table, and the value of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sort {
+    name: String,
+    partition_value: String,
+}
+
+impl Attribute {
+    const ALL: [Self; 13] = [
+        Self::Status,
+        Self::Expiration,
+        Self::Lease,
+        Self::Data,
+        Self::Validation,
+        Self::Owner,
+        Self::Attempt,
+        Self::StartedAt,
+        Self::CompletedAt,
+        Self::LastError,
+        Self::Omitted,
+        Self::Packed,
+        Self::Layout,
+    ];
+}
+
+/// Names a table's key and attributes: by default as Powertools for AWS Lambda does.
+///
+/// ```
+/// use lambda_idempotency::dynamodb::TableLayout;
+///
+/// // A table that several services share, with partition key `pk` and sort key `sk`.
+/// let layout = TableLayout::default()
+///     .composite_key("pk", "idempotency#payments", "sk")
+///     .expiration("ttl");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableLayout {
+    partition: String,
+    /// In a table with two keys.
+    sort: Option<Sort>,
+    /// Over how many partition values the records of a table with two keys are spread.
+    spread: NonZeroU16,
+    status: String,
+    expiration: String,
+    in_progress_expiration: String,
+    data: String,
+    validation: String,
+}
+
+impl Default for TableLayout {
+    fn default() -> Self {
+        Self {
+            partition: "id".into(),
+            sort: None,
+            spread: NonZeroU16::MIN,
+            status: "status".into(),
+            expiration: "expiration".into(),
+            in_progress_expiration: "in_progress_expiration".into(),
+            data: "data".into(),
+            validation: "validation".into(),
+        }
+    }
+}
+
+impl Sort {
+    fn partition_of(&self, id: &str, spread: NonZeroU16) -> AttributeValue {
+        let value = &self.partition_value;
+        if spread == NonZeroU16::MIN {
+            return string(value);
+        }
+        // FNV-1a: the value is part of the table's format, so it must never change.
+        let hash = id.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        string(&format!("{value}#{}", hash % u32::from(spread.get())))
+    }
+}
+
+impl TableLayout {
+    /// Names the partition key that holds the id. Default: `id`.
+    #[must_use]
+    pub fn key(mut self, partition: impl Into<String>) -> Self {
+        self.partition = partition.into();
+        self.sort = None;
+        self
+    }
+
+    /// Takes a table with two keys: the partition key has the same value in every record, the sort
+    /// key holds the id, which then may have 1,024 bytes.
+    ///
+    /// DynamoDB serves one partition value with at most
+    /// [1,000 write units a second](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html)
+    /// unless it can split the item collection, and a new request takes two: for more than some
+    /// hundreds of requests a second, [spread](Self::spread) the records.
+    #[must_use]
+    pub fn composite_key(
+        mut self,
+        partition: impl Into<String>,
+        value: impl Into<String>,
+        sort: impl Into<String>,
+    ) -> Self {
+        self.partition = partition.into();
+        self.sort = Some(Sort {
+            name: sort.into(),
+            partition_value: value.into(),
+        });
+        self
+    }
+
+    /// Spreads the records of a table with [two keys](Self::composite_key) over so many partition
+    /// values: the value, `#`, and a number from 0 to `partitions` - 1 that follows from the record's
+    /// id. 1, the default, leaves the value as it is.
+    ///
+    /// Choose it before the first deployment: under another number a record is looked for in another
+    /// place, so a duplicate of a request from before the change runs again. Powertools for AWS
+    /// Lambda has one value alone, so a table that it shares can't be spread. Without
+    /// [two keys](Self::composite_key) it changes nothing: the id is the partition key then.
+    ///
+    /// ```
+    /// use std::num::NonZeroU16;
+    /// use lambda_idempotency::dynamodb::TableLayout;
+    ///
+    /// let layout = TableLayout::default()
+    ///     .composite_key("pk", "idempotency#payments", "sk")
+    ///     .spread(NonZeroU16::new(16).unwrap_or(NonZeroU16::MIN));
+    /// ```
+    #[must_use]
+    pub fn spread(mut self, partitions: NonZeroU16) -> Self {
+        self.spread = partitions;
+        self
+    }
+
+    /// Names the attribute for the status. Default: `status`.
+    #[must_use]
+    pub fn status(mut self, name: impl Into<String>) -> Self {
+        self.status = name.into();
+        self
+    }
+
+    /// Names the table's TTL attribute. Default: `expiration`.
+    #[must_use]
+    pub fn expiration(mut self, name: impl Into<String>) -> Self {
+        self.expiration = name.into();
+        self
+    }
+
+    /// Names the attribute for the lease. Default: `in_progress_expiration`.
+    #[must_use]
+    pub fn in_progress_expiration(mut self, name: impl Into<String>) -> Self {
+        self.in_progress_expiration = name.into();
+        self
+    }
+
+    /// Names the attribute for the outcome. Default: `data`.
+    #[must_use]
+    pub fn data(mut self, name: impl Into<String>) -> Self {
+        self.data = name.into();
+        self
+    }
+
+    /// Names the attribute for the fingerprint. Default: `validation`.
+    #[must_use]
+    pub fn validation(mut self, name: impl Into<String>) -> Self {
+        self.validation = name.into();
+        self
+    }
+
+    /// Checks that no two attributes have one name: one would overwrite the other in each record.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let sort = self.sort.iter().map(|sort| sort.name.as_str());
+        let keys = std::iter::once(self.partition.as_str()).chain(sort);
+        let others = Attribute::ALL.map(|attribute| self.name(attribute));
+        // An outcome's own item, which is in the same table.
+        let all = keys.chain(others).chain([CONTENT]);
+        let mut seen = HashSet::new();
+        for name in all {
+            if name.is_empty() {
+                return Err("the table layout has an attribute without a name".to_owned());
+            }
+            if name.starts_with(STEP_PREFIX) {
+                return Err(format!(
+                    "the table layout has an attribute `{name}`: names that begin with `{STEP_PREFIX}` are those of steps"
+                ));
+            }
+            if !seen.insert(name) {
+                return Err(format!(
+                    "the table layout has two attributes `{name}`: one would overwrite the other"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn name(&self, attribute: Attribute) -> &str {
+        match attribute {
+            Attribute::Status => &self.status,
+            Attribute::Expiration => &self.expiration,
+            Attribute::Lease => &self.in_progress_expiration,
+            Attribute::Data => &self.data,
+            Attribute::Validation => &self.validation,
+            Attribute::Owner => "owner",
+            Attribute::Attempt => "attempt",
+            Attribute::StartedAt => "started_at",
+            Attribute::CompletedAt => "completed_at",
+            Attribute::LastError => "last_error",
+            Attribute::Omitted => "omitted",
+            Attribute::Packed => "packed",
+            Attribute::Layout => "v",
+        }
+    }
+
+    /// The name of the partition key: the attribute that every item has.
+    pub(super) fn partition(&self) -> &str {
+        &self.partition
+    }
+
+    /// The name of the key that holds the id.
+    pub(super) fn id_attribute(&self) -> &str {
+        self.sort
+            .as_ref()
+            .map_or(&self.partition, |sort| &sort.name)
+    }
+
+    /// Tells whether the table has two keys.
+    pub(super) fn is_composite(&self) -> bool {
+        self.sort.is_some()
+    }
+
+    /// The names and values of the key of the record with this id.
+    pub(super) fn key_of(&self, id: &str) -> Vec<(&str, AttributeValue)> {
+        match &self.sort {
+            None => vec![(&self.partition, string(id))],
+            Some(sort) => vec![
+                (&self.partition, sort.partition_of(id, self.spread)),
+                (&sort.name, string(id)),
+            ],
+        }
+    }
+
+    /// The same as an item, for a request.
+    pub(super) fn key_item(&self, id: &str) -> Item {
+        as_item(self.key_of(id))
+    }
+
+    /// Describes the key schema, for an error about a table that has another.
+    pub(super) fn describe(&self) -> String {
+        let sort = match &self.sort {
+            None => "no sort key".to_owned(),
+            Some(sort) => format!("a string sort key `{}`", sort.name),
+        };
+        let partition = &self.partition;
+        format!("a string partition key `{partition}` and {sort}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn each_attribute_has_the_name_that_it_is_given() {
+        let layout = TableLayout::default()
+            .key("pk")
+            .status("state")
+            .expiration("ttl")
+            .in_progress_expiration("lease")
+            .data("outcome")
+            .validation("payload");
+        assert_eq!(layout.partition(), "pk");
+        assert_eq!(layout.id_attribute(), "pk");
+        for (attribute, name) in [
+            (Attribute::Status, "state"),
+            (Attribute::Expiration, "ttl"),
+            (Attribute::Lease, "lease"),
+            (Attribute::Data, "outcome"),
+            (Attribute::Validation, "payload"),
+        ] {
+            assert_eq!(layout.name(attribute), name);
+        }
+    }
+
+    #[test]
+    fn names_that_clash_are_refused() {
+        let layout = TableLayout::default;
+        let composite = |partition, sort| layout().composite_key(partition, "records", sort);
+        for clashing in [
+            layout().status("data"),
+            layout().key("owner"),
+            layout().expiration("v"),
+            layout().validation("step:charge"),
+            layout().data("content"),
+            layout().status(""),
+            composite("pk", "pk"),
+            composite("pk", "attempt"),
+            composite("status", "sk"),
+        ] {
+            assert!(clashing.check().is_err(), "{clashing:?}");
+        }
+        let other = composite("pk", "sk").expiration("ttl").data("result");
+        for fine in [layout(), composite("id", "sort"), other] {
+            assert_eq!(fine.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn of_two_keys_the_sort_key_holds_the_id() {
+        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
+        assert_eq!(layout.partition(), "pk");
+        assert_eq!(layout.id_attribute(), "sk");
+        assert!(layout.is_composite());
+    }
+
+    fn partition_values(layout: &TableLayout, ids: u32) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        for id in 0..ids {
+            let key = layout.key_item(&format!("payments#charge#{id}"));
+            *counts.entry(key["pk"].as_s().unwrap().clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn records_are_spread_evenly_over_the_partition_values() {
+        let layout = TableLayout::default()
+            .composite_key("pk", "idempotency", "sk")
+            .spread(NonZeroU16::new(16).unwrap());
+        let counts = partition_values(&layout, 16_000);
+        assert_eq!(counts.len(), 16);
+        assert!(counts.keys().all(|value| value.starts_with("idempotency#")));
+        assert!(
+            counts.values().all(|count| (800..1_200).contains(count)),
+            "{counts:?}"
+        );
+    }
+
+    /// A record is found where a program of another version has put it.
+    #[test]
+    fn the_place_of_a_record_never_changes() {
+        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
+        let place = |layout: &TableLayout| layout.key_item("payments#charge#17")["pk"].clone();
+        assert_eq!(place(&layout), string("idempotency"));
+        let sixteen = NonZeroU16::new(16).unwrap();
+        assert_eq!(place(&layout.spread(sixteen)), string("idempotency#8"));
+        let first = TableLayout::default().spread(sixteen);
+        let first = first.composite_key("pk", "idempotency", "sk");
+        assert_eq!(place(&first), string("idempotency#8"), "in any order");
+    }
+}

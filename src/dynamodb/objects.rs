@@ -1,0 +1,217 @@
+//! Keeps outcomes that no item takes as objects in a bucket.
+
+use std::fmt;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::ByteStream;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::in_words;
+use crate::protocol::key::RecordId;
+use crate::protocol::packed::LargeOutcome;
+use crate::protocol::record::Owner;
+use crate::store::StoreError;
+
+/// Prefixes the objects' keys, unless [`OutcomeBucket::prefix`] sets another prefix.
+const PREFIX: &str = "idempotency-outcomes/";
+
+/// A bucket keeps the outcomes that no DynamoDB item takes. Feature `s3`.
+///
+/// Objects don't expire by themselves: give the bucket a lifecycle rule for the prefix, with more
+/// days than the longest retention. The function needs `s3:PutObject` and `s3:GetObject` on the
+/// prefix. With `s3:ListBucket` on the bucket, too, S3 reports an object that is gone as missing,
+/// else as denied.
+///
+/// ```no_run
+/// use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};
+///
+/// # async fn start(s3: aws_sdk_s3::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let store = DynamoDbStore::from_env().await?.outcome_bucket(OutcomeBucket::new(s3, "my-outcomes"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+pub struct OutcomeBucket {
+    client: Client,
+    bucket: String,
+    prefix: String,
+}
+
+impl fmt::Debug for OutcomeBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutcomeBucket")
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OutcomeBucket {
+    /// Makes a bucket, with a client that you built.
+    pub fn new(client: Client, bucket: impl Into<String>) -> Self {
+        Self {
+            client,
+            bucket: bucket.into(),
+            prefix: PREFIX.to_owned(),
+        }
+    }
+
+    /// Sets the prefix of the objects' keys. Default: `idempotency-outcomes/`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Writes an outcome. A repeated call writes the same object again: its key has the owner.
+    pub(super) async fn put(
+        &self,
+        outcome: &LargeOutcome,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let request = self
+            .client
+            .put_object()
+            .bucket(&self.bucket)
+            .key(self.key(&outcome.id, &outcome.owner))
+            .content_type("application/octet-stream")
+            .body(ByteStream::from(outcome.content.clone()));
+        let reply = in_time(deadline, Box::pin(request.send())).await?;
+        reply.map_err(|error| self.failure("s3:PutObject", &error))?;
+        Ok(())
+    }
+
+    /// Reads an outcome; `None` where there is no such object.
+    pub(super) async fn get(
+        &self,
+        id: &RecordId,
+        owner: &Owner,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let request = self
+            .client
+            .get_object()
+            .bucket(&self.bucket)
+            .key(self.key(id, owner));
+        let object = match in_time(deadline, Box::pin(request.send())).await? {
+            Ok(object) => object,
+            Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
+            Err(error) => return Err(self.failure("s3:GetObject", &error)),
+        };
+        let body = in_time(deadline, object.body.collect()).await?;
+        let body = body.map_err(|error| StoreError::Unavailable(in_words(&error).into()))?;
+        Ok(Some(body.into_bytes().into()))
+    }
+
+    fn key(&self, id: &RecordId, owner: &Owner) -> String {
+        format!("{}{}/{}", self.prefix, id.hash(), owner.as_str())
+    }
+
+    fn failure<E>(&self, action: &str, error: &SdkError<E, HttpResponse>) -> StoreError
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let status = match error {
+            SdkError::TimeoutError(_) => return StoreError::Timeout,
+            SdkError::ServiceError(context) => context.raw().status().as_u16(),
+            _ => return StoreError::Unavailable(in_words(error).into()),
+        };
+        let bucket = &self.bucket;
+        match (error.code(), status) {
+            (Some("SlowDown" | "TooManyRequests"), _) | (_, 429) => StoreError::Throttled(
+                format!("bucket `{bucket}` asks for fewer requests on one prefix").into(),
+            ),
+            (_, 500..) => StoreError::Unavailable(in_words(error).into()),
+            (Some("AccessDenied"), _) => StoreError::Denied(
+                format!("access denied to bucket `{bucket}`: allow the function {action} on it")
+                    .into(),
+            ),
+            (Some("NoSuchBucket"), _) => StoreError::Misconfigured(
+                format!("bucket `{bucket}` does not exist: create it, or correct its name").into(),
+            ),
+            (code, _) => {
+                let code = code.unwrap_or("no reason given");
+                StoreError::Rejected(format!("bucket `{bucket}` refused {action}: {code}").into())
+            }
+        }
+    }
+}
+
+async fn in_time<T>(deadline: Instant, request: impl Future<Output = T>) -> Result<T, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::Timeout);
+    }
+    let reply = timeout_at(deadline, request).await;
+    reply.map_err(|_| StoreError::Timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_s3::config::BehaviorVersion;
+    use aws_sdk_s3::error::ErrorMetadata;
+    use aws_sdk_s3::operation::put_object::PutObjectError;
+    use aws_sdk_s3::primitives::SdkBody;
+
+    use super::*;
+
+    fn bucket() -> OutcomeBucket {
+        let config = aws_sdk_s3::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .build();
+        OutcomeBucket::new(Client::from_conf(config), "outcomes")
+    }
+
+    fn failure(error: &SdkError<PutObjectError, HttpResponse>) -> StoreError {
+        bucket().failure("s3:PutObject", error)
+    }
+
+    fn refused(code: &str, status: u16) -> StoreError {
+        let metadata = ErrorMetadata::builder().code(code).build();
+        let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        failure(&SdkError::service_error(
+            PutObjectError::generic(metadata),
+            reply,
+        ))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_must_be_mended() {
+        let late = SdkError::timeout_error("slow");
+        assert!(matches!(failure(&late), StoreError::Timeout));
+        let unsent = SdkError::construction_failure("no region");
+        assert!(matches!(failure(&unsent), StoreError::Unavailable(_)));
+        for (code, status) in [("SlowDown", 503), ("TooManyRequests", 400), ("Other", 429)] {
+            let error = refused(code, status);
+            assert!(matches!(error, StoreError::Throttled(_)), "{code} {status}");
+        }
+        for status in [500, 503] {
+            let error = refused("InternalError", status);
+            assert!(matches!(error, StoreError::Unavailable(_)), "{status}");
+        }
+        let denied = refused("AccessDenied", 499);
+        assert!(matches!(denied, StoreError::Denied(_)), "{denied}");
+        let missing = refused("NoSuchBucket", 499);
+        assert!(matches!(missing, StoreError::Misconfigured(_)), "{missing}");
+        let invalid = refused("InvalidRequest", 499);
+        assert!(matches!(invalid, StoreError::Rejected(_)), "{invalid}");
+        for (error, says) in [
+            (denied, "allow the function s3:PutObject"),
+            (missing, "does not exist"),
+            (invalid, "refused s3:PutObject: InvalidRequest"),
+        ] {
+            assert!(!error.is_transient(), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_outlasts_its_deadline_is_given_up() {
+        let late = in_time(Instant::now(), async {}).await;
+        assert!(matches!(late, Err(StoreError::Timeout)));
+        let soon = Instant::now() + std::time::Duration::from_secs(1);
+        let never = in_time(soon, std::future::pending::<()>()).await;
+        assert!(matches!(never, Err(StoreError::Timeout)));
+    }
+}

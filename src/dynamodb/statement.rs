@@ -1,0 +1,255 @@
+//! States changes in PartiQL. Every name is quoted: several are reserved words.
+
+use aws_sdk_dynamodb::error::BuildError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, BatchStatementRequest, ReturnValuesOnConditionCheckFailure as OnFailure,
+};
+
+use super::change::{Change, Test, Value};
+use super::journal;
+use super::layout::TableLayout;
+use super::value::number;
+use crate::protocol::record::RecordWrite;
+
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use shape::{Shape, Shown};
+
+/// Quotes the names of tables and attributes.
+const DOUBLE: char = '"';
+
+/// Quotes the names of an item's members, and words.
+const SINGLE: char = '\'';
+
+/// The action of the statements of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// A claim: conditional by nature. The reply to a duplicate never shows the record that it met.
+    Insert,
+    /// A write under the fence.
+    Update,
+}
+
+impl Verb {
+    /// Answers with a write's action in a group; `None` for one that is sent alone. In a table with
+    /// two keys a claim is: a table that has the first key only would take an INSERT.
+    pub(super) fn of(layout: &TableLayout, write: &RecordWrite) -> Option<Self> {
+        match write {
+            RecordWrite::Create(_) => (!layout.is_composite()).then_some(Self::Insert),
+            RecordWrite::Complete(_) | RecordWrite::Release(_) => Some(Self::Update),
+            _ => None,
+        }
+    }
+}
+
+/// A statement and its parameters.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    text: String,
+    parameters: Vec<AttributeValue>,
+    /// The part of a record that the reply shows where the condition failed.
+    on_failure: Option<OnFailure>,
+}
+
+/// Makes the statements of one group. Most of them differ in their parameters alone, so the text is
+/// kept, and written anew only for a change of another shape.
+#[derive(Debug)]
+pub(super) struct Statements<'a> {
+    verb: Verb,
+    table: &'a str,
+    layout: &'a TableLayout,
+    shape: Shape,
+    text: String,
+}
+
+/// Collects the parameters, in the order of the text.
+fn parameters(verb: Verb, change: Change<'_>) -> Vec<AttributeValue> {
+    let mut all = Vec::with_capacity(change.key.len() + change.sets.len() + change.tests.len());
+    let mut key = change.key.into_iter().map(|(_, value)| value);
+    if verb == Verb::Insert {
+        all.extend(key.by_ref());
+    }
+    let given = |value| match value {
+        Value::Given(value) => Some(value),
+        Value::Word(_) | Value::Count(_) => None,
+    };
+    all.extend(
+        change
+            .sets
+            .into_iter()
+            .filter_map(|(_, value)| given(value)),
+    );
+    all.extend(change.step.map(|(_, entry)| entry));
+    all.extend(key);
+    all.extend(change.tests.into_iter().filter_map(|test| match test {
+        Test::Equals(_, value) | Test::Less(_, value) => given(value),
+        Test::OlderStep(_, revision) => Some(number(revision)),
+        Test::NoRecord | Test::Absent(_) => None,
+    }));
+    all
+}
+
+impl<'a> Statements<'a> {
+    pub(super) fn of(verb: Verb, table: &'a str, layout: &'a TableLayout) -> Self {
+        Self {
+            verb,
+            table,
+            layout,
+            shape: Shape::default(),
+            text: String::new(),
+        }
+    }
+
+    pub(super) fn make(&mut self, change: Change<'_>) -> Statement {
+        if !self.shape.fits(&change) {
+            self.shape = Shape::of(&change);
+            self.text.clear();
+            match self.verb {
+                Verb::Insert => self.insert(&change),
+                Verb::Update => self.update(&change),
+            }
+        }
+        Statement {
+            text: self.text.clone(),
+            parameters: parameters(self.verb, change),
+            on_failure: (self.verb == Verb::Update).then_some(OnFailure::AllOld),
+        }
+    }
+
+    fn insert(&mut self, change: &Change<'_>) {
+        self.text.push_str("INSERT INTO ");
+        self.quoted(self.table, DOUBLE);
+        let mut separator = " VALUE {";
+        for (name, _) in &change.key {
+            self.member(separator, name, Shown::Parameter);
+            separator = ",";
+        }
+        for (attribute, value) in &change.sets {
+            self.member(separator, self.layout.name(*attribute), value.into());
+            separator = ",";
+        }
+        self.text.push('}');
+    }
+
+    fn member(&mut self, separator: &str, name: &str, value: Shown) {
+        self.text.push_str(separator);
+        self.quoted(name, SINGLE);
+        self.text.push(':');
+        self.shown(value);
+    }
+
+    fn update(&mut self, change: &Change<'_>) {
+        self.text.push_str("UPDATE ");
+        self.quoted(self.table, DOUBLE);
+        for (attribute, value) in &change.sets {
+            self.text.push_str(" SET ");
+            self.compare(self.layout.name(*attribute), "=", value.into());
+        }
+        if let Some((step, _)) = &change.step {
+            self.text.push_str(" SET ");
+            self.compare(step, "=", Shown::Parameter);
+        }
+        for attribute in &change.removes {
+            self.text.push_str(" REMOVE ");
+            self.quoted(self.layout.name(*attribute), DOUBLE);
+        }
+        let mut separator = " WHERE ";
+        for (name, _) in &change.key {
+            self.text.push_str(separator);
+            self.compare(name, "=", Shown::Parameter);
+            separator = " AND ";
+        }
+        for test in &change.tests {
+            self.text.push_str(separator);
+            self.test(test);
+        }
+    }
+
+    fn test(&mut self, test: &Test) {
+        let layout = self.layout;
+        match test {
+            Test::Equals(attribute, value) => {
+                self.compare(layout.name(*attribute), "=", value.into());
+            }
+            Test::Less(attribute, value) => {
+                self.compare(layout.name(*attribute), "<", value.into());
+            }
+            Test::Absent(attribute) => self.missing(layout.name(*attribute)),
+            // An UPDATE finds its record by the key, so this never holds; a claim is an INSERT.
+            Test::NoRecord => self.missing(layout.partition()),
+            Test::OlderStep(step, _) => {
+                self.text.push('(');
+                self.missing(step);
+                self.text.push_str(" OR ");
+                self.quoted(step, DOUBLE);
+                self.text.push('.');
+                self.compare(journal::REVISION, "<", Shown::Parameter);
+                self.text.push(')');
+            }
+        }
+    }
+
+    fn compare(&mut self, name: &str, operator: &str, value: Shown) {
+        self.quoted(name, DOUBLE);
+        self.text.push_str(operator);
+        self.shown(value);
+    }
+
+    fn missing(&mut self, name: &str) {
+        self.quoted(name, DOUBLE);
+        self.text.push_str(" IS MISSING");
+    }
+
+    fn shown(&mut self, value: Shown) {
+        match value {
+            Shown::Word(word) => self.quoted(word, SINGLE),
+            Shown::Count(count) => self.text.push_str(&count.to_string()),
+            Shown::Parameter => self.text.push('?'),
+        }
+    }
+
+    /// A quote inside a name is doubled.
+    fn quoted(&mut self, name: &str, quote: char) {
+        self.text.push(quote);
+        for part in name.split_inclusive(quote) {
+            self.text.push_str(part);
+            if part.ends_with(quote) {
+                self.text.push(quote);
+            }
+        }
+        self.text.push(quote);
+    }
+}
+
+impl Statement {
+    /// Estimates the bytes that the statement adds to a request.
+    pub(super) fn size(&self) -> usize {
+        let parameters: usize = self.parameters.iter().map(size_of_value).sum();
+        self.text.len() + parameters
+    }
+
+    pub(super) fn into_request(self) -> Result<BatchStatementRequest, BuildError> {
+        BatchStatementRequest::builder()
+            .statement(self.text)
+            .set_parameters(Some(self.parameters))
+            .set_return_values_on_condition_check_failure(self.on_failure)
+            .build()
+    }
+}
+
+fn size_of_value(value: &AttributeValue) -> usize {
+    const WRAPPING: usize = 10;
+    WRAPPING
+        + match value {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.len(),
+            // Bytes travel in Base64.
+            AttributeValue::B(bytes) => bytes.as_ref().len() / 3 * 4 + 4,
+            AttributeValue::M(members) => members
+                .iter()
+                .map(|(name, value)| name.len() + size_of_value(value))
+                .sum(),
+            _ => 0,
+        }
+}

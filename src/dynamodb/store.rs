@@ -1,0 +1,241 @@
+//! Sends single requests to the table.
+
+use std::fmt;
+use std::pin::Pin;
+
+use aws_config::BehaviorVersion;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use tokio::time::{Instant, timeout_at};
+
+use super::change::Change;
+use super::client;
+use super::denied::Denied;
+use super::expression::Expressions;
+use super::failure::{Met, Refusal, classify};
+use super::layout::{Item, TableLayout, as_item};
+#[cfg(feature = "s3")]
+use super::objects::OutcomeBucket;
+use crate::protocol::record::Found;
+use crate::store::{Answer, StoreError};
+
+/// Names the environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
+pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
+
+/// The store keeps records in a DynamoDB table.
+///
+/// Cheap to clone. Every write is conditional and asks for the item that a failing condition met,
+/// so that a duplicate costs one request.
+///
+/// ```no_run
+/// use lambda_idempotency::{Idempotency, dynamodb::DynamoDbStore};
+///
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+/// let once = Idempotency::builder(DynamoDbStore::from_env().await?).namespace("payments").build()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct DynamoDbStore {
+    pub(super) client: Client,
+    pub(super) table: String,
+    pub(super) layout: TableLayout,
+    pub(super) denied: Denied,
+    #[cfg(feature = "s3")]
+    pub(super) bucket: Option<OutcomeBucket>,
+}
+
+impl fmt::Debug for DynamoDbStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynamoDbStore")
+            .field("table", &self.table)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request under way. Boxed, since the SDK's futures are large.
+type Sending<'a, T, E> =
+    Pin<Box<dyn Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a>>;
+
+/// Says who sends a request again that got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retries {
+    /// The SDK, as its client is configured: the record tells whether the write applied.
+    Sdk,
+    /// The engine, which must know of each send.
+    Engine,
+}
+
+/// The environment names no table: the error of [`DynamoDbStore::from_env`].
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("set the environment variable {TABLE_VARIABLE} to the name of the idempotency table")]
+pub struct TableNotNamed;
+
+debug_by_display!(TableNotNamed);
+
+impl DynamoDbStore {
+    /// Makes a store on a table, with a client that you built. Give the client short timeouts: you
+    /// pay for a Lambda that waits.
+    ///
+    /// `table` is the table's name, or its ARN where it is another account's. A table that is given
+    /// by its ARN gets the writes of a batch one by one: PartiQL takes names alone.
+    ///
+    /// The client's retries apply to all requests but commits (`TransactWriteItems`, and the single
+    /// write that ends a claimless run): the engine sends those again by itself, so that it knows of
+    /// each send that got no answer.
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self {
+            client,
+            table: table.into(),
+            layout: TableLayout::default(),
+            denied: Denied::default(),
+            #[cfg(feature = "s3")]
+            bucket: None,
+        }
+    }
+
+    /// Makes a store on the table that `IDEMPOTENCY_TABLE` names, with a client made for Lambda.
+    ///
+    /// Region, credentials and endpoint come from the environment, as the SDK reads them. The
+    /// client connects within 3.1 seconds (one lost SYN and its repetition), gives an attempt 4 and
+    /// an operation 10 seconds, tries three times with small pauses, and leaves stalled-stream
+    /// protection off, which small replies don't need.
+    ///
+    /// # Errors
+    ///
+    /// [`TableNotNamed`], when the variable is missing or empty.
+    pub async fn from_env() -> Result<Self, TableNotNamed> {
+        let table = std::env::var(TABLE_VARIABLE).unwrap_or_default();
+        if table.is_empty() {
+            return Err(TableNotNamed);
+        }
+        let config = aws_config::defaults(BehaviorVersion::v2026_01_12())
+            .timeout_config(client::timeouts())
+            .retry_config(client::retries())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .load()
+            .await;
+        Ok(Self::new(Client::new(&config), table))
+    }
+
+    /// Takes a table with other attribute names or a composite key. Building an engine on the store
+    /// fails where two attributes have one name.
+    #[must_use]
+    pub fn layout(mut self, layout: TableLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Keeps outcomes that no item takes in a bucket.
+    #[cfg(feature = "s3")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+    #[must_use]
+    pub fn outcome_bucket(mut self, bucket: OutcomeBucket) -> Self {
+        self.bucket = Some(bucket);
+        self
+    }
+
+    /// The client, for the handler's own tables.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs one call, and translates its failure. Requests come boxed: the SDK's futures are large,
+    /// and every run's future would carry, and move, several of them.
+    pub(super) async fn call<T, E, F>(
+        &self,
+        action: &'static str,
+        deadline: Instant,
+        request: Pin<Box<F>>,
+    ) -> Result<Result<T, Option<Found>>, StoreError>
+    where
+        E: Refusal,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>> + ?Sized,
+    {
+        if Instant::now() >= deadline {
+            return Err(StoreError::Timeout);
+        }
+        match timeout_at(deadline, request).await {
+            Err(_) => Err(StoreError::Timeout),
+            Ok(Ok(reply)) => Ok(Ok(reply)),
+            Ok(Err(error)) => match error.as_service_error().and_then(Refusal::met) {
+                Some(Met(item)) => Ok(Err(item.map(|item| self.layout.read(&item)))),
+                None => Err(classify(&self.table, &self.layout, action, &error)),
+            },
+        }
+    }
+
+    /// Reads one item.
+    pub(super) async fn get(
+        &self,
+        id: &str,
+        deadline: Instant,
+    ) -> Result<Option<Item>, StoreError> {
+        let request = self.client.get_item().table_name(&self.table);
+        let request = request.set_key(Some(self.layout.key_item(id)));
+        let request = Box::pin(request.consistent_read(true).send());
+        let reply = self.call("dynamodb:GetItem", deadline, request).await?;
+        Ok(reply.ok().and_then(|output| output.item))
+    }
+
+    /// Carries a change out. An update answers with the whole new item where `returning` asks for
+    /// it.
+    pub(super) async fn apply(
+        &self,
+        change: Change<'_>,
+        returning: ReturnValue,
+        retries: Retries,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let expressions = Expressions::of(&self.layout, &change);
+        if change.is_whole {
+            let request = self
+                .client
+                .put_item()
+                .table_name(&self.table)
+                .set_item(Some(change.item(&self.layout)))
+                .condition_expression(expressions.condition)
+                .set_expression_attribute_names(Some(expressions.names))
+                .set_expression_attribute_values(expressions.values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld);
+            let request: Sending<'_, _, _> = match retries {
+                Retries::Sdk => Box::pin(request.send()),
+                Retries::Engine => {
+                    let once = client::sent_once(&self.client);
+                    Box::pin(request.customize().config_override(once).send())
+                }
+            };
+            let reply = self.call("dynamodb:PutItem", deadline, request).await?;
+            return Ok(reply.map_or_else(Answer::Refused, |_| Answer::Applied(None)));
+        }
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .set_key(Some(as_item(change.key)))
+            .set_update_expression(expressions.update)
+            .condition_expression(expressions.condition)
+            .set_expression_attribute_names(Some(expressions.names))
+            .set_expression_attribute_values(expressions.values)
+            .return_values(returning)
+            .return_values_on_condition_check_failure(OnFailure::AllOld);
+        let request: Sending<'_, _, _> = match retries {
+            Retries::Sdk => Box::pin(request.send()),
+            Retries::Engine => {
+                let once = client::sent_once(&self.client);
+                Box::pin(request.customize().config_override(once).send())
+            }
+        };
+        Ok(
+            match self.call("dynamodb:UpdateItem", deadline, request).await? {
+                Ok(output) => {
+                    Answer::Applied(output.attributes.map(|item| self.layout.read(&item)))
+                }
+                Err(found) => Answer::Refused(found),
+            },
+        )
+    }
+}

@@ -1,0 +1,265 @@
+use aws_sdk_dynamodb::config::BehaviorVersion;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::types::{AttributeValue, Delete};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use super::*;
+use crate::dynamodb::wire::Wire;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::key::RecordId;
+use crate::protocol::record::Basis;
+use crate::protocol::record::{Completion, Owner, Status, StoredOutcome};
+use crate::store::transaction::Write;
+
+fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
+    let reason = |code: &&str| CancellationReason::builder().code(*code).build();
+    codes.iter().map(reason).collect()
+}
+
+fn store() -> DynamoDbStore {
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .build();
+    DynamoDbStore::new(aws_sdk_dynamodb::Client::from_conf(config), "records")
+}
+
+#[test]
+fn the_record_speaks_first() {
+    let (failed, conflict) = ("ConditionalCheckFailed", "TransactionConflict");
+    let judge = |codes: &[&str]| judge(&store(), true, &reasons(codes));
+    assert!(matches!(
+        judge(&[failed, failed]),
+        Ok(Committed::Fenced(None))
+    ));
+    assert!(matches!(
+        judge(&[conflict, failed]),
+        Err(StoreError::Conflict)
+    ));
+    assert!(matches!(
+        judge(&["None", conflict, failed]),
+        Ok(Committed::Refused(refusal)) if refusal.index() == 1
+    ));
+    assert!(matches!(
+        judge(&["None", conflict]),
+        Err(StoreError::Conflict)
+    ));
+    // A cancellation without a reason, as an emulator may give it.
+    assert!(matches!(
+        judge(&["None", "None"]),
+        Err(StoreError::Conflict)
+    ));
+    assert!(matches!(judge(&[]), Err(StoreError::Conflict)));
+    assert!(matches!(
+        judge(&["None", "ThrottlingError"]),
+        Err(StoreError::Throttled(_))
+    ));
+    assert!(matches!(
+        judge(&["None", "ValidationError"]),
+        Err(StoreError::Rejected(_))
+    ));
+}
+
+#[test]
+fn without_a_record_the_first_reason_is_the_first_writes() {
+    let judged = judge(&store(), false, &reasons(&["ConditionalCheckFailed"]));
+    assert!(matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index() == 0));
+}
+
+#[test]
+fn a_record_that_outgrows_an_item_is_told_apart() {
+    let message = "Item size to update has exceeded the maximum allowed size";
+    let reason = CancellationReason::builder()
+        .code("ValidationError")
+        .message(message);
+    let judged = judge(&store(), true, &[reason.build()]);
+    assert!(matches!(judged, Err(StoreError::TooLarge)));
+}
+
+#[test]
+fn a_handlers_value_is_not_quoted() {
+    let message = "The parameter cannot be converted to a numeric value: 4111-1111";
+    assert_eq!(
+        without_values(message),
+        "The parameter cannot be converted to a numeric value"
+    );
+    assert_eq!(without_values("Type mismatch"), "Type mismatch");
+}
+
+fn with_an_outcome_of(bytes: usize) -> Final {
+    Final {
+        basis: Basis::Claimed,
+        completion: Completion {
+            id: RecordId::unkeyed("nonce"),
+            owner: Owner::from_stored("me"),
+            status: Status::Completed,
+            outcome: StoredOutcome::Inline("x".repeat(bytes)),
+            completed_at: EpochMillis(9),
+            expiration: EpochSeconds(10),
+        },
+    }
+}
+
+#[test]
+fn an_outcome_leaves_room_in_its_item_for_what_a_record_has_besides() {
+    let store = store();
+    let own = |bytes| bytes_of(&of_record(&store, &with_an_outcome_of(bytes)).unwrap());
+    let largest = MOST_BYTES_OF_AN_ITEM - RECORD_ROOM - own(0);
+    let actions = |bytes| {
+        let record = with_an_outcome_of(bytes);
+        let commit = Commit {
+            record: Some(&record),
+            writes: &[],
+            token: "token",
+        };
+        actions(&store, &commit)
+    };
+    assert_eq!(actions(largest).unwrap().len(), 1);
+    assert!(matches!(actions(largest + 1), Err(StoreError::TooLarge)));
+}
+
+type Reply = Result<(), SdkError<GetItemError, HttpResponse>>;
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_time_is_over_is_not_made() {
+    let (store, id) = (store(), RecordId::unkeyed("nonce"));
+    let late = crate::store::Store::load(&store, &id, Instant::now()).await;
+    assert!(matches!(late, Err(StoreError::Timeout)));
+
+    let sent = || Box::pin(async { Reply::Ok(()) });
+    let call = |deadline| store.call("dynamodb:GetItem", deadline, sent());
+    assert!(matches!(
+        call(Instant::now()).await,
+        Err(StoreError::Timeout)
+    ));
+    let soon = Instant::now() + std::time::Duration::from_millis(1);
+    assert!(matches!(call(soon).await, Ok(Ok(()))));
+}
+
+#[test]
+fn what_is_wrong_with_a_write_is_no_reason_to_send_it_again() {
+    let incomplete = Write::new("no write of DynamoDB's");
+    let commit = Commit {
+        record: None,
+        writes: &[incomplete],
+        token: "token",
+    };
+    let refused = actions(&store(), &commit);
+    assert!(
+        matches!(refused, Err(StoreError::Rejected(_))),
+        "{refused:?}"
+    );
+}
+
+fn soon() -> Instant {
+    Instant::now() + std::time::Duration::from_secs(5)
+}
+
+/// Commits a record without business writes in a transaction, which the wire answers so.
+async fn answered_by(reply: Option<(u16, serde_json::Value)>) -> Result<Committed, StoreError> {
+    let wire = Wire::answering([reply]);
+    let (store, record) = (wire.store(), with_an_outcome_of(1));
+    let answer = send(&store, Commit::new("token", Some(&record), &[]), soon()).await;
+    let [(action, request)] = &wire.requests()[..] else {
+        panic!("{:?}", wire.actions())
+    };
+    assert_eq!(action, "TransactWriteItems");
+    assert_eq!(request["ClientRequestToken"], "token");
+    assert_eq!(request["TransactItems"].as_array().unwrap().len(), 1);
+    answer
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "a wire may give no reply")]
+fn error(status: u16, code: &str, message: &str) -> Option<(u16, serde_json::Value)> {
+    Some((
+        status,
+        serde_json::json!({ "__type": code, "message": message }),
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_without_an_answer_has_timed_out() {
+    let began = Instant::now();
+    let answer = answered_by(None).await;
+    assert!(matches!(answer, Err(StoreError::Timeout)), "{answer:?}");
+    assert_eq!(began.elapsed(), std::time::Duration::from_secs(5));
+    let applied = answered_by(Some((200, serde_json::json!({})))).await;
+    assert!(matches!(applied, Ok(Committed::Applied)), "{applied:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_earlier_send_is_at_work_has_no_answer_yet() {
+    let answer = answered_by(error(400, "TransactionInProgressException", "at work")).await;
+    assert!(
+        matches!(answer, Err(StoreError::Unavailable(_))),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_transaction_is_refused_in_dynamodbs_words_without_a_value() {
+    let words = "cannot be converted to a numeric value: 4111-1111";
+    let answer = answered_by(error(400, "ValidationException", words)).await;
+    let Err(StoreError::Rejected(reason)) = &answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(reason.to_string(), "cannot be converted to a numeric value");
+    let denied = answered_by(error(400, "AccessDeniedException", "no")).await;
+    assert!(matches!(denied, Err(StoreError::Denied(_))), "{denied:?}");
+}
+
+#[test]
+fn a_business_write_on_the_record_itself_is_refused_whatever_it_writes() {
+    let store = store();
+    let record = with_an_outcome_of(1);
+    let id = AttributeValue::S(record.completion.id.as_str().to_owned());
+    let put = |table: &str, id: &AttributeValue| {
+        let put = Put::builder().table_name(table).item("id", id.clone());
+        Write::from(put.item("amount", AttributeValue::N("7".to_owned())))
+    };
+    let delete = |id: &AttributeValue| {
+        Write::from(
+            Delete::builder()
+                .table_name("records")
+                .key("id", id.clone()),
+        )
+    };
+    let other = AttributeValue::S("another".to_owned());
+    for (writes, is_refused) in [
+        (vec![put("records", &id)], true),
+        (vec![delete(&id)], true),
+        (vec![put("orders", &other), put("records", &id)], true),
+        (
+            vec![put("orders", &id), put("records", &other), delete(&other)],
+            false,
+        ),
+    ] {
+        let commit = Commit::new("token", Some(&record), &writes);
+        let made = actions(&store, &commit);
+        let refused = matches!(&made, Err(StoreError::Rejected(reason)) if reason.to_string().contains("record itself"));
+        assert_eq!(refused, is_refused, "{made:?}");
+        assert_eq!(made.is_ok(), !is_refused);
+    }
+}
+
+#[test]
+fn a_transaction_has_no_more_bytes_than_dynamodb_takes_the_record_among_them() {
+    let (store, record) = (store(), with_an_outcome_of(1));
+    let own = bytes_of(&of_record(&store, &record).unwrap());
+    let of_size = |number: usize, bytes: usize| {
+        let id = AttributeValue::S(format!("{number:02}"));
+        let text = AttributeValue::S("x".repeat(bytes - "idtext00".len()));
+        let put = Put::builder().table_name("orders").item("id", id);
+        Write::from(put.item("text", text))
+    };
+    let rest = MOST_BYTES - own - 10 * MOST_BYTES_OF_AN_ITEM;
+    for (last, fits) in [(rest, true), (rest + 1, false)] {
+        let mut writes: Vec<_> = (0..10).map(|n| of_size(n, MOST_BYTES_OF_AN_ITEM)).collect();
+        writes.push(of_size(10, last));
+        let made = actions(&store, &Commit::new("token", Some(&record), &writes));
+        assert_eq!(made.is_ok(), fits);
+        let too_large = matches!(&made, Err(StoreError::Rejected(reason))
+            if matches!(reason.downcast_ref(), Some(WriteError::TooLarge { .. })));
+        assert_eq!(too_large, !fits);
+    }
+}

@@ -1,0 +1,294 @@
+//! The claim, as a handler sees it while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+
+use crate::protocol::clock::{Clock, EpochMillis};
+use crate::protocol::key::RecordId;
+use crate::store::transaction::{Collected, Write, WriteError};
+
+mod hold;
+mod notes;
+mod results;
+mod state;
+mod steps;
+mod time;
+
+pub(crate) use hold::Hold;
+pub(crate) use notes::{Notes, Scribe, Urgency};
+pub(crate) use results::to_json;
+pub(crate) use state::Stop;
+pub(crate) use time::ClaimTime;
+
+use state::Steps;
+
+/// The longest time between two looks at the engine's clock, which may go faster than the runtime's.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The leased, exclusive right to run the handler for a key, as the handler sees it.
+///
+/// A claim is cheap to clone. It gives keys for effects outside, keeps a journal of them, and has
+/// the time that is left. Dropping it ends nothing: the lease ends when the handler returns, or
+/// when its time is up.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    operation: Arc<str>,
+    id: RecordId,
+    hold: Option<Hold>,
+    time: Option<ClaimTime>,
+    /// Wakes those who wait for the end of a claim that is lost.
+    lost: Notify,
+    clock: Arc<dyn Clock>,
+    derived: AtomicBool,
+    collected: Collected,
+    steps: Steps,
+}
+
+impl Claim {
+    /// `hold` and `notes` are `None` where nothing protects the run.
+    pub(crate) fn new(
+        operation: Arc<str>,
+        id: RecordId,
+        mut hold: Option<Hold>,
+        notes: Option<Notes>,
+        time: Option<ClaimTime>,
+        clock: Arc<dyn Clock>,
+        collected: Collected,
+    ) -> Self {
+        let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
+        Self {
+            inner: Arc::new(Inner {
+                operation,
+                id,
+                hold,
+                time,
+                lost: Notify::new(),
+                clock,
+                derived: AtomicBool::new(false),
+                collected,
+                steps: Steps::new(notes, journal.unwrap_or_default()),
+            }),
+        }
+    }
+
+    /// Makes a key for an effect outside: the same in every attempt, process and version, for the
+    /// same key and effect name.
+    ///
+    /// Hand it to a provider that honours idempotency keys, and an attempt that has to be repeated
+    /// after a crash is recognised there. 64 lower-case hex digits, which fit Stripe's
+    /// `Idempotency-Key` (255) and SQS's `MessageDeduplicationId` (128). Use one name per effect:
+    /// two effects under one name get one key.
+    ///
+    /// Once a key was derived, the request's payload is bound to the idempotency key even if the
+    /// handler fails: the effect may exist, and a provider would answer another payload with it. In
+    /// a run without a key it is random.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let charged = once
+    ///     .run(Key::new("charge", "order-1"), Fingerprint::json(b"{}"), |claim| async move {
+    ///         Ok::<_, std::io::Error>(claim.derive_key("stripe"))
+    ///     })
+    ///     .await?;
+    /// assert_eq!(charged.into_inner().len(), 64);
+    /// # Ok(()) }
+    /// ```
+    pub fn derive_key(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
+        self.inner.id.derive(effect)
+    }
+
+    /// Makes the same key as a UUID, for providers and columns that take nothing longer: a
+    /// `PayPal-Request-Id` (38), a UUID in a database. Use it as the id of what the handler makes,
+    /// and a repetition makes the same thing.
+    ///
+    /// Version 8 of [RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-8): the
+    /// first bits of the SHA-256 that [`derive_key`](Self::derive_key) gives whole. In lower case,
+    /// with hyphens.
+    pub fn derive_uuid(&self, effect: &str) -> String {
+        self.inner.derived.store(true, Ordering::Relaxed);
+        self.inner.id.derive_uuid(effect)
+    }
+
+    /// Makes an id for an event that is one of the transaction's [writes](Self::write), of this
+    /// type, about this aggregate, and with this name, which distinguishes two events of one type
+    /// and one aggregate (`""` where there is one). A UUID, the same in every attempt; two events
+    /// that differ in any of the three have two ids, whatever characters these hold. The event
+    /// leaves only when the transaction has committed, so it doesn't bind the payload.
+    pub fn event_id(&self, kind: &str, aggregate: &str, name: &str) -> String {
+        self.inner.id.derive_event(kind, aggregate, name)
+    }
+
+    /// Returns the time by the engine's clock.
+    pub fn now(&self) -> EpochMillis {
+        self.inner.clock.now()
+    }
+
+    /// Tells how many [writes](Self::write) the transaction has so far.
+    pub fn writes(&self) -> usize {
+        self.collected().count()
+    }
+
+    /// Adds a business write to the handler's transaction: it commits together with the record when
+    /// the handler has succeeded, and not at all when it fails.
+    ///
+    /// Nothing is sent now, so what the handler reads doesn't show it. In a run that nothing
+    /// protects (the kill switch, a missing key that is let pass) the writes commit as one
+    /// transaction without a record.
+    ///
+    /// # Errors
+    ///
+    /// At once, before anything is sent: when the store can't do it, or the transaction would break
+    /// a limit.
+    pub fn write(&self, write: impl Into<Write>) -> Result<(), WriteError> {
+        self.collected().add(write.into())
+    }
+
+    /// Returns the end of the [lease](Self::lease_end) by the engine's clock.
+    pub(super) fn until(&self) -> Option<EpochMillis> {
+        self.inner.until()
+    }
+
+    /// Returns the end of the lease, and the time that no renewal goes beyond.
+    pub(super) fn time(&self) -> Option<(EpochMillis, EpochMillis)> {
+        let time = self.inner.time.as_ref()?;
+        Some((time.until(), time.limit))
+    }
+
+    /// Notes a renewed lease.
+    pub(super) fn set_time(&self, until: EpochMillis) {
+        if let Some(time) = &self.inner.time {
+            time.set(until);
+        }
+    }
+
+    /// Notes that another attempt has taken over, and wakes those who wait for it.
+    pub(super) fn lose(&self) {
+        self.set_stop(Stop::LeaseLost);
+        self.inner.lost.notify_waiters();
+    }
+
+    /// Tells whether another attempt is known to have taken over.
+    pub(super) fn is_lost(&self) -> bool {
+        self.stop() == Some(Stop::LeaseLost)
+    }
+
+    /// Returns the writes that the handler has handed over.
+    pub(crate) fn collected(&self) -> &Collected {
+        &self.inner.collected
+    }
+
+    /// Tells whether a key was derived, so that an effect may exist outside.
+    pub(crate) fn has_derived(&self) -> bool {
+        self.inner.derived.load(Ordering::Relaxed)
+    }
+
+    /// Returns the operation's name.
+    pub fn operation(&self) -> &str {
+        &self.inner.operation
+    }
+
+    /// Returns the hash that logs name this key by: 64 hex digits. A run without a key gets one of
+    /// its own.
+    pub fn key_hash(&self) -> &str {
+        self.inner.id.hash()
+    }
+
+    /// Returns the number of the attempt: 1 for the first since the key was fresh, 2 for the next;
+    /// 1 where nothing protects the run.
+    pub fn attempt(&self) -> u32 {
+        self.inner.hold.as_ref().map_or(1, |hold| hold.attempt)
+    }
+
+    /// Tells whether a record protects this run: `false` when protection is switched off, the store
+    /// could not be reached and the policy fails open, or the request had no key and the policy
+    /// lets it run.
+    pub fn is_protected(&self) -> bool {
+        self.inner.hold.is_some()
+    }
+
+    /// Returns the time when this attempt must be done: the Lambda deadline, the end of the
+    /// configured lease, or of the [longest duration](crate::Builder::max_duration) of one that is
+    /// renewed; without the skew margin. `None` where nothing limits the run.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        let time = self.inner.time.as_ref()?;
+        Some(time.limit.into())
+    }
+
+    /// Returns the end of the lease as it is now, without the skew margin. A
+    /// [renewal](crate::Builder::renewed_lease) moves it, up to the [`deadline`](Self::deadline);
+    /// where nothing is renewed, both are the same.
+    pub fn lease_end(&self) -> Option<SystemTime> {
+        self.inner.until().map(Into::into)
+    }
+
+    /// Tells whether the lease is over, or another attempt is known to have taken over: no further
+    /// effect may begin. Always `false` where nothing protects the run.
+    pub fn is_over(&self) -> bool {
+        self.inner.is_over() || self.is_lost()
+    }
+
+    /// Waits until the claim [is over](Self::is_over): for handlers that end their work then. Never
+    /// returns where nothing protects the run.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
+    /// # use std::{io, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// # async fn import() -> Result<u32, io::Error> { Ok(7) }
+    /// let run = once.run(Key::new("import", "file-1"), None, |claim| async move {
+    ///     tokio::select! {
+    ///         imported = import() => imported,
+    ///         () = claim.over() => Err(io::Error::other("another attempt has taken over")),
+    ///     }
+    /// });
+    /// assert_eq!(run.await?.into_inner(), 7);
+    /// # Ok(()) }
+    /// ```
+    pub async fn over(&self) {
+        loop {
+            let lost = self.inner.lost.notified();
+            let Some(until) = self.inner.until().filter(|_| self.is_protected()) else {
+                return std::future::pending().await;
+            };
+            if self.is_over() {
+                return;
+            }
+            let left = until.saturating_since(self.now()).min(LOOK_AGAIN);
+            // A renewal has moved the end meanwhile, or another attempt has taken over.
+            let _ = tokio::time::timeout(left, lost).await;
+        }
+    }
+
+    /// Tells how much time is left until the [`deadline`](Self::deadline); zero when it has passed.
+    pub fn remaining(&self) -> Option<Duration> {
+        let now = self.inner.clock.now();
+        let time = self.inner.time.as_ref()?;
+        Some(time.limit.saturating_since(now))
+    }
+}
+
+impl Inner {
+    /// Tells whether the claim's time is over, by the engine's clock and without the margin, which
+    /// belongs to the clocks of others. A run that nothing protects has no claim that could end.
+    fn is_over(&self) -> bool {
+        let now = self.clock.now();
+        self.hold.is_some() && self.until().is_some_and(|until| now >= until)
+    }
+
+    /// Returns the end of the lease, without the margin.
+    fn until(&self) -> Option<EpochMillis> {
+        Some(self.time.as_ref()?.until())
+    }
+}

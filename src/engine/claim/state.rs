@@ -1,0 +1,52 @@
+//! The state of one attempt's steps.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::notes::Notes;
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::journal::Journal;
+
+/// The steps of one attempt.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// `None` where nothing protects the run, so that nothing is written, and in the claimless
+    /// form, which has no journal.
+    pub(super) notes: Option<Notes>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The steps, with what this attempt has sent, whether or not it was answered.
+    pub(super) journal: Journal,
+    /// The steps that are running.
+    pub(super) busy: BTreeSet<String>,
+    /// The steps whose results the handler has been given.
+    pub(super) given: BTreeSet<String>,
+    pub(super) stop: Option<Stop>,
+}
+
+/// The reason why an attempt can't go on, whatever its handler returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    LeaseLost,
+    Interrupted { since: EpochMillis },
+}
+
+impl Steps {
+    pub(super) fn new(notes: Option<Notes>, journal: Journal) -> Self {
+        Self {
+            notes,
+            state: Mutex::new(State {
+                journal,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// Locks the state. A panic elsewhere can't leave it half-changed: each change is one step.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

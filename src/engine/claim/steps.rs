@@ -1,0 +1,284 @@
+//! Runs a claim's steps, and notes each before its effect and after it.
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::notes::Urgency;
+use super::results::{give_back, keep};
+use super::state::Stop;
+use super::{Claim, Inner};
+use crate::engine::events;
+use crate::engine::step::{Step, StepError};
+use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState, is_step_name};
+use crate::protocol::record::{Amendment, error_kind};
+use crate::protocol::{Crashed, StepDecision, decide_step};
+use crate::store::{Answer, StoreError};
+
+impl Claim {
+    /// Runs an effect at most once in all attempts that end in an orderly way, and returns its
+    /// result.
+    ///
+    /// The step is recorded as pending before the effect fires, and its result after. An attempt
+    /// that takes over is given the recorded result, and the effect doesn't fire again. A step that
+    /// was pending when its attempt died may have happened: it fires again with the same key, or
+    /// waits for a person, as [`Step::crashed`](crate::Step::crashed) says. An error says that
+    /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire.
+    ///
+    /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name.
+    /// Its result must survive a round trip through JSON; one of more than 8 KiB is not kept, so
+    /// that an attempt which takes over gets
+    /// [`StepError::ResultOmitted`](crate::StepError::ResultOmitted). Steps with different names
+    /// may run side by side. Each costs two requests, a step that is skipped none.
+    ///
+    /// Where nothing protects the run ([`is_protected`](Self::is_protected)), the effect just
+    /// fires, and nothing is recorded.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, StepError, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// # async fn charge(_cents: u32, _key: String) -> Result<String, std::io::Error> { Ok("receipt-1".into()) }
+    /// # async fn mail(_receipt: &str, _key: String) -> Result<(), std::io::Error> { Ok(()) }
+    /// let outcome = once.run(Key::new("order", "A-17"), Fingerprint::json(b"{}"), |claim| async move {
+    ///     let receipt = claim.step("charge", |key| charge(1250, key)).await?;
+    ///     claim.step("mail", |key| mail(&receipt, key)).await?;
+    ///     Ok::<_, StepError<std::io::Error>>(receipt)
+    /// });
+    /// assert_eq!(outcome.await?.into_inner(), "receipt-1");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StepError`](crate::StepError) says what happened. Return it from the handler: an attempt
+    /// that lost its lease, or met an interrupted step, is reported as such.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped while the effect runs leaves the step pending.
+    pub async fn step<T, E, F, Fut>(
+        &self,
+        step: impl Into<Step<E>>,
+        effect: F,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let step = step.into();
+        let turn = match self.inner.begin(&step.name, step.crashed).await? {
+            Begun::Done(result) => return give_back(step.name, result),
+            Begun::Turn(turn) => turn,
+        };
+        match effect(self.derive_key(&step.name)).await {
+            Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
+            Err(error) => {
+                let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                turn.fail(error_kind::<E>(), unsure).await;
+                Err(StepError::Effect(error))
+            }
+        }
+    }
+
+    /// Tells whether the journal holds a step, so that an effect may exist outside.
+    pub(crate) fn has_steps(&self) -> bool {
+        !self.inner.steps.state().journal.is_empty()
+    }
+
+    /// Notes why the attempt can't go on.
+    pub(super) fn set_stop(&self, stop: Stop) {
+        self.inner.steps.state().stop = Some(stop);
+    }
+
+    /// Returns the reason why the attempt can't go on.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        self.inner.steps.state().stop
+    }
+}
+
+enum Begun<'a> {
+    Done(StepResult),
+    Turn(Turn<'a>),
+}
+
+impl Inner {
+    async fn begin<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+        if self.hold.is_some() && self.steps.notes.is_none() {
+            return Err(StepError::NoJournal);
+        }
+        if self.is_over() {
+            return Err(StepError::OutOfTime);
+        }
+        let turn = match self.decide(name, crashed)? {
+            Begun::Turn(turn) => turn,
+            done @ Begun::Done(_) => {
+                events::step("step_skipped", &self.operation, &self.id, name);
+                return Ok(done);
+            }
+        };
+        match self.note(name, &turn.entry, Urgency::Begin).await {
+            Ok(true) => {}
+            Ok(false) => return Err(StepError::LeaseLost),
+            Err(error) => {
+                // It may have applied, and the effect will not fire.
+                turn.take_back("not begun").await;
+                return Err(StepError::Store(error));
+            }
+        }
+        if self.is_over() {
+            turn.take_back("out of time").await;
+            return Err(StepError::OutOfTime);
+        }
+        events::step("step_begun", &self.operation, &self.id, name);
+        Ok(Begun::Turn(turn))
+    }
+
+    /// Decides what to do about a step: gives its turn, or the result that it has.
+    fn decide<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+        let step = || name.to_owned();
+        if !is_step_name(name) {
+            return Err(StepError::Name { step: step() });
+        }
+        let mut state = self.steps.state();
+        if state.busy.contains(name) || state.given.contains(name) {
+            return Err(StepError::Repeated { step: step() });
+        }
+        let known = state.journal.get(name);
+        match decide_step(known, crashed) {
+            StepDecision::Skip(result) => {
+                let result = result.clone();
+                state.given.insert(step());
+                Ok(Begun::Done(result))
+            }
+            StepDecision::Interrupted { since } => {
+                state.stop = Some(Stop::Interrupted { since });
+                drop(state);
+                events::step("step_interrupted", &self.operation, &self.id, name);
+                Err(StepError::Interrupted {
+                    step: step(),
+                    since: since.into(),
+                })
+            }
+            StepDecision::Fire if !state.journal.has_room_for(name) => {
+                Err(StepError::Full { step: step() })
+            }
+            StepDecision::Fire => {
+                let entry = StepEntry::begun(known, self.clock.now());
+                state.busy.insert(step());
+                Ok(Begun::Turn(Turn {
+                    inner: self,
+                    name: step(),
+                    entry,
+                }))
+            }
+        }
+    }
+
+    /// Writes an entry; gives `false` where the fence was lost.
+    async fn note(
+        &self,
+        name: &str,
+        entry: &StepEntry,
+        urgency: Urgency,
+    ) -> Result<bool, StoreError> {
+        let note = StepNote::new(name, entry.clone());
+        self.steps.state().journal.put(note.clone());
+        let (Some(notes), Some(hold), Some(until)) = (&self.steps.notes, &self.hold, self.until())
+        else {
+            return Ok(true);
+        };
+        let amendment = Amendment::new(self.id.clone(), hold.owner.clone(), note).into();
+        let met = match notes.scribe.note(&amendment, until, urgency).await? {
+            Answer::Applied(_) => return Ok(true),
+            Answer::Refused(met) => met,
+        };
+        // An earlier send of the same note may have applied, its reply lost.
+        let mine = met
+            .and_then(|found| found.content.ok())
+            .is_some_and(|record| {
+                record.owner.as_ref() == Some(&hold.owner)
+                    && record.journal.get(name) == Some(entry)
+            });
+        if !mine {
+            self.steps.state().stop = Some(Stop::LeaseLost);
+        }
+        Ok(mine)
+    }
+}
+
+/// A turn is a step between its two notes. A step whose turn is dropped stays pending.
+struct Turn<'a> {
+    inner: &'a Inner,
+    name: String,
+    /// The entry of the first note.
+    entry: StepEntry,
+}
+
+impl Turn<'_> {
+    async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+        let Inner {
+            operation,
+            id,
+            steps,
+            ..
+        } = self.inner;
+        if let StepResult::Omitted(reason) = result {
+            events::step_failed("step_omitted", operation, id, &self.name, &reason);
+        }
+        let noted = self
+            .end(StepState::Confirmed(result), None, Urgency::Confirm)
+            .await;
+        steps.state().given.insert(self.name.clone());
+        match noted {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StepError::LeaseLost),
+            Err(error) => {
+                events::step_failed("step_unrecorded", operation, id, &self.name, &error);
+                let reports = steps
+                    .notes
+                    .as_ref()
+                    .is_some_and(|notes| notes.reports_unrecorded);
+                if reports {
+                    return Err(StepError::Unrecorded(error));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn fail(self, error: &str, unsure: bool) {
+        let state = if unsure {
+            StepState::Pending
+        } else {
+            StepState::Failed
+        };
+        let Inner { operation, id, .. } = self.inner;
+        events::step_failed("step_failed", operation, id, &self.name, &error);
+        // Unwritten it stays pending, which is the safe side.
+        let _ = self.end(state, Some(error), Urgency::Tell).await;
+    }
+
+    /// Notes that the effect will not fire.
+    async fn take_back(self, why: &str) {
+        let _ = self.end(StepState::Failed, Some(why), Urgency::Tell).await;
+    }
+
+    async fn end(
+        &self,
+        state: StepState,
+        error: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<bool, StoreError> {
+        let entry = self.entry.ended(state, error, self.inner.clock.now());
+        self.inner.note(&self.name, &entry, urgency).await
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.inner.steps.state().busy.remove(&self.name);
+    }
+}

@@ -1,0 +1,235 @@
+//! Carries out the claimless form, which has no claim before the handler and one commit after it: a
+//! transaction, or a record without business writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::acquire::{MAX_ROUNDS, obstacle};
+use crate::engine::claim::{Claim, Hold};
+use crate::engine::commit::Sent;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Fence, Uncommitted, is_mine, unanswered};
+use crate::engine::fence_off::FencedOff;
+use crate::engine::metrics::Count;
+use crate::engine::protection::{Protection, Unclaimed};
+use crate::engine::request::LEAST_RETENTION;
+use crate::engine::{Begun, Disposition, Ended, Engine, Request, events};
+use crate::protocol::journal::Journal;
+use crate::protocol::record::{Basis, Completion, Final, Record};
+use crate::protocol::{Asking, Decision, decide};
+use crate::store::Store;
+use crate::store::transaction::{Committed, Write, WriteError};
+
+/// The result of an attempt without a claim.
+#[derive(Debug)]
+enum Applied {
+    /// The commit was sent, with this result.
+    Sent(Result<Fence, Uncommitted>),
+    /// An earlier outcome, or failure, is final and is replayed.
+    Replay(Box<Record>),
+}
+
+impl<S: Store> Engine<S> {
+    pub(super) async fn begin_claimless(
+        self: &Arc<Self>,
+        request: Box<Request>,
+    ) -> Result<Begun<S>, Obstacle> {
+        // A failure is a record, too, which a late copy of a commit must not outlive.
+        let retention = request.retention.min(self.settings.failure_retention);
+        let looked = if self.store.admission().is_none() {
+            Err(Error::Write(WriteError::NotSupported))
+        } else if retention < LEAST_RETENTION {
+            Err(Error::Write(WriteError::RetentionTooShort { retention }))
+        } else {
+            let read_first = request.options.read_first;
+            self.look_unclaimed(&request, read_first).await
+        };
+        let attempt = match looked.inspect_err(|error| events::refused(&request, error))? {
+            Ok(attempt) => attempt,
+            Err(record) => return self.replay(request, record, false).await.map(Begun::Replay),
+        };
+        let (operation, id) = (Arc::clone(&request.operation), request.id.clone());
+        let (hold, until) = (self.hold_of(&attempt), attempt.until);
+        // There is no record to keep a journal in.
+        let claim = self.claim_of(operation, id, Some(hold), None, Some(until));
+        request.meter.count(Count::Executions);
+        let end = request.options.store_end();
+        Ok(Begun::Run(self.run(
+            claim,
+            Protection::Claimless(request, Box::new(attempt)),
+            end,
+        )))
+    }
+
+    fn hold_of(&self, attempt: &Unclaimed) -> Hold {
+        Hold {
+            owner: attempt.owner.clone(),
+            attempt: 1,
+            lease: attempt.until + self.settings.rules.skew_margin,
+            keeps_fingerprint: false,
+            journal: Journal::default(),
+        }
+    }
+
+    pub(super) async fn end_claimless(
+        &self,
+        request: Box<Request>,
+        attempt: Unclaimed,
+        claim: &Claim,
+        disposition: Disposition,
+    ) -> Result<Ended, Obstacle> {
+        let writes = claim.collected().close();
+        let earlier = match disposition {
+            Disposition::Complete(outcome) => {
+                let hold = self.hold_of(&attempt);
+                let completion = self.completion_of(&request, &hold, outcome).await;
+                let applied = self.apply(&request, attempt, completion, writes).await;
+                match applied.inspect_err(|error| events::refused(&request, error))? {
+                    Applied::Sent(sent) => return self.conclude(request, sent?).await,
+                    Applied::Replay(record) => Some(record),
+                }
+            }
+            Disposition::Fail(failure) => {
+                let failure = self.failure_of(&request, &attempt.owner, &failure);
+                match self.apply(&request, attempt, failure, Vec::new()).await {
+                    Ok(Applied::Replay(record)) => Some(record),
+                    // Not stored, it fails again, which changes nothing.
+                    Ok(Applied::Sent(_)) | Err(_) => None,
+                }
+            }
+            // A duplicate may fail because the original has succeeded: it gets the original's
+            // outcome.
+            Disposition::Release(_) => match self.look_unclaimed(&request, true).await {
+                Ok(Err(record)) => Some(record),
+                Err(error @ Error::Mismatch) => {
+                    events::refused(&request, &error);
+                    return Err(error);
+                }
+                Ok(Ok(_)) | Err(_) => None,
+            },
+        };
+        match earlier {
+            Some(record) => self.replay(request, record, false).await.map(Ended::Replay),
+            None => Ok(Ended::Done),
+        }
+    }
+
+    /// Begins an attempt without a claim. A hinted redelivery reads the record first, since a
+    /// transaction that fails costs more than a read.
+    async fn look_unclaimed(
+        &self,
+        request: &Request,
+        read_first: bool,
+    ) -> Result<Result<Unclaimed, Box<Record>>, Obstacle> {
+        let owner = self.new_owner(request)?;
+        let started_at = self.clock.now();
+        let mut found = None;
+        if read_first {
+            // The read only saves a transaction that would fail. Without it, the transaction itself
+            // finds out.
+            found = self.look(request).await.unwrap_or_default();
+        }
+        let asking = Asking::new(&owner, request.fingerprint.as_ref(), started_at);
+        match decide(found.as_ref(), asking, &self.settings.rules) {
+            Decision::Create | Decision::TakeOver { .. } => {}
+            Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                return Ok(Err(Box::new(record.clone())));
+            }
+            other => return Err(obstacle(&other, started_at)),
+        }
+        Ok(Ok(Unclaimed {
+            owner,
+            until: self.run_until(request, started_at),
+            started_at,
+            found,
+        }))
+    }
+
+    /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
+    /// of any round was silent, the key is fenced off before it is said that nothing was written.
+    async fn apply(
+        &self,
+        request: &Request,
+        attempt: Unclaimed,
+        mut completion: Completion,
+        writes: Vec<Write>,
+    ) -> Result<Applied, Obstacle> {
+        let Unclaimed {
+            owner,
+            until,
+            started_at,
+            mut found,
+        } = attempt;
+        let mut has_silent = false;
+        for round in 0..MAX_ROUNDS {
+            let now = self.clock.now();
+            let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
+            let (basis, number) = match decide(found.as_ref(), asking, &self.settings.rules) {
+                Decision::Create => {
+                    let claim = self.new_claim(request, &owner, 1, started_at);
+                    (Basis::Absent(claim), 1)
+                }
+                Decision::TakeOver {
+                    seen,
+                    mode,
+                    attempt,
+                } => {
+                    let claim = self.new_claim(request, &owner, attempt, started_at);
+                    let seen = seen.clone();
+                    (Basis::Version { seen, mode, claim }, attempt)
+                }
+                Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                    return Ok(Applied::Replay(Box::new(record.clone())));
+                }
+                other => return Err(obstacle(&other, now)),
+            };
+            let mut record = Final { completion, basis };
+            let token = format!("{}-{round}", owner.as_str());
+            let end = request.options.store_end();
+            let sent = self.send_final(&mut record, token, &writes, until, end);
+            let Sent { answer, is_silent } = sent.await;
+            has_silent |= is_silent;
+            let state = match &answer {
+                Ok(Committed::Applied) => FencedOff::Committed,
+                // An earlier send committed, and its reply was lost: nothing but a commit of this
+                // attempt writes its owner.
+                Ok(Committed::Fenced(other)) if is_mine(other.as_ref(), &owner) => {
+                    FencedOff::Committed
+                }
+                Ok(Committed::Fenced(other)) => FencedOff::Met(other.clone()),
+                _ if has_silent => {
+                    let fenced = self.fence_off(request, &record.basis, found.as_ref(), until);
+                    Box::pin(fenced).await
+                }
+                _ => FencedOff::Never,
+            };
+            let sent = match (state, answer) {
+                (FencedOff::Committed, _) => Ok(Fence::Held),
+                (FencedOff::Met(other), _) => {
+                    found = other;
+                    completion = record.completion;
+                    continue;
+                }
+                (FencedOff::Never, Ok(Committed::Refused(refusal))) => {
+                    Err(Uncommitted::Refused(refusal.asked(writes)))
+                }
+                (FencedOff::Never, answer) => Err(Uncommitted::NotCommitted(
+                    answer.err().unwrap_or_else(unanswered),
+                )),
+                (FencedOff::Unknown, answer) => Err(Uncommitted::Unknown(
+                    answer.err().unwrap_or_else(unanswered),
+                )),
+            };
+            events::committed(request, number, &record.completion, &sent);
+            return Ok(Applied::Sent(sent));
+        }
+        if has_silent {
+            let sent = Err(Uncommitted::Unknown(unanswered()));
+            events::committed(request, 1, &completion, &sent);
+            return Ok(Applied::Sent(sent));
+        }
+        Err(Error::InFlight {
+            retry_after: Duration::ZERO,
+        })
+    }
+}

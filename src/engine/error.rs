@@ -1,0 +1,241 @@
+//! The error of a run that gave no outcome.
+
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime};
+
+use crate::protocol::fingerprint::FingerprintError;
+use crate::protocol::key::KeyError;
+use crate::protocol::record::{EntropyError, Failure, Omission};
+use crate::store::StoreError;
+use crate::store::transaction::{Refusal, WriteError};
+
+/// The error of a run that gave no outcome. `E` is the handler's own error.
+///
+/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost),
+/// [`Unrecorded`](Self::Unrecorded), and the three that a transaction ends with
+/// ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
+/// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after
+/// [`Interrupted`](Self::Interrupted) it may have, up to the step in question. After any other it
+/// has not, and a retry is safe; in the [claimless form](crate::Idempotency::claimless) it may have
+/// run, and nothing that it wrote was committed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// The handler failed. Its claim was released, or the failure stored, as the verdict on it
+    /// said.
+    #[error("the handler failed: {0}")]
+    Handler(E),
+    /// An earlier attempt failed for good, and this is its failure, replayed.
+    #[error("an earlier attempt failed for good: {}", .0.message)]
+    Failed(Failure),
+    /// Another attempt is running. Retry when its lease is over.
+    #[error("another attempt is in flight: retry {}", when(*.retry_after))]
+    InFlight {
+        /// The time until the other attempt's lease ends.
+        retry_after: Duration,
+    },
+    /// The key was first used with another payload: the sender must choose a new key.
+    #[error(
+        "the idempotency key was first used with another payload: send a new key with a new request"
+    )]
+    Mismatch,
+    /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy
+    /// wants a person to look before it is repeated.
+    #[error(
+        "an earlier attempt was interrupted and may have taken effect: look, then release its record"
+    )]
+    Interrupted {
+        /// The time when its lease ran out, or the step began.
+        since: SystemTime,
+    },
+    /// Attempts crashed until the key had used up `max_attempts`.
+    #[error("{attempts} attempts crashed: look at why, then release the record or let it expire")]
+    Exhausted {
+        /// The number of attempts.
+        attempts: u32,
+    },
+    /// The handler outlived its lease and another attempt took the key over. Its outcome was not
+    /// stored; its effect may have happened beside the successor's.
+    #[error("the lease ran out while the handler was running, and another attempt took over")]
+    LeaseLost,
+    /// The claim came back from the store when its time was over, because the invocation's deadline
+    /// had passed before or the store answered late. It was released, and the handler didn't run.
+    #[error(
+        "the deadline of the invocation, or the claim's own lease, had passed when the store answered: nothing ran; retry in a new invocation"
+    )]
+    TooLate,
+    /// The handler succeeded once, but its outcome was not kept, so that it can't be replayed. It
+    /// is not run again.
+    #[error("already done, but its outcome was not kept: {reason}")]
+    OutcomeOmitted {
+        /// The reason.
+        reason: Omission,
+        /// The time when it was done, where the record has it.
+        completed_at: Option<SystemTime>,
+    },
+    /// The handler succeeded, and its outcome could not be recorded: only where the setting asks to
+    /// report this. Also where the runtime shut down and cut a
+    /// [detached](crate::Idempotency::run_detached) run off, whose handler may have succeeded.
+    #[error("the handler succeeded, but its outcome could not be recorded: {0}")]
+    Unrecorded(#[source] StoreError),
+    /// The condition of a business write didn't hold, and the write has no answer of the handler's
+    /// own error type ([`Write::or_else`](crate::store::transaction::Write::or_else)). Nothing was
+    /// written, nothing of this attempt will be, and the claim was released.
+    #[error("the condition of business write {} did not hold: nothing was written", .0.index())]
+    Refused(Refusal),
+    /// The handler succeeded, and its transaction didn't commit: nothing was written, and nothing
+    /// of this attempt will be. A retry is safe, and runs at once where the claim could be
+    /// released.
+    #[error("the transaction did not commit, and nothing was written: {0}")]
+    NotCommitted(#[source] StoreError),
+    /// The handler succeeded, and nothing proves whether its transaction committed, or still will: a
+    /// send of it got no answer. A retry is safe, and finds out; in a run that nothing protects, it
+    /// may write a second time.
+    #[error("it is not known whether the transaction committed: retry to find out: {0}")]
+    OutcomeUnknown(#[source] StoreError),
+    /// As many detached runs as [`detached_limit`](crate::Builder::detached_limit) allows go on, or
+    /// the engine [drains](crate::Idempotency::drain). Nothing ran.
+    #[error("too many detached runs at a time: retry, or raise `detached_limit`")]
+    Overloaded,
+    /// The claimless form can't work: the store can't commit business writes, or the retention is
+    /// shorter than an hour. Nothing ran.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The record can't be understood. It was left alone.
+    #[error(
+        "the stored record can't be read ({0}): it was left alone; look at it, or let it expire"
+    )]
+    Unreadable(String),
+    /// The key can't be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The payload has no fingerprint.
+    #[error(transparent)]
+    Fingerprint(#[from] FingerprintError),
+    /// The store failed; nothing ran.
+    #[error("the idempotency store failed: {0}")]
+    Store(#[from] StoreError),
+    /// No claim could be made.
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+}
+
+/// The engine's own reason why a request gave no outcome; it has no handler's error.
+pub type Obstacle = Error<Infallible>;
+
+impl Obstacle {
+    /// Converts an obstacle to an error beside a handler's own.
+    pub(crate) fn widen<E>(self) -> Error<E> {
+        match self {
+            Self::Handler(never) => match never {},
+            Self::Failed(failure) => Error::Failed(failure),
+            Self::InFlight { retry_after } => Error::InFlight { retry_after },
+            Self::Mismatch => Error::Mismatch,
+            Self::Interrupted { since } => Error::Interrupted { since },
+            Self::Exhausted { attempts } => Error::Exhausted { attempts },
+            Self::LeaseLost => Error::LeaseLost,
+            Self::TooLate => Error::TooLate,
+            Self::OutcomeOmitted {
+                reason,
+                completed_at,
+            } => Error::OutcomeOmitted {
+                reason,
+                completed_at,
+            },
+            Self::Unrecorded(error) => Error::Unrecorded(error),
+            Self::Refused(refusal) => Error::Refused(refusal),
+            Self::NotCommitted(error) => Error::NotCommitted(error),
+            Self::OutcomeUnknown(error) => Error::OutcomeUnknown(error),
+            Self::Overloaded => Error::Overloaded,
+            Self::Write(error) => Error::Write(error),
+            Self::Unreadable(reason) => Error::Unreadable(reason),
+            Self::Key(error) => Error::Key(error),
+            Self::Fingerprint(error) => Error::Fingerprint(error),
+            Self::Store(error) => Error::Store(error),
+            Self::Entropy(error) => Error::Entropy(error),
+        }
+    }
+}
+
+impl<E> Error<E> {
+    /// Returns the handler's own error, where this is one.
+    pub fn into_handler(self) -> Option<E> {
+        match self {
+            Self::Handler(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns a word for logs and metrics, one of a small fixed set.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Handler(_) => "handler_failed",
+            Self::Failed(_) => "failure_replayed",
+            Self::InFlight { .. } => "in_flight",
+            Self::Mismatch => "mismatch",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Exhausted { .. } => "exhausted",
+            Self::LeaseLost => "lease_lost",
+            Self::TooLate => "too_late",
+            Self::OutcomeOmitted { .. } => "outcome_omitted",
+            Self::Unrecorded(_) => "unrecorded",
+            Self::Refused(_) => "condition_failed",
+            Self::NotCommitted(_) => "not_committed",
+            Self::OutcomeUnknown(_) => "outcome_unknown",
+            Self::Overloaded => "overloaded",
+            Self::Write(WriteError::RetentionTooShort { .. }) => "retention_too_short",
+            Self::Write(_) => "no_transactions",
+            Self::Unreadable(_) => "unreadable",
+            Self::Key(_) => "invalid_key",
+            Self::Fingerprint(_) => "invalid_payload",
+            Self::Store(_) => "store_failed",
+            Self::Entropy(_) => "no_entropy",
+        }
+    }
+}
+
+/// Says when to retry, in minutes and whole seconds, rounded up.
+fn when(retry_after: Duration) -> String {
+    let seconds = retry_after.as_millis().div_ceil(1_000);
+    match (seconds / 60, seconds % 60) {
+        (0, 0) => "now".to_owned(),
+        (0, seconds) => format!("in {seconds} s"),
+        (minutes, 0) => format!("in {minutes} min"),
+        (minutes, seconds) => format!("in {minutes} min {seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_in_flight_says_when_to_retry_in_minutes_and_seconds() {
+        for (millis, expected) in [
+            (0, "now"),
+            (1, "in 1 s"),
+            (59_001, "in 1 min"),
+            (896_452, "in 14 min 57 s"),
+            (u64::MAX, "in 307445734561825 min 52 s"),
+        ] {
+            let retry_after = Duration::from_millis(millis);
+            let said = Error::<&str>::InFlight { retry_after }.to_string();
+            assert_eq!(
+                said,
+                format!("another attempt is in flight: retry {expected}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_passed_deadline_is_named() {
+        let said = Error::<&str>::TooLate.to_string();
+        assert!(said.starts_with("the deadline of the invocation"), "{said}");
+    }
+
+    #[test]
+    fn a_handlers_error_comes_back_out() {
+        assert_eq!(Error::Handler("mine").into_handler(), Some("mine"));
+        assert_eq!(Error::<&str>::Mismatch.into_handler(), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Emits one structured event per decision. An event has hashes and names: never a payload, a token
+//! or an outcome.
+
+use std::fmt::Display;
+
+use crate::engine::Request;
+use crate::engine::claim::{Claim, Hold};
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Fence, Uncommitted};
+use crate::engine::metrics::Count;
+use crate::engine::request::Seen;
+use crate::engine::unheard;
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{Completion, Record, RecordWrite, StoredOutcome};
+use crate::store::StoreError;
+
+pub(super) fn claimed(request: &Request, hold: &Hold) {
+    request.meter.count(Count::Executions);
+    let event = match hold.attempt {
+        ..=1 => "claimed",
+        _ if request.seen().is_released => {
+            request.meter.count(Count::Retries);
+            "retried"
+        }
+        _ => {
+            request.meter.count(Count::Takeovers);
+            "taken_over"
+        }
+    };
+    tracing::debug!(event, operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
+}
+
+pub(super) fn replayed(request: &Request, record: &Record) {
+    request.meter.count(Count::Replays);
+    let (operation, key, attempt) = (&*request.operation, &request.id, record.attempt);
+    let status = record.status.as_str();
+    tracing::info!(event = "replayed", operation, %key, attempt, age_ms = request.seen().age_ms, status, "idempotency");
+}
+
+pub(super) fn refused(request: &Request, error: &Obstacle) {
+    if let Some(what) = refusal(error) {
+        request.meter.count(what);
+    }
+    let event = error.code();
+    let (operation, key) = (&*request.operation, &request.id);
+    let Seen {
+        attempt, age_ms, ..
+    } = request.seen();
+    match error {
+        Error::InFlight { .. } => {
+            tracing::info!(event, operation, %key, attempt, age_ms, "idempotency");
+        }
+        Error::Store(reason) => {
+            tracing::error!(event, operation, %key, error = %reason, "idempotency");
+            unheard::error(event, reason);
+        }
+        Error::Unreadable(reason) => {
+            tracing::error!(event, operation, %key, error = reason, "idempotency");
+            unheard::error(event, reason);
+        }
+        _ => tracing::warn!(event, operation, %key, attempt, age_ms, "idempotency"),
+    }
+}
+
+fn refusal(error: &Obstacle) -> Option<Count> {
+    Some(match error {
+        Error::InFlight { .. } => Count::InFlight,
+        Error::Mismatch => Count::Mismatches,
+        Error::Interrupted { .. } | Error::Exhausted { .. } => Count::Interrupted,
+        Error::LeaseLost => Count::LeasesLost,
+        Error::TooLate => Count::TooLate,
+        // Duplicates, all the same: the handler doesn't run again.
+        Error::Failed(_) | Error::OutcomeOmitted { .. } => Count::Replays,
+        Error::Unreadable(_) => Count::Unreadable,
+        Error::Store(_) => Count::StoreErrors,
+        _ => return None,
+    })
+}
+
+pub(super) fn finished(
+    request: &Request,
+    attempt: u32,
+    completion: &Completion,
+    finished: &Result<Fence, StoreError>,
+) {
+    match finished {
+        Ok(fence) => fenced(request, attempt, completion, fence),
+        Err(error) => {
+            request.meter.count(Count::Unrecorded);
+            request.meter.count(Count::StoreErrors);
+            let (operation, key) = (&*request.operation, &request.id);
+            let event = "unrecorded";
+            tracing::error!(event, operation, %key, attempt, %error, "idempotency");
+            unheard::error(event, error);
+        }
+    }
+}
+
+fn fenced(request: &Request, attempt: u32, completion: &Completion, fence: &Fence) {
+    let (operation, key) = (&*request.operation, &request.id);
+    match fence {
+        Fence::Held if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
+            request.meter.count(Count::OutcomesOmitted);
+            let outcome = &completion.outcome;
+            tracing::warn!(event = "outcome_omitted", operation, %key, attempt, ?outcome, "idempotency");
+        }
+        Fence::Held => {
+            match &completion.outcome {
+                StoredOutcome::Inline(text) => request.meter.stored(text.len() as u64),
+                StoredOutcome::Packed(packed) => request.meter.stored(packed.bytes),
+                StoredOutcome::Omitted(_) => {}
+            }
+            let (event, status) = ("completed", completion.status.as_str());
+            tracing::debug!(event, operation, %key, attempt, status, outcome = ?completion.outcome, "idempotency");
+        }
+        Fence::Superseded(_) | Fence::Lost => {
+            request.meter.count(Count::LeasesLost);
+            tracing::warn!(event = "lease_lost", operation, %key, attempt, "idempotency");
+        }
+    }
+}
+
+/// Reports how a transaction ended.
+pub(super) fn committed(
+    request: &Request,
+    attempt: u32,
+    completion: &Completion,
+    committed: &Result<Fence, Uncommitted>,
+) {
+    let (operation, key) = (&*request.operation, &request.id);
+    match committed {
+        Ok(fence) => fenced(request, attempt, completion, fence),
+        Err(Uncommitted::Refused(refusal)) => {
+            request.meter.count(Count::Failures);
+            let index = refusal.index();
+            tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
+        }
+        Err(Uncommitted::NotCommitted(error)) => {
+            request.meter.count(Count::Failures);
+            request.meter.count(Count::StoreErrors);
+            tracing::warn!(event = "not_committed", operation, %key, attempt, %error, "idempotency");
+        }
+        Err(Uncommitted::Unknown(error)) => {
+            request.meter.count(Count::OutcomesUnknown);
+            let event = "outcome_unknown";
+            tracing::error!(event, operation, %key, attempt, %error, "idempotency");
+            unheard::error(event, error);
+        }
+    }
+}
+
+pub(super) fn released(request: &Request, attempt: u32, last_error: Option<&str>) {
+    let (operation, key) = (&*request.operation, &request.id);
+    tracing::info!(event = "released", operation, %key, attempt, last_error, "idempotency");
+}
+
+/// Reports an ending whose run was dropped before the store had answered.
+pub(super) fn ending_left(request: &Request, hold: &Hold, write: &RecordWrite) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    let (ending, last_error) = match write {
+        RecordWrite::Release(release) => ("RELEASED", release.last_error.as_deref()),
+        RecordWrite::Complete(completion) => (completion.status.as_str(), None),
+        _ => return,
+    };
+    tracing::info!(event = "dropped", operation, %key, attempt, ending, last_error, "idempotency");
+}
+
+pub(super) fn ending_discarded(request: &Request, hold: &Hold) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    tracing::warn!(event = "ending_discarded", operation, %key, attempt, "idempotency");
+}
+
+/// Reports the handler's own error, where the setting asks for its text.
+pub(crate) fn handler_failed(claim: &Claim, error: &str) {
+    let (operation, key, attempt) = (claim.operation(), claim.key_hash(), claim.attempt());
+    tracing::warn!(
+        event = "handler_failed",
+        operation,
+        key,
+        attempt,
+        error,
+        "idempotency"
+    );
+}
+
+pub(super) fn not_kept(request: &Request, hold: &Hold, error: &dyn Display) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    tracing::warn!(event = "outcome_not_kept", operation, %key, attempt, %error, "idempotency");
+}
+
+pub(super) fn release_failed(request: &Request, attempt: u32, error: &dyn Display) {
+    request.meter.count(Count::StoreErrors);
+    let (operation, key) = (&*request.operation, &request.id);
+    tracing::warn!(event = "release_failed", operation, %key, attempt, %error, "idempotency");
+}
+
+pub(super) fn renewal_failed(request: &Request, hold: &Hold, error: &dyn Display) {
+    request.meter.count(Count::StoreErrors);
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    tracing::warn!(event = "renewal_failed", operation, %key, attempt, %error, "idempotency");
+}
+
+/// Reports a lost fence. How the attempt ends counts it.
+pub(super) fn renewal_refused(request: &Request, hold: &Hold) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    tracing::warn!(event = "renewal_refused", operation, %key, attempt, "idempotency");
+}
+
+pub(super) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
+    tracing::debug!(event, operation, %key, step, "idempotency");
+}
+
+pub(super) fn step_failed(
+    event: &str,
+    operation: &str,
+    key: &RecordId,
+    step: &str,
+    error: &dyn Display,
+) {
+    tracing::warn!(event, operation, %key, step, %error, "idempotency");
+}
+
+pub(super) fn unprotected(operation: &str, reason: &dyn Display) {
+    tracing::warn!(event = "unprotected", operation, %reason, "idempotency");
+}

@@ -1,0 +1,118 @@
+//! The options of one call or one batch, which go before the engine's settings.
+
+#[cfg(feature = "batch")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::caller::CalledBy;
+use crate::engine::settings::{EVENT_RETENTION, MissingKey};
+use crate::protocol::clock::EpochMillis;
+
+#[cfg(feature = "batch")]
+use crate::engine::groups::{GROUP, Groups};
+#[cfg(feature = "batch")]
+use crate::protocol::owner::Owners;
+#[cfg(feature = "batch")]
+use crate::store::Store;
+
+/// The options of one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The end of the invocation, where it is known.
+    pub(crate) deadline: Option<EpochMillis>,
+    /// The retention, where neither the call nor the settings name one.
+    pub(crate) default_retention: Duration,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) missing_key: Option<MissingKey>,
+    /// A record is expected, so that reading first is the cheaper way.
+    pub(crate) read_first: bool,
+    pub(crate) claimless: bool,
+    /// The outcome of a replay is read. Where it is not, a large one needn't be kept.
+    pub(crate) wants_outcome: bool,
+    pub(crate) called_by: CalledBy,
+    #[cfg(feature = "batch")]
+    pub(crate) batch: Option<Arc<Batch>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            deadline: None,
+            default_retention: EVENT_RETENTION,
+            retention: None,
+            missing_key: None,
+            read_first: false,
+            claimless: false,
+            wants_outcome: true,
+            called_by: CalledBy::default(),
+            #[cfg(feature = "batch")]
+            batch: None,
+        }
+    }
+}
+
+impl Options {
+    /// Copies the options of this call alone.
+    pub(super) fn without_batch(&self) -> Self {
+        Self {
+            #[cfg(feature = "batch")]
+            batch: None,
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(feature = "batch")]
+impl Options {
+    pub(super) fn groups(&self) -> Option<&Groups> {
+        self.batch.as_ref()?.groups.as_ref()
+    }
+}
+
+impl Options {
+    /// Returns the instant that ends each store call, whatever time the call would get by itself.
+    #[cfg_attr(
+        not(feature = "batch"),
+        expect(clippy::unused_self, reason = "only a batch ends store calls early")
+    )]
+    pub(super) fn store_end(&self) -> Option<Instant> {
+        #[cfg(feature = "batch")]
+        return self.batch.as_ref()?.store_end;
+        #[cfg(not(feature = "batch"))]
+        None
+    }
+}
+
+/// The state that the requests of one batch share.
+#[cfg(feature = "batch")]
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// `None` where each request leaves alone.
+    groups: Option<Groups>,
+    pub(super) owners: Owners,
+    /// `None` where the invocation's deadline is not known. The reply to the other requests doesn't
+    /// wait longer for a slow store.
+    store_end: Option<Instant>,
+}
+
+#[cfg(feature = "batch")]
+impl Batch {
+    /// Makes the state for a batch of this many requests.
+    pub(crate) fn new(grouped: bool, requests: usize, store_end: Option<Instant>) -> Self {
+        Self {
+            groups: grouped.then(Groups::new),
+            owners: Owners::for_batch(requests.min(GROUP)),
+            store_end,
+        }
+    }
+
+    /// Sends what gathers in the groups, for as long as it is polled.
+    pub(crate) async fn drive<S: Store>(&self, store: &S) -> std::convert::Infallible {
+        match &self.groups {
+            Some(groups) => groups.drive(store).await,
+            None => std::future::pending().await,
+        }
+    }
+}

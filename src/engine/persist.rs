@@ -1,0 +1,91 @@
+//! Sends a request to the store again, and limits how long a duplicate waits.
+
+use std::future::Future;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
+
+use crate::engine::moment::LONGEST;
+use crate::store::StoreError;
+
+/// Makes pauses from 20 ms to 1 s, doubled each time, with jitter, without end.
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(20))
+        .with_max_delay(Duration::from_secs(1))
+        .with_jitter()
+        .without_max_times()
+}
+
+/// Sends the same request until it is answered, fails for a reason that `again` rules out, or the
+/// deadline would pass. A store that answered by throttling until the deadline cut it off has
+/// answered: its error is the result, not the timeout.
+pub(super) async fn persist<T, Fut>(
+    deadline: Instant,
+    mut again: impl FnMut(&StoreError) -> bool,
+    mut send: impl FnMut() -> Fut,
+) -> Result<T, StoreError>
+where
+    Fut: Future<Output = Result<T, StoreError>>,
+{
+    let mut throttled = None;
+    // Most requests are answered at once: what only another try needs is made for it.
+    let mut left = None;
+    loop {
+        let error = match send().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let pause = again(&error).then(|| {
+            let pauses = left.get_or_insert_with(|| Box::new(pauses().build()));
+            pauses.next()
+        });
+        match pause.flatten() {
+            Some(pause) if Instant::now() + pause < deadline => {
+                if matches!(error, StoreError::Throttled(_)) {
+                    throttled = Some(error);
+                }
+                Box::pin(tokio::time::sleep(pause)).await;
+            }
+            _ if matches!(error, StoreError::Timeout) => return Err(throttled.unwrap_or(error)),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Tells whether the store has rejected the request, and may take it a moment later.
+pub(super) fn is_rejected_for_now(error: &StoreError) -> bool {
+    matches!(error, StoreError::Throttled(_) | StoreError::Conflict)
+}
+
+/// A wait for another attempt's outcome.
+#[derive(Debug)]
+pub(super) struct Wait {
+    until: Instant,
+    pauses: ExponentialBackoff,
+}
+
+impl Wait {
+    pub(super) fn up_to(limit: Duration) -> Self {
+        Self {
+            until: Instant::now() + limit.min(LONGEST),
+            pauses: pauses().build(),
+        }
+    }
+
+    /// Sleeps before the next look; `false` when the limit is reached.
+    pub(super) async fn pause(&mut self) -> bool {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match self.pauses.next() {
+            Some(pause) if !left.is_zero() => {
+                tokio::time::sleep(pause.min(left)).await;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

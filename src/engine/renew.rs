@@ -1,0 +1,134 @@
+//! Renews the lease of a run while its work goes on.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::time::Instant;
+
+use crate::engine::claim::{Claim, Hold};
+use crate::engine::fence::is_mine;
+use crate::engine::persist::persist;
+use crate::engine::protection::Protection;
+use crate::engine::{Engine, Options, Request, Run, events};
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::record::{Found, Owner, RecordWrite, Renewal};
+use crate::store::{Answer, Store, StoreError};
+
+/// The renewals in the time of one lease: two may fail before it is over.
+const RENEWALS: u32 = 3;
+
+/// The least pause between two renewals.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+
+impl<S: Store> Run<S> {
+    /// Awaits the work of this run, and renews its lease meanwhile, where the engine has a
+    /// [renewed lease](crate::Builder::renewed_lease); else it only awaits.
+    ///
+    /// [`run`](crate::Idempotency::run) and the layers do it by themselves.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Begun, Disposition, Idempotency, Key, store::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("reports")
+    ///     .renewed_lease(Duration::from_secs(30))
+    ///     .build()?;
+    /// if let Begun::Run(run) = once.begin(Key::new("monthly", "2026-11"), None).await? {
+    ///     let report = run.while_renewed(Box::pin(async { "a long report" })).await;
+    ///     run.end(Disposition::Complete(Ok(format!("{report:?}")))).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped ends the work and the renewals. The run is still to be ended, or
+    /// dropped.
+    pub async fn while_renewed<W: Future + Unpin>(&self, work: W) -> W::Output {
+        let Protection::Claimed(request, hold) = &self.protection else {
+            return work.await;
+        };
+        let Some(lease) = self.engine.renewed_lease(&request.options) else {
+            return work.await;
+        };
+        let renewals = Box::pin(self.engine.renew(request, hold, &self.claim, lease));
+        match select(work, renewals).await {
+            Either::Left((done, _)) => done,
+            Either::Right(((), work)) => work.await,
+        }
+    }
+}
+
+impl<S> Engine<S> {
+    /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
+    /// up to an invocation's deadline, for a batch, and without a claim.
+    pub(super) fn renewed_lease(&self, options: &Options) -> Option<Duration> {
+        #[cfg(feature = "batch")]
+        if options.batch.is_some() {
+            return None;
+        }
+        let lease = self.settings.renewed_lease?;
+        let lasts = options.deadline.is_some() || options.claimless;
+        (!lasts).then_some(lease.min(self.settings.max_duration))
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// Renews the claim's lease again and again, until its limit is reached, its time is over, or
+    /// the fence was lost.
+    async fn renew(&self, request: &Request, hold: &Hold, claim: &Claim, lease: Duration) {
+        let margin = self.settings.rules.skew_margin;
+        let pause = (lease / RENEWALS).max(LEAST_PAUSE);
+        // A third of the lease after the claim, which may have been answered late.
+        let left = claim.time().map_or(Duration::ZERO, |(until, _)| {
+            until.saturating_since(self.clock.now())
+        });
+        // A clock that was put back shows more than the lease.
+        let left = left.min(lease);
+        let mut turn = Instant::now() + left.saturating_sub(lease.saturating_sub(pause));
+        while let Some((until, limit)) = claim.time() {
+            tokio::time::sleep_until(turn).await;
+            let now = self.moment();
+            turn = now.instant + pause;
+            if now.time >= until || until >= limit || claim.is_lost() {
+                return;
+            }
+            let next = (now.time + lease).min(limit);
+            if next <= until {
+                continue;
+            }
+            // The claim's own lease: `limit` may stand at the end of all times.
+            let started_at = hold.lease - margin - lease;
+            let stored = next + margin;
+            let expiration = (started_at + request.retention).max(stored + margin);
+            let (id, owner) = (request.id.clone(), hold.owner.clone());
+            let renewal = Renewal::new(id, owner, stored, expiration.ceil_seconds());
+            let renewal = RecordWrite::from(renewal);
+            let deadline = request.store_deadline(now, until, pause);
+            let send = || self.store.write(&renewal, deadline);
+            match persist(deadline, StoreError::is_transient, send).await {
+                Ok(Answer::Applied(_)) => claim.set_time(next),
+                // An earlier send of the same renewal applied.
+                Ok(Answer::Refused(met)) if has_lease(met.as_ref(), &hold.owner, stored) => {
+                    claim.set_time(next);
+                }
+                Ok(Answer::Refused(_)) => {
+                    events::renewal_refused(request, hold);
+                    return claim.lose();
+                }
+                // It is tried again at the next turn.
+                Err(error) => events::renewal_failed(request, hold, &error),
+            }
+        }
+    }
+}
+
+/// Tells whether the record that was met has the owner of this renewal, and its lease or a longer
+/// one.
+fn has_lease(met: Option<&Found>, owner: &Owner, lease: EpochMillis) -> bool {
+    let record = met.and_then(|met| met.content.as_ref().ok());
+    is_mine(met, owner) && record.is_some_and(|record| record.lease.is_some_and(|met| met >= lease))
+}

@@ -1,0 +1,221 @@
+//! A run has the caller's own work between a claim and its end.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::Engine;
+use crate::engine::claim::Claim;
+use crate::engine::error::Obstacle;
+#[cfg(feature = "batch")]
+use crate::engine::metrics::Count;
+use crate::engine::protection::Protection;
+use crate::engine::replay::Replayed;
+#[cfg(feature = "http")]
+use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
+#[cfg(feature = "batch")]
+use crate::protocol::record::NOT_STARTED;
+use crate::protocol::record::{Failure, Omission};
+use crate::store::{Store, StoreError};
+
+/// A begun request has a run of its own, or the outcome of an earlier one.
+#[derive(Debug)]
+pub enum Begun<S> {
+    /// The request is to be done: do the work, then [`end`](Run::end) the run.
+    Run(Run<S>),
+    /// The work was done before, with this outcome.
+    Replay(Replayed),
+}
+
+/// The right to do a request's work once. [`Idempotency::begin`](crate::Idempotency::begin) gives
+/// it.
+///
+/// # Cancellation
+///
+/// A run that is dropped without its [`end`](Self::end) counts as one whose work was ended before it
+/// returned. The engine's next call releases its key, and a retry runs again; under
+/// [`Crashed::Interrupt`](crate::Crashed::Interrupt) nothing is sent, and the lease runs out.
+#[must_use = "a run that is dropped holds its key until the engine's next call"]
+pub struct Run<S> {
+    pub(super) engine: Arc<Engine<S>>,
+    pub(super) claim: Claim,
+    pub(super) protection: Protection,
+    /// The instant that ends each store call of the run; `None` where none is set.
+    pub(super) store_end: Option<Instant>,
+}
+
+/// The disposition says how a run is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disposition {
+    /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
+    /// or the reason why there is none to be kept.
+    Complete(Result<String, Omission>),
+    /// The work failed, and no retry will mend it: store the failure and replay it to duplicates.
+    Fail(Failure),
+    /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
+    /// where it ended well.
+    Release(Option<Cow<'static, str>>),
+}
+
+/// The end of a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The disposition was carried out.
+    Done,
+    /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
+    /// lease is over.
+    Unrecorded(StoreError),
+    /// Nothing protects the run, so only the writes that were handed to the claim were carried out.
+    Unprotected,
+    /// Another attempt finished first, and this is its outcome.
+    Replay(Replayed),
+}
+
+impl<S: Store> Run<S> {
+    /// Returns the claim: keys for effects outside, steps, writes, and the time that is left.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Makes the disposition of work that is done. The outcome of a run that nothing protects stays
+    /// unmade: no record keeps it.
+    pub(crate) fn completion(
+        &self,
+        outcome: impl FnOnce() -> Result<String, Omission>,
+    ) -> Disposition {
+        Disposition::Complete(if self.claim.is_protected() {
+            outcome()
+        } else {
+            Ok(String::new())
+        })
+    }
+
+    /// Sets how long the outcome of this run is kept. Without a claim, never so short that a late
+    /// copy of the commit could outlive it.
+    #[cfg(feature = "http")]
+    pub(crate) fn keep_for(&mut self, retention: Duration) {
+        let retention = retention.max(SHORTEST_RETENTION);
+        match &mut self.protection {
+            Protection::Claimed(request, _) => request.retention = retention,
+            Protection::Claimless(request, _) => {
+                request.retention = retention.max(LEAST_RETENTION);
+            }
+            Protection::Shadow(_) | Protection::None => {}
+        }
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    ///
+    /// Why the disposition was not carried out: the lease was lost to another attempt, a step was
+    /// interrupted, a transaction did not commit, or the outcome could not be recorded where the
+    /// [policy](crate::Unrecorded) makes that an error.
+    ///
+    /// # Cancellation
+    ///
+    /// The disposition stands once the future was polled. Where it is dropped before the store has
+    /// answered, the engine's next call sends the completion, the failure or the release. A
+    /// transaction isn't sent again: its outcome is unknown, and the next call sends a release,
+    /// which is refused if the transaction committed.
+    pub async fn end(mut self, disposition: Disposition) -> Result<Ended, Obstacle> {
+        let protection = self.take_protection();
+        let Self {
+            engine,
+            claim,
+            store_end,
+            ..
+        } = &self;
+        // Boxed, but for the way that most runs go.
+        match protection {
+            Protection::Claimed(request, hold) => {
+                engine.end_claimed(request, hold, claim, disposition).await
+            }
+            Protection::Claimless(request, attempt) => {
+                Box::pin(engine.end_claimless(request, *attempt, claim, disposition)).await
+            }
+            Protection::Shadow(shadow) => {
+                Box::pin(engine.end_shadow(shadow, claim, disposition, *store_end)).await
+            }
+            Protection::None => {
+                Box::pin(engine.end_unprotected(claim, &disposition, *store_end)).await
+            }
+        }
+    }
+
+    /// Ends a run whose work panicked: the claim is released, unless crashed attempts wait for a
+    /// person.
+    pub async fn panicked(self) {
+        self.crashed("panic").await;
+    }
+
+    /// Ends a run whose work was ended before it returned, as one whose work panicked.
+    #[cfg(feature = "batch")]
+    pub(crate) async fn timed_out(self) {
+        self.crashed("timed out").await;
+    }
+
+    /// Ends a run whose work didn't return: what it did is not known.
+    async fn crashed(mut self, last_error: &'static str) {
+        match self.take_protection() {
+            Protection::Claimed(request, mut hold) => {
+                hold.keeps_fingerprint = true;
+                self.engine.follow(&self.claim, &mut hold);
+                self.engine.end_crashed(&request, &hold, last_error).await;
+            }
+            Protection::Shadow(Some(shadow)) => {
+                let released = Disposition::Release(Some(last_error.into()));
+                self.engine.note(*shadow, &released).await;
+            }
+            Protection::Shadow(None) | Protection::Claimless(..) | Protection::None => {}
+        }
+    }
+
+    /// Ends a run whose time was over before its work could begin.
+    #[cfg(feature = "batch")]
+    pub(crate) async fn too_late(self) -> Result<Ended, Obstacle> {
+        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
+            &self.protection
+        {
+            request.meter.count(Count::TooLate);
+        }
+        self.not_started().await
+    }
+
+    /// Ends a run whose work didn't begin: the attempt doesn't count.
+    #[cfg(feature = "batch")]
+    pub(crate) async fn not_started(self) -> Result<Ended, Obstacle> {
+        self.end(Disposition::Release(Some(NOT_STARTED.into())))
+            .await
+    }
+}
+
+impl<S> Run<S> {
+    /// Takes the protection away, whose end then is the caller's task.
+    fn take_protection(&mut self) -> Protection {
+        mem::replace(&mut self.protection, Protection::None)
+    }
+}
+
+impl<S> Drop for Run<S> {
+    fn drop(&mut self) {
+        if let Protection::Claimed(request, mut hold) = self.take_protection() {
+            self.engine.leave_dropped(&request, &mut hold, &self.claim);
+        }
+    }
+}
+
+impl<S> fmt::Debug for Run<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! The settings of an engine, and their defaults.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::protocol::Rules;
+use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
+
+/// Retention for requests over HTTP: clients retry for minutes, and a day covers a night's outage.
+pub const HTTP_RETENTION: Duration = Duration::from_hours(24);
+
+/// Retention for events: a queue keeps a message for up to 14 days but most teams redrive within
+/// one; longer than the default queue retention of 4 days. Raise it to two to three times *your*
+/// longest redelivery.
+pub const EVENT_RETENTION: Duration = Duration::from_hours(168);
+
+/// The most detached runs at a time, by default.
+const DETACHED_LIMIT: NonZeroU32 = NonZeroU32::MIN.saturating_add(1_023);
+
+/// The policy for a key that another attempt is working on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InFlight {
+    /// The engine answers [`Error::InFlight`](crate::Error::InFlight) at once (default): waiting is
+    /// paid for by the millisecond.
+    #[default]
+    FailFast,
+    /// The engine reads again, with growing pauses, until the outcome is there, the lease is over,
+    /// or the limit is reached.
+    WaitUpTo(Duration),
+}
+
+/// The policy for a store that can't be reached before the handler ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreDown {
+    /// The engine answers [`Error::Store`](crate::Error::Store), and nothing runs (default): a late
+    /// charge beats a double one.
+    #[default]
+    FailClosed,
+    /// The handler runs unprotected. Only for a store that can't be reached: one that has answered
+    /// this request in any way still fails, even if it can't be reached a moment later. A refusal
+    /// (not set up, no permission), throttling, and a record of this key are answers; so is a read
+    /// that found none. A record may say that a crashed attempt has had its effect, or which of its
+    /// steps have; an unprotected run would repeat them.
+    FailOpen,
+}
+
+/// The policy for a request that carries no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingKey {
+    /// The engine answers [`KeyError::Missing`](crate::KeyError::Missing) (default).
+    #[default]
+    Refuse,
+    /// The handler runs unprotected.
+    RunUnprotected,
+}
+
+/// The policy for a success whose outcome could not be recorded before the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unrecorded {
+    /// The caller gets the outcome, as [`Outcome::Unrecorded`](crate::Outcome::Unrecorded)
+    /// (default): the effect is real, and reporting a failure would have it repeated.
+    #[default]
+    Return,
+    /// The engine answers [`Error::Unrecorded`](crate::Error::Unrecorded): for effects that are
+    /// safe to repeat.
+    Fail,
+}
+
+/// The settings of an engine; [`Builder`](crate::Builder) says what each means.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) retention: Option<Duration>,
+    pub(crate) failure_retention: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) renewed_lease: Option<Duration>,
+    pub(crate) max_duration: Duration,
+    pub(crate) rules: Rules,
+    pub(crate) store_timeout: Duration,
+    pub(crate) inline_limit: usize,
+    pub(crate) max_token_chars: usize,
+    pub(crate) in_flight: InFlight,
+    pub(crate) store_down: StoreDown,
+    pub(crate) missing_key: MissingKey,
+    pub(crate) unrecorded: Unrecorded,
+    pub(crate) detached_limit: NonZeroU32,
+    /// The texts of errors that may quote a payload are logged.
+    pub(crate) logs_errors: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            retention: None,
+            failure_retention: Duration::from_hours(1),
+            lease: Duration::from_mins(15),
+            renewed_lease: None,
+            max_duration: Duration::from_mins(15),
+            rules: Rules::new(Duration::from_secs(1)),
+            store_timeout: Duration::from_secs(10),
+            inline_limit: 8 * 1_024,
+            max_token_chars: DEFAULT_MAX_TOKEN_CHARS,
+            in_flight: InFlight::FailFast,
+            store_down: StoreDown::FailClosed,
+            missing_key: MissingKey::Refuse,
+            unrecorded: Unrecorded::Return,
+            detached_limit: DETACHED_LIMIT,
+            logs_errors: false,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A failed attempt binds its payload to the key where an effect may exist; and what a claim tells.
+
+use super::*;
+use crate::Claim;
+use crate::engine::step::StepError;
+use crate::protocol::record::RecordWrite;
+
+/// Answers as the table does.
+#[derive(Debug)]
+struct Plain;
+
+impl Script for Plain {}
+
+/// Whether another payload may use the key after an attempt that did this and failed.
+async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
+    let once = engine(Plain);
+    let handler = async |claim: Claim| {
+        attempt(&claim).await;
+        Err::<i32, _>("down")
+    };
+    let failed = once.run(key(), payload(), handler).await;
+    assert!(matches!(failed, Err(Error::Handler("down"))), "{failed:?}");
+    let other = Fingerprint::bytes(b"another payload");
+    match once
+        .run(key(), other, async |_| Ok::<_, Infallible>(2))
+        .await
+    {
+        Ok(Outcome::Executed(2)) => false,
+        Err(Error::Mismatch) => true,
+        ended => panic!("{ended:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_may_exist_binds_the_payload_to_the_key() {
+    assert!(is_bound_by(async |claim| assert_eq!(claim.derive_key("charge").len(), 64)).await);
+    assert!(is_bound_by(async |claim| assert_eq!(claim.derive_uuid("charge").len(), 36)).await);
+    let step = async |claim: &Claim| {
+        let failed = claim
+            .step("charge", async |_| Err::<i32, _>("declined"))
+            .await;
+        assert!(matches!(failed, Err(StepError::Effect("declined"))));
+    };
+    assert!(is_bound_by(step).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_no_effect_binds_nothing() {
+    assert!(!is_bound_by(async |_| {}).await);
+    assert!(
+        !is_bound_by(async |claim| assert_eq!(claim.event_id("placed", "order-1", "").len(), 36))
+            .await
+    );
+    let write = async |claim: &Claim| claim.write(Write::new("a business write")).unwrap();
+    assert!(!is_bound_by(write).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_tells_its_time_and_its_writes() {
+    let once = engine(Plain);
+    let handler = async |claim: Claim| {
+        let began = claim.now();
+        assert_eq!(claim.remaining(), Some(LEASE));
+        sleep(Duration::from_secs(7)).await;
+        assert_eq!(claim.now(), began + Duration::from_secs(7));
+        assert_eq!(
+            claim.remaining(),
+            Some(LEASE.saturating_sub(Duration::from_secs(7)))
+        );
+        assert_eq!(claim.deadline(), Some((began + LEASE).into()));
+        assert_eq!(claim.writes(), 0);
+        claim.write(Write::new("a business write")).unwrap();
+        claim.write(Write::new("another")).unwrap();
+        assert_eq!(claim.writes(), 2);
+        assert!(claim.is_protected());
+        assert_eq!((claim.operation(), claim.attempt()), ("charge", 1));
+        Err::<i32, _>("done")
+    };
+    let ended = once.run(key(), payload(), handler).await;
+    assert!(matches!(ended, Err(Error::Handler("done"))), "{ended:?}");
+}
+
+/// Answers no note of a step.
+#[derive(Debug)]
+struct NoNotes;
+
+impl Script for NoNotes {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match write {
+            RecordWrite::Amend(_) => Err(StoreError::Unavailable("no reply".into())),
+            _ => table.write(write, deadline).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_note_may_have_been_written_binds_the_payload_although_it_did_not_fire() {
+    let once = engine(NoNotes);
+    let run = once.run(key(), payload(), async |claim| {
+        let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
+        claim.step("charge", fires).await
+    });
+    let failed = run.await;
+    assert!(
+        matches!(failed, Err(Error::Handler(StepError::Store(_)))),
+        "{failed:?}"
+    );
+    assert!(record(&once).await.unwrap().fingerprint.is_some());
+}

@@ -1,0 +1,95 @@
+//! What is counted of runs without a claim, and under which name.
+
+use std::future::Future;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+use super::*;
+
+/// Commits everything.
+#[derive(Debug)]
+struct Committing;
+
+impl Script for Committing {
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        Ok(Committed::Applied)
+    }
+}
+
+/// How often this was counted while it is awaited.
+async fn counted(name: &str, counting: impl Future<Output = ()>) -> Vec<DebugValue> {
+    let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
+    let _installed = metrics::set_default_local_recorder(recorder);
+    counting.await;
+    let counted = recorder.snapshotter().snapshot().into_vec().into_iter();
+    let counted = counted.filter(|(key, ..)| key.key().name() == name);
+    counted.map(|(.., value)| value).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_a_claim_is_one_execution_whether_it_commits_or_fails() {
+    for does_commit in [true, false] {
+        let executions = counted("idempotency_executions", async {
+            let once = engine(Committing).claimless();
+            if does_commit {
+                write(&once).await.unwrap();
+            } else {
+                fail(&once).await;
+            }
+        });
+        let executions = executions.await;
+        assert_eq!(
+            executions,
+            [DebugValue::Counter(1)],
+            "commits: {does_commit}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_observed_without_a_usable_key_is_one_unprotected_run() {
+    for key in [None, Some(Key::new("charge", ""))] {
+        let unprotected = counted("idempotency_unprotected", async {
+            let observing = Idempotency::builder(Scripted::new(Committing))
+                .namespace("tests")
+                .observe(true)
+                .build()
+                .unwrap();
+            let run = observing.run(key, payload(), async |_| Ok::<_, Infallible>(1));
+            assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+        });
+        assert_eq!(unprotected.await, [DebugValue::Counter(1)]);
+    }
+}
+
+/// Can't be reached.
+#[derive(Debug)]
+struct Unreachable;
+
+impl Script for Unreachable {
+    async fn write(
+        &self,
+        _: &MemoryStore,
+        _: &crate::protocol::record::RecordWrite,
+        _: Instant,
+    ) -> Result<Answer, StoreError> {
+        Err(StoreError::Unavailable("no route".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_fails_open_keeps_the_name_of_its_operation() {
+    let open = Idempotency::builder(Scripted::new(Unreachable))
+        .namespace("tests")
+        .store_down(crate::engine::settings::StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    let handler = async |claim: crate::Claim| Ok::<_, Infallible>(claim.operation().to_owned());
+    let run = open.run(key(), payload(), handler).await.unwrap();
+    assert_eq!(run, Outcome::Unprotected("charge".to_owned()));
+}

@@ -1,0 +1,267 @@
+//! The time that each request to the store gets, seen by a store that does not answer.
+
+use super::*;
+use crate::engine::Begun;
+use crate::engine::step::StepError;
+use crate::idempotency::Builder;
+use crate::protocol::journal::StepState;
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::protocol::record::RecordWrite;
+
+/// The time that is kept back for the reply.
+const REPLY: Duration = Duration::from_millis(250);
+/// The time that a request gets by default.
+const USUAL: Duration = Duration::from_secs(10);
+/// The least time that a request gets.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// Does not answer some writes before their deadline, and answers all others at once.
+struct Unanswering {
+    is_left: fn(&RecordWrite) -> bool,
+    keeps: bool,
+    commits: bool,
+    waited: Mutex<Vec<Duration>>,
+}
+
+impl Unanswering {
+    fn on(is_left: fn(&RecordWrite) -> bool) -> Self {
+        Self {
+            is_left,
+            keeps: true,
+            commits: true,
+            waited: Mutex::default(),
+        }
+    }
+
+    async fn until(&self, deadline: Instant) -> StoreError {
+        let waited = deadline - Instant::now();
+        self.waited.lock().unwrap().push(waited);
+        tokio::time::sleep_until(deadline).await;
+        StoreError::Timeout
+    }
+
+    /// How long each of the writes was waited for.
+    fn waited(&self) -> Vec<Duration> {
+        self.waited.lock().unwrap().clone()
+    }
+}
+
+impl Script for Unanswering {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        if (self.is_left)(write) {
+            return Err(self.until(deadline).await);
+        }
+        table.write(write, deadline).await
+    }
+
+    async fn keep(
+        &self,
+        table: &MemoryStore,
+        outcome: &LargeOutcome,
+        deadline: Instant,
+    ) -> Result<Place, StoreError> {
+        if !self.keeps {
+            return Err(self.until(deadline).await);
+        }
+        table.keep(outcome, deadline).await
+    }
+
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        if !self.commits {
+            return Err(self.until(deadline).await);
+        }
+        Ok(Committed::Applied)
+    }
+}
+
+type Engine = Idempotency<Scripted<Unanswering>>;
+
+fn built(
+    script: Unanswering,
+    set: impl FnOnce(Builder<Scripted<Unanswering>>) -> Builder<Scripted<Unanswering>>,
+) -> Engine {
+    let builder = Idempotency::builder(Scripted::new(script))
+        .namespace("tests")
+        .lease(LEASE)
+        .clock(TokioClock::start());
+    set(builder).build().unwrap()
+}
+
+/// A handler that takes so much of its time, and is then done, or fails.
+async fn run(once: &Engine, takes: Duration, result: Result<i32, &'static str>) {
+    let handler = async |_| {
+        sleep(takes).await;
+        result
+    };
+    let _ = once.run(key(), payload(), handler).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_gets_the_usual_time_and_ends_before_the_claim_does() {
+    let is_release = |write: &RecordWrite| matches!(write, RecordWrite::Release(_));
+    for (takes, expected) in [
+        (Duration::ZERO, USUAL),
+        (
+            LEASE.saturating_sub(Duration::from_secs(3)),
+            Duration::from_secs(3).saturating_sub(REPLY),
+        ),
+        (LEASE, LEAST),
+    ] {
+        let once = engine(Unanswering::on(is_release));
+        run(&once, takes, Err("down")).await;
+        assert_eq!(once.store().script.waited(), [expected], "after {takes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_that_was_left_gets_half_of_the_next_calls_time_and_a_second_at_most() {
+    let is_release = |write: &RecordWrite| matches!(write, RecordWrite::Release(_));
+    let short = REPLY + Duration::from_millis(300);
+    for (left, expected) in [
+        (None, vec![Duration::from_secs(1)]),
+        (Some(short), vec![Duration::from_millis(150)]),
+        (Some(REPLY), vec![]),
+    ] {
+        let once = engine(Unanswering::on(is_release));
+        let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+            panic!("it is new");
+        };
+        let now = run.claim().now();
+        drop(run);
+        let next = match left {
+            Some(left) => once.deadline((now + left).into()),
+            None => once.clone(),
+        };
+        let began = Instant::now();
+        let another = Key::new("charge", "order-2");
+        let _ = next
+            .run(another, None, async |_| Ok::<_, Infallible>(1))
+            .await;
+        assert_eq!(once.store().script.waited(), expected, "{left:?}");
+        assert_eq!(began.elapsed(), expected.iter().sum::<Duration>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_gets_all_the_time_that_the_claim_has_left() {
+    let is_completion = |write: &RecordWrite| matches!(write, RecordWrite::Complete(_));
+    for (takes, expected) in [
+        (Duration::ZERO, LEASE.saturating_sub(REPLY)),
+        (LEASE, LEAST),
+    ] {
+        let once = engine(Unanswering::on(is_completion));
+        run(&once, takes, Ok(1)).await;
+        assert_eq!(once.store().script.waited(), [expected], "after {takes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_only_observed_holds_a_finished_answer_up_for_a_second_at_most() {
+    let is_completion = |write: &RecordWrite| matches!(write, RecordWrite::Complete(_));
+    let once = built(Unanswering::on(is_completion), |builder| {
+        builder.observe(true)
+    });
+    run(&once, Duration::ZERO, Ok(1)).await;
+    assert_eq!(once.store().script.waited(), [Duration::from_secs(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_the_usual_time_and_a_short_release_where_it_is_not_answered() {
+    let is_any =
+        |write: &RecordWrite| matches!(write, RecordWrite::Create(_) | RecordWrite::Release(_));
+    let once = engine(Unanswering::on(is_any));
+    let began = Instant::now();
+    run(&once, Duration::ZERO, Ok(1)).await;
+    assert_eq!(once.store().script.waited()[0], USUAL);
+    assert_eq!(began.elapsed(), USUAL + LEAST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_has_happened_is_noted_for_the_usual_time_and_one_that_has_not_for_the_least() {
+    fn state(write: &RecordWrite) -> Option<&StepState> {
+        match write {
+            RecordWrite::Amend(amendment) => Some(&amendment.step.entry.state),
+            _ => None,
+        }
+    }
+    let ended = |write: &RecordWrite| !matches!(state(write), None | Some(StepState::Pending));
+    let begun = |write: &RecordWrite| matches!(state(write), Some(StepState::Pending));
+    let all = |write: &RecordWrite| state(write).is_some();
+    for (unanswered, result, expected) in [
+        (ended as fn(&RecordWrite) -> bool, Ok(1), vec![USUAL]),
+        (ended, Err("down"), vec![LEAST]),
+        (begun, Ok(1), vec![USUAL]),
+        (all, Ok(1), vec![USUAL, LEAST]),
+    ] {
+        let once = engine(Unanswering::on(unanswered));
+        let handler = async |claim: crate::Claim| claim.step("charge", async |_| result).await;
+        let _: Result<_, Error<StepError<&str>>> = once.run(key(), payload(), handler).await;
+        assert_eq!(once.store().script.waited(), expected, "{result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_outcome_gets_half_of_the_time_that_is_left() {
+    let none = |_: &RecordWrite| false;
+    let large: String = (0..50_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_769) >> 16).to_string())
+        .collect();
+    for is_claimless in [false, true] {
+        let script = Unanswering {
+            keeps: false,
+            ..Unanswering::on(none)
+        };
+        let once = engine(script);
+        let once = if is_claimless { once.claimless() } else { once };
+        let handler = async |claim: crate::Claim| {
+            if is_claimless {
+                claim.write(Write::new("a business write")).unwrap();
+            }
+            Ok::<_, Infallible>(large.clone())
+        };
+        once.run(key(), payload(), handler).await.unwrap();
+        assert_eq!(
+            once.store().script.waited(),
+            [LEASE / 2],
+            "claimless: {is_claimless}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_gets_the_time_that_is_left_but_for_finding_out_what_became_of_it() {
+    for is_claimless in [false, true] {
+        let script = Unanswering {
+            commits: false,
+            ..Unanswering::on(|_| false)
+        };
+        let once = engine(script);
+        let once = if is_claimless { once.claimless() } else { once };
+        write(&once).await.unwrap_err();
+        let waited = once.store().script.waited();
+        assert_eq!(
+            waited,
+            [LEASE.saturating_sub(REPLY + LEAST)],
+            "claimless: {is_claimless}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_a_claim_is_the_first_and_has_the_time_of_a_claim() {
+    let once = engine(Unanswering::on(|_| false)).claimless();
+    let handler =
+        async |claim: crate::Claim| Ok::<_, Infallible>((claim.attempt(), claim.remaining()));
+    let seen = once.run(key(), payload(), handler).await.unwrap();
+    assert_eq!(seen.into_inner(), (1, Some(LEASE)));
+}

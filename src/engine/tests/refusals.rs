@@ -1,0 +1,144 @@
+//! A business condition that fails, or a completion without permission: what holds all the same.
+
+use super::*;
+use crate::protocol::record::{RecordWrite, Takeover};
+use crate::store::transaction::Refusal;
+
+/// A claim ends in one of these ways while its transaction is refused.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    /// The first send, which got no answer, applies after all.
+    Committed,
+    /// Another attempt takes the record over.
+    TakenOver,
+    /// Each send is answered, and the claim can't be released.
+    Unreleased,
+}
+
+/// Refuses a business write, after a send without an answer where one is told of.
+#[derive(Debug)]
+struct Refusing {
+    meanwhile: Meanwhile,
+    sends: AtomicU32,
+}
+
+impl Script for Refusing {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match (self.meanwhile, write) {
+            (Meanwhile::Unreleased, RecordWrite::Release(_)) => {
+                Err(StoreError::Denied("no permission".into()))
+            }
+            _ => table.write(write, deadline).await,
+        }
+    }
+
+    async fn commit(
+        &self,
+        table: &MemoryStore,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let is_first = self.sends.fetch_add(1, Ordering::Relaxed) == 0;
+        let completion = &commit.record.unwrap().completion;
+        match self.meanwhile {
+            Meanwhile::Unreleased => {}
+            _ if is_first => return Err(StoreError::Unavailable("no reply".into())),
+            Meanwhile::Committed => {
+                table.write(&completion.clone().into(), deadline).await?;
+            }
+            Meanwhile::TakenOver => {
+                let found = table.load(&completion.id, deadline).await?.unwrap();
+                let record = found.content.unwrap();
+                let (lease, began) = (record.lease.unwrap(), record.started_at.unwrap());
+                let (id, owner) = (completion.id.clone(), completion.owner.clone());
+                let claim = NewClaim::new(id, owner, began, lease, record.expiration);
+                let next = RecordWrite::TakeOver {
+                    seen: found.version,
+                    mode: Takeover::Resume,
+                    claim: others(&claim, record.attempt + 1),
+                };
+                table.write(&next, deadline).await?;
+            }
+        }
+        Ok(Committed::Refused(Refusal::new(0, None)))
+    }
+}
+
+async fn refused(meanwhile: Meanwhile) -> Result<Outcome<i32>, Error<Infallible>> {
+    let sends = AtomicU32::new(0);
+    write(&engine(Refusing { meanwhile, sends })).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_send_that_applies_meanwhile_is_no_refusal() {
+    let ended = refused(Meanwhile::Committed).await;
+    assert_eq!(ended.unwrap(), Outcome::Executed(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_holds_where_a_successor_keeps_the_silent_send_from_applying() {
+    let ended = refused(Meanwhile::TakenOver).await;
+    assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_needs_no_release_where_each_send_was_answered() {
+    let ended = refused(Meanwhile::Unreleased).await;
+    assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
+}
+
+/// Refuses the first completion for lack of permission, and commits everything.
+#[derive(Debug, Default)]
+struct GrantedLater {
+    completions: AtomicU32,
+}
+
+impl Script for GrantedLater {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let is_completion = matches!(write, RecordWrite::Complete(_));
+        if is_completion && self.completions.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(StoreError::Denied("no permission".into()));
+        }
+        table.write(write, deadline).await
+    }
+
+    async fn commit(
+        &self,
+        _: &MemoryStore,
+        _: Commit<'_>,
+        _: Instant,
+    ) -> Result<Committed, StoreError> {
+        Ok(Committed::Applied)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
+    let once = engine(GrantedLater::default());
+    let charge = async |order: &str| {
+        let key = Key::new("charge", order);
+        once.run(key, payload(), async |_| Ok::<_, Infallible>(1))
+            .await
+    };
+    assert_eq!(charge("2").await.unwrap(), Outcome::Unrecorded(1));
+    let paused = charge("3").await;
+    assert!(
+        matches!(paused, Err(Error::Store(StoreError::Denied(_)))),
+        "{paused:?}"
+    );
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(write(&once).await.unwrap(), Outcome::Executed(1));
+    for order in ["3", "4"] {
+        assert_eq!(charge(order).await.unwrap(), Outcome::Executed(1));
+    }
+}

@@ -1,0 +1,54 @@
+//! Outcomes that are replayed to a request that was begun without a handler.
+
+use super::*;
+use crate::engine::{Begun, Disposition, Ended, Replayed};
+use crate::protocol::record::Omission;
+
+/// Answers as the table does.
+#[derive(Debug)]
+struct Plain;
+
+impl Script for Plain {}
+
+/// Ends a request with this outcome, and begins it again.
+async fn replayed(outcome: Result<String, Omission>) -> Result<Replayed, Error<Infallible>> {
+    let once = engine(Plain);
+    let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+        panic!("nothing was done before")
+    };
+    let ended = run.end(Disposition::Complete(outcome)).await;
+    assert!(matches!(ended, Ok(Ended::Done)), "{ended:?}");
+    match once.begin(key(), payload()).await? {
+        Begun::Replay(replayed) => Ok(replayed),
+        Begun::Run(run) => panic!("{run:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_is_replayed_as_the_text_that_it_was() {
+    // In its record; compressed in its record; beside it.
+    let digits = |n: u32| (n.wrapping_mul(2_654_435_769) >> 8).to_string();
+    let large = [10, 20_000].map(|count| (0..count).map(digits).collect::<String>());
+    let plain = ["7".to_owned(), format!("\"{}\"", "x".repeat(20_000))];
+    for text in plain.into_iter().chain(large) {
+        let replayed = replayed(Ok(text.clone())).await.unwrap();
+        assert_eq!(replayed.replay().attempt, 1);
+        assert!(replayed.replay().processed_at.is_some());
+        assert_eq!(replayed.into_json(), text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_was_not_kept_is_no_replay() {
+    let ended = replayed(Err(Omission::NotSerializable)).await;
+    assert!(
+        matches!(
+            ended,
+            Err(Error::OutcomeOmitted {
+                reason: Omission::NotSerializable,
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
+}

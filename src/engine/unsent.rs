@@ -1,0 +1,124 @@
+//! Keeps the endings of runs that were dropped, for the engine's next call to send.
+//!
+//! Nothing is spawned: an ending goes into the queue where its future is dropped, and
+//! [`send_unsent`](crate::engine::Engine::send_unsent) sends it before the next claim.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::engine::claim::Hold;
+use crate::engine::events;
+use crate::engine::request::Request;
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{RecordWrite, StoredOutcome};
+
+mod leave;
+mod on_drop;
+mod send;
+#[cfg(test)]
+mod tests;
+
+pub(super) use on_drop::OnDrop;
+
+/// The most endings that are kept.
+const MOST: usize = 256;
+
+/// The most bytes of outcomes that are kept.
+const MOST_BYTES: usize = 8 * 1_024 * 1_024;
+
+/// The most endings that one call sends.
+const AT_ONCE: usize = 25;
+
+/// An ending whose run was dropped before the store had answered.
+pub(super) struct Unsent {
+    request: Request,
+    hold: Hold,
+    /// A completion, of a success or of a failure, or a release.
+    write: RecordWrite,
+    /// The outcome's text, where it is over the inline limit and not kept yet.
+    large: Option<String>,
+}
+
+impl Unsent {
+    /// Counts the bytes of its outcome.
+    fn bytes(&self) -> usize {
+        let inline = match &self.write {
+            RecordWrite::Complete(completion) => match &completion.outcome {
+                StoredOutcome::Inline(text) => text.len(),
+                StoredOutcome::Packed(packed) => packed.size(),
+                StoredOutcome::Omitted(_) => 0,
+            },
+            _ => 0,
+        };
+        inline + self.large.as_ref().map_or(0, String::len)
+    }
+}
+
+/// The endings of an engine that are not sent yet, or not answered.
+#[derive(Default)]
+pub(crate) struct UnsentEndings {
+    /// The number of the endings, so that a call learns without the lock that there are none.
+    count: AtomicUsize,
+    endings: Mutex<VecDeque<Arc<Unsent>>>,
+    /// The turn to send: the calls that arrive meanwhile wait for it.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Shows the number alone: an ending has an outcome.
+impl fmt::Debug for UnsentEndings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnsentEndings")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UnsentEndings {
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Adds an ending. Where there are too many then, the oldest are discarded.
+    fn push(&self, unsent: Unsent) {
+        let mut discarded = Vec::new();
+        {
+            let mut endings = self.lock();
+            endings.push_back(Arc::new(unsent));
+            let mut bytes: usize = endings.iter().map(|unsent| unsent.bytes()).sum();
+            while endings.len() > MOST || bytes > MOST_BYTES {
+                let Some(oldest) = endings.pop_front() else {
+                    break;
+                };
+                bytes -= oldest.bytes();
+                discarded.push(oldest);
+            }
+            self.count.store(endings.len(), Ordering::Relaxed);
+        }
+        for oldest in discarded {
+            events::ending_discarded(&oldest.request, &oldest.hold);
+        }
+    }
+
+    /// Returns the endings that the next call sends: first those of its own key, then the oldest.
+    fn next(&self, id: &RecordId) -> Vec<Arc<Unsent>> {
+        let endings = self.lock();
+        let (own, others): (Vec<_>, Vec<_>) = endings
+            .iter()
+            .cloned()
+            .partition(|unsent| unsent.write.id() == id);
+        own.into_iter().chain(others).take(AT_ONCE).collect()
+    }
+
+    /// Forgets an ending that is settled.
+    fn remove(&self, settled: &Arc<Unsent>) {
+        let mut endings = self.lock();
+        endings.retain(|unsent| !Arc::ptr_eq(unsent, settled));
+        self.count.store(endings.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Unsent>>> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

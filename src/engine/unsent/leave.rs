@@ -1,0 +1,83 @@
+//! Leaves endings of dropped runs to the engine's next call.
+
+use super::Unsent;
+use crate::engine::claim::{Claim, Hold};
+use crate::engine::metrics::Count;
+use crate::engine::{Engine, Request, events};
+use crate::protocol::Crashed;
+use crate::protocol::journal::Journal;
+use crate::protocol::record::{Owner, RecordWrite, Release, WITHOUT_REPLY};
+
+impl<S> Engine<S> {
+    /// Leaves an ending to the engine's next call. What is only observed is not left: no call waits
+    /// for it.
+    pub(in crate::engine) fn leave(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        write: RecordWrite,
+        large: Option<String>,
+    ) {
+        if self.observed.is_some() {
+            return;
+        }
+        events::ending_left(request, hold, &write);
+        self.unsent.push(Unsent {
+            request: request.without_batch(),
+            // Without the journal, whose results may be large.
+            hold: Hold {
+                owner: hold.owner.clone(),
+                attempt: hold.attempt,
+                lease: hold.lease,
+                keeps_fingerprint: hold.keeps_fingerprint,
+                journal: Journal::default(),
+            },
+            write,
+            large,
+        });
+    }
+
+    /// Leaves a release to the engine's next call.
+    pub(in crate::engine) fn leave_release(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        last_error: &str,
+    ) {
+        match Owner::random() {
+            Ok(tombstone) => {
+                let release = Release {
+                    last_error: Some(last_error.to_owned()),
+                    forget_fingerprint: !hold.keeps_fingerprint,
+                    ..Release::new(request.id.clone(), hold.owner.clone(), tombstone)
+                };
+                self.leave(request, hold, release.into(), None);
+            }
+            Err(error) => events::release_failed(request, hold.attempt, &error),
+        }
+    }
+
+    /// Leaves a release of a claim that may have applied: its work didn't begin. Another attempt's
+    /// effect may exist.
+    pub(in crate::engine) fn leave_claimed(&self, request: &Request, hold: &Hold) {
+        let mut hold = hold.clone();
+        hold.keeps_fingerprint = true;
+        self.leave_release(request, &hold, WITHOUT_REPLY);
+    }
+
+    /// Ends a run that was dropped while its work went on, as one whose work panicked: what the
+    /// work did is not known.
+    pub(in crate::engine) fn leave_dropped(
+        &self,
+        request: &Request,
+        hold: &mut Hold,
+        claim: &Claim,
+    ) {
+        request.meter.count(Count::Failures);
+        hold.keeps_fingerprint = true;
+        self.follow(claim, hold);
+        if self.settings.rules.crashed == Crashed::RunAgain {
+            self.leave_release(request, hold, "dropped");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Sends the endings that dropped runs have left.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use super::Unsent;
+use crate::engine::fence::{Fence, fence};
+use crate::engine::persist::persist;
+use crate::engine::{Engine, REPLY_TIME, Request, events};
+use crate::protocol::record::{Completion, Omission, RecordWrite, StoredOutcome};
+use crate::store::{Answer, Store, StoreError};
+
+/// The longest time that a call spends on the endings of others.
+const LONGEST_SEND: Duration = Duration::from_secs(1);
+
+impl<S: Store> Engine<S> {
+    /// Sends what dropped runs have left, before this request is claimed.
+    pub(in crate::engine) async fn send_unsent(&self, request: &Request) {
+        if !self.unsent.is_empty() {
+            Box::pin(self.send_before(request)).await;
+        }
+    }
+
+    /// Sends the endings in at most half of the request's own time. What isn't answered by then
+    /// stays for the next call.
+    async fn send_before(&self, request: &Request) {
+        let now = self.moment();
+        let until = self.run_until(request, now.time);
+        let left = until.saturating_since(now.time).saturating_sub(REPLY_TIME);
+        let limit = LONGEST_SEND.min(self.settings.store_timeout);
+        let time = (left / 2).min(limit);
+        if time.is_zero() {
+            return;
+        }
+        let deadline = now.instant + time;
+        let sent = async {
+            let _turn = self.unsent.turn.lock().await;
+            let next = self.unsent.next(&request.id);
+            join_all(next.iter().map(|unsent| self.send_one(unsent, deadline))).await;
+        };
+        // Dropped at the deadline: what has no answer stays in the queue.
+        let _ = timeout_at(deadline, sent).await;
+    }
+
+    /// Sends an ending, and forgets it where the store has answered, or its lease is over.
+    async fn send_one(&self, unsent: &Arc<Unsent>, deadline: Instant) {
+        let Unsent { request, hold, .. } = &**unsent;
+        let mut write = self.packed(unsent).await;
+        let mut answer = self.send_again(&write, deadline).await;
+        if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) = (&answer, &*write) {
+            let omitted = StoredOutcome::Omitted(Omission::TooLarge);
+            write = Cow::Owned(with_outcome(completion, omitted));
+            answer = self.send_again(&write, deadline).await;
+        }
+        let is_open = self.clock.now() < hold.lease;
+        if is_open && answer.as_ref().is_err_and(StoreError::is_transient) {
+            return;
+        }
+        self.unsent.remove(unsent);
+        match &*write {
+            RecordWrite::Complete(completion) => {
+                self.note_permission(&answer);
+                let finished = answer.map(|answer| match answer {
+                    Answer::Applied(_) => Fence::Held,
+                    Answer::Refused(found) => fence(request, completion, found.as_ref()),
+                });
+                events::finished(request, hold.attempt, completion, &finished);
+            }
+            RecordWrite::Release(release) => match answer {
+                Ok(_) => events::released(request, hold.attempt, release.last_error.as_deref()),
+                Err(error) => events::release_failed(request, hold.attempt, &error),
+            },
+            _ => {}
+        }
+    }
+
+    /// Returns the write, whose large outcome is kept first.
+    async fn packed<'a>(&self, unsent: &'a Unsent) -> Cow<'a, RecordWrite> {
+        let Unsent {
+            request,
+            hold,
+            write,
+            large,
+        } = unsent;
+        if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
+            let until = completion.expiration;
+            let outcome = Box::pin(self.pack(request, hold, text, until)).await;
+            return Cow::Owned(with_outcome(completion, outcome));
+        }
+        Cow::Borrowed(write)
+    }
+
+    async fn send_again(
+        &self,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let send = || self.store.write(write, deadline);
+        persist(deadline, StoreError::is_transient, send).await
+    }
+}
+
+fn with_outcome(completion: &Completion, outcome: StoredOutcome) -> RecordWrite {
+    RecordWrite::Complete(Completion {
+        outcome,
+        ..completion.clone()
+    })
+}

@@ -1,0 +1,112 @@
+use std::convert::Infallible;
+use std::future::{Ready, poll_fn, ready};
+
+use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
+use futures_util::FutureExt;
+use tokio::time::Instant;
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+use crate::Idempotency;
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::transaction::{Admission, Commit, Committed, Refusal, Write};
+use crate::store::{Answer, MemoryStore, StoreError};
+
+/// A handler that has no room for a request, or is broken.
+#[derive(Clone)]
+struct Handlers(Poll<Result<(), &'static str>>);
+
+impl Service<Incoming<ApiGatewayV2httpRequest>> for Handlers {
+    type Response = ApiGatewayV2httpResponse;
+    type Error = &'static str;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0
+    }
+
+    fn call(&mut self, _: Incoming<ApiGatewayV2httpRequest>) -> Self::Future {
+        ready(Ok(ApiGatewayV2httpResponse::default()))
+    }
+}
+
+#[test]
+fn a_function_is_ready_when_its_handler_is() {
+    for state in [
+        Poll::Pending,
+        Poll::Ready(Ok(())),
+        Poll::Ready(Err("broken")),
+    ] {
+        let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        let layer = EventLayer::new(IdempotencyLayer::unscoped(builder.build().unwrap()));
+        let mut function = layer.layer(Handlers(state));
+        let is_ready = poll_fn(|cx| {
+            let ready =
+                Service::<LambdaEvent<ApiGatewayV2httpRequest>>::poll_ready(&mut function, cx);
+            Poll::Ready(Ok::<_, Infallible>(ready))
+        });
+        assert_eq!(is_ready.now_or_never().unwrap(), Ok(state));
+    }
+}
+
+/// Refuses each transaction, because a condition of its first write failed.
+#[derive(Debug)]
+struct Refusing(MemoryStore);
+
+impl Store for Refusing {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        self.0.write(write, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.0.load(id, deadline).await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        Some(|_, _| Ok(()))
+    }
+
+    async fn commit(&self, _: Commit<'_>, _: Instant) -> Result<Committed, StoreError> {
+        Ok(Committed::Refused(Refusal::new(0, None)))
+    }
+}
+
+fn response(status: i64) -> ApiGatewayV2httpResponse {
+    let mut response = ApiGatewayV2httpResponse::default();
+    response.status_code = status;
+    response.body = Some("as the handler made it".into());
+    response.cookies = vec!["stock=low".to_owned()];
+    response
+}
+
+/// Calls a service whose transaction is refused, and whose write has this answer to it.
+async fn answered<A: std::any::Any + Send + Sync + Clone>(
+    answer: A,
+) -> Result<ApiGatewayV2httpResponse, &'static str> {
+    let handler = service_fn(move |event: Incoming<ApiGatewayV2httpRequest>| {
+        let answer = answer.clone();
+        let write = Write::new("a business write").or_else(move |_| answer);
+        let written = event.claim.unwrap().write(write);
+        ready(written.map(|()| response(201)).map_err(|_| "not written"))
+    });
+    let event = r#"{"version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
+        "headers": {"idempotency-key": "cart-17"}, "body": "tea", "isBase64Encoded": false,
+        "requestContext": {"stage": "$default", "routeKey": "POST /orders", "http": {"method": "POST", "path": "/orders"}}}"#;
+    let event = LambdaEvent::new(
+        serde_json::from_str(event).unwrap(),
+        lambda_http::Context::default(),
+    );
+    let builder = Idempotency::builder(Refusing(MemoryStore::new())).namespace("shop");
+    let layer = EventLayer::new(IdempotencyLayer::unscoped(builder.build().unwrap()));
+    layer.layer(handler).oneshot(event).await
+}
+
+#[tokio::test]
+async fn a_failed_condition_is_answered_with_the_handlers_own_response_or_error() {
+    assert_eq!(answered(response(409)).await, Ok(response(409)));
+    assert_eq!(answered("sold out").await, Err("sold out"));
+    let lost = answered(17_u8).await.unwrap();
+    assert_eq!(lost.status_code, 409, "an answer of another type is lost");
+    assert_ne!(lost, response(409));
+}

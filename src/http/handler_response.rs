@@ -1,0 +1,228 @@
+//! Reads the handler's response as far as it is stored, then sends it to the client.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, Response};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+use super::coding::AcceptedCodings;
+use super::problem::Problem;
+use super::response_body::ResponseBody;
+use super::settings::Settings;
+use super::stored_headers::stored;
+use super::stored_response::StoredResponse;
+use super::verdict::verdict;
+use crate::engine::claim::to_json;
+use crate::engine::unheard;
+use crate::idempotency::outcome::Verdict;
+use crate::protocol::record::Omission;
+use crate::store::BoxError;
+
+/// Holds a handler's response, read as far as the record stores it.
+pub(super) struct HandlerResponse<B> {
+    /// The verdict on the response: final, or not.
+    pub(super) verdict: Verdict,
+    /// As the client gets it.
+    pub(super) response: Response<ResponseBody<B>>,
+    /// The body, where it was read to its end.
+    whole: Option<Bytes>,
+}
+
+impl<B> HandlerResponse<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    /// Reads a response. One that breaks off meanwhile can't be sent and must not be stored: it
+    /// becomes a server error, and the claim is released.
+    pub(super) async fn read(response: Response<B>, settings: &Settings) -> Self {
+        let (parts, body) = response.into_parts();
+        let read = read(&parts.headers, body, settings.response_limit).await;
+        let Ok((whole, body)) = read else {
+            let problem = Problem::ResponseBroken;
+            tracing::error!(event = problem.code(), "idempotency");
+            unheard::error(
+                problem.code(),
+                &"the body of the handler's answer broke off",
+            );
+            let broken = settings.problem_response(problem);
+            return Self {
+                verdict: Verdict::Release,
+                response: broken.map(ResponseBody::whole),
+                whole: None,
+            };
+        };
+        let status = parts.status;
+        if whole.is_none() {
+            let event = "streamed";
+            tracing::warn!(event, status = status.as_u16(), "idempotency");
+        }
+        Self::of(Response::from_parts(parts, body), whole, settings)
+    }
+
+    /// Takes a response of which nothing is stored: its body isn't read.
+    pub(super) fn passing(response: Response<B>, settings: &Settings) -> Self {
+        Self::of(response.map(ResponseBody::passing), None, settings)
+    }
+
+    fn of(response: Response<ResponseBody<B>>, whole: Option<Bytes>, settings: &Settings) -> Self {
+        let stores_server_errors = settings.server_error_retention.is_some();
+        let usual = || verdict(response.status(), stores_server_errors);
+        let own = response.extensions().get::<Verdict>().copied();
+        Self {
+            verdict: own.unwrap_or_else(usual),
+            response,
+            whole,
+        }
+    }
+
+    /// Gives the retention of this response, where it differs from its route's.
+    pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
+        let is_server_error = self.response.status().is_server_error();
+        settings.server_error_retention.filter(|_| is_server_error)
+    }
+
+    /// Makes the outcome that the record stores.
+    pub(super) fn outcome(
+        &self,
+        settings: &Settings,
+        accepted: &AcceptedCodings,
+    ) -> Result<String, Omission> {
+        let headers = self.response.headers();
+        if settings.respects_no_store && is_no_store(headers) {
+            return Err(Omission::NotKept);
+        }
+        let body = self.whole.as_ref().ok_or(Omission::NotSerializable)?;
+        let any_coding = !accepted.accept(headers);
+        let headers = stored(headers, &settings.unstored_headers);
+        let stored = StoredResponse::of(self.response.status(), headers, body);
+        to_json(&stored.in_any_coding(any_coding))
+    }
+}
+
+/// The whole body, where it was read to its end, and the body to be sent.
+type Read<B> = (Option<Bytes>, ResponseBody<B>);
+
+async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Read<B>, BoxError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if is_event_stream(headers) || body.size_hint().lower() > limit as u64 {
+        return Ok((None, ResponseBody::passing(body)));
+    }
+    let mut body = Box::pin(body);
+    let mut whole = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Into::into)?.into_data() else {
+            continue;
+        };
+        // A body in one piece is not copied.
+        if whole.is_empty() {
+            whole = data;
+        } else {
+            let mut longer = BytesMut::from(whole);
+            longer.extend_from_slice(&data);
+            whole = longer.freeze();
+        }
+        if whole.len() > limit {
+            return Ok((None, ResponseBody::resumed(whole, body)));
+        }
+    }
+    Ok((Some(whole.clone()), ResponseBody::whole(whole)))
+}
+
+/// Tells whether an answer says `Cache-Control: no-store` (RFC 9111, 5.2.2.5).
+fn is_no_store(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CACHE_CONTROL).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let mut directives = values.flat_map(|value| value.split(','));
+    directives.any(|directive| directive.trim().eq_ignore_ascii_case("no-store"))
+}
+
+/// Server-sent events have no end to wait for.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| {
+        let essence = value.split(';').next().unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_header_that_is_left_out_is_in_the_first_answer_and_not_in_the_record() {
+        let response = Response::builder()
+            .header("set-cookie", "session=secret")
+            .header("connection", "close")
+            .header("etag", "17")
+            .body(Full::new(Bytes::new()))
+            .unwrap();
+        let settings = Settings::default();
+        let handled = HandlerResponse::read(response.clone(), &settings).await;
+        assert_eq!(
+            handled
+                .outcome(&settings, &AcceptedCodings::default())
+                .unwrap(),
+            r#"{"status":200,"headers":[["etag","17"]],"body":""}"#
+        );
+        assert_eq!(handled.response.headers(), response.headers());
+    }
+
+    #[tokio::test]
+    async fn a_body_of_the_largest_size_is_stored_whatever_its_pieces() {
+        use http_body::Frame;
+        use http_body_util::StreamBody;
+
+        let settings = Settings {
+            response_limit: 4,
+            ..Settings::default()
+        };
+        let whole = Response::new(Full::new(Bytes::from_static(b"abcd")));
+        let handled = HandlerResponse::read(whole, &settings).await;
+        assert!(
+            handled
+                .outcome(&settings, &AcceptedCodings::default())
+                .unwrap()
+                .ends_with(r#""body":"abcd"}"#)
+        );
+        for (pieces, is_stored) in [(&["ab", "cd"][..], true), (&["ab", "cd", "e"], false)] {
+            let frames = pieces.iter().map(|piece| {
+                Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(piece.as_bytes())))
+            });
+            let body = StreamBody::new(futures_util::stream::iter(frames));
+            let handled = HandlerResponse::read(Response::new(body), &settings).await;
+            assert_eq!(
+                handled
+                    .outcome(&settings, &AcceptedCodings::default())
+                    .is_ok(),
+                is_stored,
+                "{pieces:?}"
+            );
+            let sent = handled.response.into_body().collect().await.unwrap();
+            assert_eq!(sent.to_bytes(), pieces.concat());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_streamed_is_not_stored_as_if_it_were_empty() {
+        let settings = Settings {
+            response_limit: 1,
+            ..Settings::default()
+        };
+        let response = Response::new(Full::new(Bytes::from_static(b"ab")));
+        let handled = HandlerResponse::read(response, &settings).await;
+        let outcome = handled.outcome(&settings, &AcceptedCodings::default());
+        assert_eq!(outcome, Err(Omission::NotSerializable));
+    }
+}

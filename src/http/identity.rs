@@ -1,0 +1,89 @@
+//! Identifies a request before its handler gets it: takes its key and its fingerprint.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use http::request::Parts;
+
+use super::problem::Problem;
+use super::request_body::RequestBody;
+use super::resumed_body::ReadError;
+use super::selector::Selector;
+use super::settings::{GuardedRoute, Settings};
+use crate::idempotency::Idempotency;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::Key;
+use crate::store::Store;
+
+/// Holds the identity of a request, and the body for its handler.
+pub(super) struct Identity<B> {
+    pub(super) key: Option<Key>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    /// The problem where the key is missing and required.
+    pub(super) absence: Problem,
+    pub(super) body: B,
+}
+
+/// Identifies a request. Without a key there is nothing to compare, so the body stays unread unless
+/// the key may be in it.
+pub(super) async fn identify<S: Store, B: RequestBody>(
+    once: &Idempotency<S>,
+    settings: &Settings,
+    parts: &Parts,
+    route: &GuardedRoute,
+    body: B,
+) -> Result<Identity<B>, Problem> {
+    let mut identity = Identity {
+        key: None,
+        fingerprint: None,
+        absence: Problem::KeyMissing,
+        body,
+    };
+    let selector = settings.policy(route).selector.as_ref();
+    let mut read = None;
+    if selector.is_some_and(Selector::reads_body) {
+        (read, identity.body) = bounded(identity.body, once, settings).await?;
+        if read.is_none() {
+            return Ok(identity);
+        }
+    }
+    let text = read.as_deref().unwrap_or_default();
+    let find_key = || settings.key(parts, route, text);
+    // Switched off, or only observing, the layer refuses nothing: an unusable key counts as none,
+    // and so does a panic of the caller's code that finds it.
+    identity.key = if once.is_passive() {
+        let found = catch_unwind(AssertUnwindSafe(find_key));
+        found.ok().and_then(Result::ok).flatten()
+    } else {
+        find_key()?
+    };
+    if identity.key.is_none() {
+        if let Some(selector) = selector {
+            identity.absence = selector.absence(text);
+        }
+        return Ok(identity);
+    }
+    // Switched off, nothing is compared.
+    if once.is_disabled() {
+        return Ok(identity);
+    }
+    if read.is_none() {
+        (read, identity.body) = bounded(identity.body, once, settings).await?;
+    }
+    identity.fingerprint = read.map(|bytes| settings.fingerprint.of(parts, &bytes));
+    Ok(identity)
+}
+
+/// Reads a body up to the limit. Where nothing is protected, the handler meets a body that can't be
+/// read as it is, and the request is not compared.
+async fn bounded<S: Store, B: RequestBody>(
+    body: B,
+    once: &Idempotency<S>,
+    settings: &Settings,
+) -> Result<(Option<bytes::Bytes>, B), Problem> {
+    match body.read(settings.body_limit).await {
+        (Ok(bytes), body) => Ok((Some(bytes), body)),
+        (Err(_), body) if once.is_passive() => Ok((None, body)),
+        (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
+        (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),
+    }
+}

@@ -1,0 +1,195 @@
+//! Selects the key of a request: in a header, in the body, in the path, or by a closure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+use serde::de::IgnoredAny;
+
+use super::header::{self, Form};
+use super::operation::path;
+use super::problem::Problem;
+use super::route;
+use crate::protocol::selector::{JsonSelector, SelectorError};
+use crate::protocol::token::IntoToken;
+
+/// Finds the key in a request and its body.
+type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
+
+/// Selects the key of a request, for [`RoutePolicy::key_from`](super::RoutePolicy::key_from).
+///
+/// ```
+/// use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
+/// use lambda_idempotency::{Idempotency, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+/// let webhook = RoutePolicy::required().key_from(Selector::pointer("/event/id")?);
+/// let order = RoutePolicy::required().key_from(Selector::path_parameter("id"));
+/// let layer = IdempotencyLayer::unscoped(once)
+///     .route("POST /webhooks/payments".parse()?, webhook)
+///     .route("PUT /orders/{id}".parse()?, order);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A body is read as it was received, up to [`body_limit`](super::IdempotencyLayer::body_limit),
+/// whatever its content type. What a selector finds in it makes the key:
+///
+/// | what is found | the key |
+/// |---|---|
+/// | a string | the string |
+/// | a number, `true`, `false` | its canonical JSON text ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)): `7`, `7.0` and `"7"` are one key |
+/// | a list, an object | the [fingerprint](crate::Fingerprint) of its canonical JSON |
+/// | nothing, `null`, `""`, `[]`, `{}` | none: the route's policy for a missing key |
+/// | a list or an object that holds `null` or `""` | none: a part of the identity is missing |
+///
+/// A request without a required key gets [`key-missing`](super#key-missing), whose detail names the
+/// place, and one whose body is not JSON gets [`body-not-json`](super#body-not-json). The
+/// [fingerprint](super#the-same-request) covers the whole body, whichever part of it is the key.
+#[derive(Clone)]
+pub struct Selector(Place);
+
+#[derive(Clone)]
+enum Place {
+    Header(HeaderName),
+    Json(JsonSelector),
+    PathParameter(Arc<str>),
+    Closure(Arc<Closure>),
+}
+
+impl Selector {
+    /// Selects the value of a header. It is read as the layer's own
+    /// [header](super::IdempotencyLayer::header) is: bare, or in double quotes.
+    pub fn header(name: HeaderName) -> Self {
+        Self(Place::Header(name))
+    }
+
+    /// Selects the value that a JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901))
+    /// finds in the body, such as `/event/id`. Numbers keep all their digits.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON pointer.
+    pub fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+        Ok(Self(Place::Json(JsonSelector::pointer(pointer)?)))
+    }
+
+    /// Selects the value that a [JMESPath](https://jmespath.org) expression finds in the body, such
+    /// as `[account, event.id]`.
+    ///
+    /// The expression is compiled once, here. One that fails on a body, because a function was
+    /// given the wrong type, finds nothing in it. Numbers beyond 64 bits lose digits, and `7` and
+    /// `7.0` are not equal; a pointer keeps all digits.
+    ///
+    /// # Errors
+    ///
+    /// The expression doesn't compile.
+    #[cfg(feature = "jmespath")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
+    pub fn jmespath(expression: &str) -> Result<Self, SelectorError> {
+        Ok(Self(Place::Json(JsonSelector::jmespath(expression)?)))
+    }
+
+    /// Selects a parameter of the route's template: `id` of `PUT /orders/{id}`, percent-decoded.
+    ///
+    /// The parameter is one of the declared route's; with
+    /// [`other_routes`](super::IdempotencyLayer::other_routes), one of the template that API
+    /// Gateway or axum matched. A request whose template doesn't have it gets
+    /// [`misconfigured`](super#misconfigured).
+    pub fn path_parameter(name: impl Into<String>) -> Self {
+        Self(Place::PathParameter(name.into().into()))
+    }
+
+    /// Selects what a closure makes of the request and its body: any [text](IntoToken), or an
+    /// `Option` of it. An empty text counts as none.
+    ///
+    /// The key must be the same on each retry, and another for another request.
+    ///
+    /// ```
+    /// use lambda_idempotency::http::{RoutePolicy, Selector};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Webhook {
+    ///     account: String,
+    ///     id: u64,
+    /// }
+    ///
+    /// let delivery = Selector::closure(|_, body| {
+    ///     let webhook: Webhook = serde_json::from_slice(body).ok()?;
+    ///     Some(format!("{}/{}", webhook.account, webhook.id))
+    /// });
+    /// let policy = RoutePolicy::required().key_from(delivery);
+    /// ```
+    pub fn closure<V: IntoToken>(key: impl Fn(&Parts, &[u8]) -> V + Send + Sync + 'static) -> Self {
+        let key = move |parts: &Parts, body: &[u8]| key(parts, body).into_token();
+        Self(Place::Closure(Arc::new(key)))
+    }
+
+    /// Tells whether the key may be in the body.
+    pub(super) fn reads_body(&self) -> bool {
+        matches!(self.0, Place::Json(_) | Place::Closure(_))
+    }
+
+    /// Takes the token from a request. `pattern` is the route's path as it was declared or matched.
+    pub(super) fn token(
+        &self,
+        form: Form,
+        parts: &Parts,
+        pattern: Option<&str>,
+        body: &[u8],
+    ) -> Result<Option<String>, Problem> {
+        let token = match &self.0 {
+            Place::Header(name) => return header::token(&parts.headers, name, form),
+            Place::Json(json) => std::str::from_utf8(body)
+                .ok()
+                .and_then(|text| json.token(text)),
+            Place::PathParameter(name) => {
+                let segment = pattern.and_then(|path| route::position(path, name));
+                let segment = segment.ok_or(Problem::Misconfigured)?;
+                segment.of(path(parts)).map(decoded)
+            }
+            Place::Closure(closure) => closure(parts, body),
+        };
+        Ok(token.filter(|token| !token.is_empty()))
+    }
+
+    /// Says why a body has no key.
+    pub(super) fn absence(&self, body: &[u8]) -> Problem {
+        match &self.0 {
+            Place::Json(_) if serde_json::from_slice::<IgnoredAny>(body).is_err() => {
+                Problem::BodyNotJson
+            }
+            _ => Problem::KeyMissing,
+        }
+    }
+}
+
+/// Decodes a segment of a path; one that isn't UTF-8 stays as it is.
+fn decoded(segment: &str) -> String {
+    match percent_decode_str(segment).decode_utf8() {
+        Ok(text) => text.into_owned(),
+        Err(_) => segment.to_owned(),
+    }
+}
+
+/// Names the place for a person: the end of the sentence "This API takes it from …".
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Header(name) => write!(f, "the header `{name}`"),
+            Place::Json(json) => write!(f, "`{json}` in the JSON body"),
+            Place::PathParameter(name) => write!(f, "the path parameter `{name}`"),
+            Place::Closure(_) => f.write_str("the content of the request"),
+        }
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Selector({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests;

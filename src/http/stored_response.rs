@@ -1,0 +1,179 @@
+//! Converts a response to the form in which its record stores it, and back.
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+/// Holds status, headers and body, byte for byte. Trailers are not kept: Lambda has none. A list of
+/// headers, because a name may repeat and the order of its values counts.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredResponse {
+    status: u16,
+    headers: Vec<(String, Octets)>,
+    body: Octets,
+    /// The first client didn't accept the answer's content coding either, so the handler doesn't
+    /// negotiate it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    any_coding: bool,
+}
+
+/// Holds text as it is, anything else in base64.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Octets {
+    Text(String),
+    Binary { base64: String },
+}
+
+impl From<&[u8]> for Octets {
+    fn from(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Binary {
+                base64: BASE64.encode(bytes),
+            },
+        }
+    }
+}
+
+impl TryFrom<Octets> for Vec<u8> {
+    type Error = Malformed;
+
+    fn try_from(octets: Octets) -> Result<Self, Malformed> {
+        match octets {
+            Octets::Text(text) => Ok(text.into_bytes()),
+            Octets::Binary { base64 } => BASE64.decode(base64.as_bytes()).map_err(|_| Malformed),
+        }
+    }
+}
+
+impl StoredResponse {
+    pub(super) fn of<'a>(
+        status: StatusCode,
+        headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+        body: &[u8],
+    ) -> Self {
+        let header = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.as_str().to_owned(), Octets::from(value.as_bytes()))
+        };
+        Self {
+            status: status.as_u16(),
+            headers: headers.map(header).collect(),
+            body: Octets::from(body),
+            any_coding: false,
+        }
+    }
+
+    /// Notes that the handler chose the content coding without regard to what the client accepts.
+    pub(super) fn in_any_coding(mut self, any_coding: bool) -> Self {
+        self.any_coding = any_coding;
+        self
+    }
+
+    /// Tells whether a client gets the answer in any content coding.
+    pub(super) fn is_in_any_coding(&self) -> bool {
+        self.any_coding
+    }
+
+    pub(super) fn into_response(self) -> Result<Response<Bytes>, Malformed> {
+        let mut response = Response::new(Bytes::from(Vec::try_from(self.body)?));
+        *response.status_mut() = StatusCode::from_u16(self.status).map_err(|_| Malformed)?;
+        for (name, value) in self.headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
+            let value = HeaderValue::from_maybe_shared(Bytes::from(Vec::try_from(value)?));
+            // A map of headers has an end, where the other way to append panics.
+            let value = value.map_err(|_| Malformed)?;
+            let appended = response.headers_mut().try_append(name, value);
+            appended.map_err(|_| Malformed)?;
+        }
+        Ok(response)
+    }
+}
+
+/// Reports a stored outcome that is no response, without its content, which may be anything.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored outcome is not an HTTP response")]
+pub(super) struct Malformed;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stored: &str) -> Result<Response<Bytes>, Malformed> {
+        let stored: StoredResponse = serde_json::from_str(stored).map_err(|_| Malformed)?;
+        stored.into_response()
+    }
+
+    fn there_and_back(response: &Response<Bytes>) -> (String, Response<Bytes>) {
+        let stored = StoredResponse::of(
+            response.status(),
+            response.headers().iter(),
+            response.body(),
+        );
+        let stored = serde_json::to_string(&stored).unwrap();
+        let back = read(&stored).unwrap();
+        (stored, back)
+    }
+
+    #[test]
+    fn status_repeated_headers_and_text_survive() {
+        let response = Response::builder()
+            .status(299)
+            .header("set-cookie", "a=1")
+            .header("x-bytes", HeaderValue::from_bytes(b"\xff\x80").unwrap())
+            .header("set-cookie", "b=2")
+            .body(Bytes::from(r#"{"ü":1}"#))
+            .unwrap();
+        let (stored, back) = there_and_back(&response);
+        assert_eq!(
+            stored,
+            r#"{"status":299,"headers":[["set-cookie","a=1"],["set-cookie","b=2"],["x-bytes",{"base64":"/4A="}]],"body":"{\"ü\":1}"}"#
+        );
+        assert_eq!(back.status(), response.status());
+        assert_eq!(back.headers(), response.headers());
+        assert_eq!(back.body(), response.body());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_survive() {
+        let bytes = Bytes::from_static(b"\x89PNG\x00\xff");
+        let (stored, back) = there_and_back(&Response::new(bytes.clone()));
+        assert!(stored.contains(r#""body":{"base64":"iVBORwD/"}"#));
+        assert_eq!(*back.body(), bytes);
+    }
+
+    #[test]
+    fn more_headers_than_a_map_holds_are_refused_in_words() {
+        let headers = |count: usize| {
+            let headers = (0..count).map(|number| format!(r#"["x-{number}",""]"#));
+            let headers = headers.collect::<Vec<_>>().join(",");
+            let stored = format!(r#"{{"status":200,"headers":[{headers}],"body":""}}"#);
+            read(&stored).map(|response| response.headers().len())
+        };
+        assert_eq!(headers(1_000).unwrap(), 1_000);
+        assert!(headers(40_000).is_err());
+    }
+
+    /// A process of an earlier version reads what one of a later version has stored.
+    #[test]
+    fn what_a_later_version_adds_does_not_matter() {
+        let stored = r#"{"status":204,"headers":[],"body":"","any_coding":true,"later":[1]}"#;
+        assert_eq!(read(stored).unwrap().status(), 204);
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused_without_quoting_it() {
+        for stored in [
+            r#"{"status":1,"headers":[],"body":"secret"}"#,
+            r#"{"status":200,"headers":[["a b","secret"]],"body":""}"#,
+            r#"{"status":200,"headers":[["a","secret\n"]],"body":""}"#,
+            r#"{"status":200,"headers":[],"body":{"base64":"secret!"}}"#,
+            r#"{"status":200,"headers":{},"body":""}"#,
+        ] {
+            let error = read(stored).unwrap_err();
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The builder has each setting, its default, and the reason for it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::settings::{InFlight, MissingKey, Settings, StoreDown, Unrecorded};
+use crate::engine::{Deadlines, DetachedRuns, Engine, Meters, Permission, UnsentEndings};
+use crate::idempotency::Idempotency;
+use crate::idempotency::build_error::BuildError;
+use crate::idempotency::switch::{self, DISABLED_VARIABLE};
+use crate::protocol::Crashed;
+use crate::protocol::clock::{Clock, SystemClock};
+use crate::protocol::namespace::Namespace;
+use crate::protocol::owner::Owners;
+use crate::store::Store;
+
+/// The longest time that a store may delay a handler that is only observed.
+const OBSERVER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Builds an [`Idempotency`]. Every setting has a default, except the namespace outside Lambda.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::{Crashed, Idempotency, InFlight, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new())
+///     .namespace("payments")
+///     .retention(Duration::from_secs(14 * 86_400))
+///     .crashed(Crashed::Interrupt)
+///     .in_flight(InFlight::WaitUpTo(Duration::from_secs(2)))
+///     .build()?;
+/// # Ok::<(), lambda_idempotency::BuildError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder<S> {
+    store: S,
+    clock: Arc<dyn Clock>,
+    namespace: Option<String>,
+    disabled: Option<bool>,
+    observing: bool,
+    settings: Settings,
+}
+
+impl<S: Store> Idempotency<S> {
+    /// Starts to build an engine over a store.
+    pub fn builder(store: S) -> Builder<S> {
+        Builder::new(store)
+    }
+}
+
+impl<S: Store> Builder<S> {
+    pub(crate) fn new(store: S) -> Self {
+        Self {
+            store,
+            clock: Arc::new(SystemClock),
+            namespace: None,
+            disabled: None,
+            observing: false,
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets the boundary between services that share a store; it is part of every id. Default: the
+    /// Lambda function's name, from `AWS_LAMBDA_FUNCTION_NAME`. Set it, so that renaming the
+    /// function doesn't forget what was done.
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespace = Some(name.into());
+        self
+    }
+
+    /// Sets how long an outcome is kept. Take two to three times the longest redelivery: client
+    /// retries, queue retention, the redrive of a dead-letter queue. Default: 24 hours for HTTP
+    /// ([`HTTP_RETENTION`](crate::HTTP_RETENTION)), 7 days for everything else
+    /// ([`EVENT_RETENTION`](crate::EVENT_RETENTION)).
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.settings.retention = Some(retention);
+        self
+    }
+
+    /// Sets how long a permanent failure is replayed. Default: 1 hour, long enough for a queue's
+    /// retries, short enough that a redrive after a fix isn't blocked.
+    pub fn failure_retention(mut self, retention: Duration) -> Self {
+        self.settings.failure_retention = retention;
+        self
+    }
+
+    /// Sets how long a claim lasts where no Lambda deadline is known. Default: 15 minutes, the
+    /// longest that a Lambda function can run. With a deadline, the claim lasts until then. The
+    /// skew margin is added to either.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// Sets a short lease that is renewed for as long as the handler runs, where no Lambda deadline
+    /// is known: three times in its own length, and never beyond
+    /// [`max_duration`](Self::max_duration). Default: none, and a claim lasts for
+    /// [`lease`](Self::lease).
+    ///
+    /// For servers and long jobs: a process that dies blocks a key for this long, and not for as
+    /// long as its slowest request takes. Each renewal is a write. Take 10 seconds or more, so that
+    /// a store that fails for a moment costs no lease. The process must have time for its tasks: a
+    /// handler that blocks its thread keeps its own lease from being renewed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lambda_idempotency::{Idempotency, store::MemoryStore};
+    ///
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("reports")
+    ///     .renewed_lease(Duration::from_secs(30))
+    ///     .max_duration(Duration::from_secs(3_600))
+    ///     .build()?;
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    ///
+    /// [`run`](Idempotency::run), [`run_detached`](Idempotency::run_detached) and the HTTP layer
+    /// renew it; a run of [`begin`](Idempotency::begin) does with
+    /// [`while_renewed`](crate::Run::while_renewed). Batches, the claimless form and an engine that
+    /// only observes don't.
+    pub fn renewed_lease(mut self, lease: Duration) -> Self {
+        self.settings.renewed_lease = Some(lease);
+        self
+    }
+
+    /// Sets how long an attempt may take under a [renewed lease](Self::renewed_lease), from its
+    /// claim on. Then the lease is renewed no more, and another attempt may take the key over.
+    /// Default: 15 minutes.
+    pub fn max_duration(mut self, duration: Duration) -> Self {
+        self.settings.max_duration = duration;
+        self
+    }
+
+    /// Sets by how much the clocks of two machines may differ. Default: 1 second; Amazon's time
+    /// service keeps them within milliseconds.
+    pub fn skew_margin(mut self, margin: Duration) -> Self {
+        self.settings.rules.skew_margin = margin;
+        self
+    }
+
+    /// Sets how many attempts a key may have before a *crashed* one is no longer taken over, but
+    /// answered with [`Error::Exhausted`](crate::Error::Exhausted). An attempt that was released
+    /// before its handler began (a batch was out of time, or its group had stopped) doesn't count. Default: no limit, because the
+    /// source of the requests has one of its own (`maxReceiveCount`, a client's patience).
+    pub fn max_attempts(mut self, max: NonZeroU32) -> Self {
+        self.settings.rules.max_attempts = Some(max);
+        self
+    }
+
+    /// Sets what may happen to an attempt that crashed. Default: [`Crashed::RunAgain`].
+    pub fn crashed(mut self, policy: Crashed) -> Self {
+        self.settings.rules.crashed = policy;
+        self
+    }
+
+    /// Sets what to do about a key that another attempt is working on. Default:
+    /// [`InFlight::FailFast`].
+    pub fn in_flight(mut self, policy: InFlight) -> Self {
+        self.settings.in_flight = policy;
+        self
+    }
+
+    /// Sets what to do when the store can't be reached. Default: [`StoreDown::FailClosed`].
+    pub fn store_down(mut self, policy: StoreDown) -> Self {
+        self.settings.store_down = policy;
+        self
+    }
+
+    /// Sets what to do with a request that has no key. Default: [`MissingKey::Refuse`].
+    pub fn missing_key(mut self, policy: MissingKey) -> Self {
+        self.settings.missing_key = policy;
+        self
+    }
+
+    /// Sets what to do with a success that could not be recorded. Default: [`Unrecorded::Return`].
+    pub fn unrecorded(mut self, policy: Unrecorded) -> Self {
+        self.settings.unrecorded = policy;
+        self
+    }
+
+    /// Sets how long the store may take to answer a claim, retries included; never longer than the
+    /// remaining time. Default: 10 seconds.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.store_timeout = timeout;
+        self
+    }
+
+    /// Sets the largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB,
+    /// since a store may bill a condition that fails by the size of the record that it meets, as
+    /// DynamoDB does: each duplicate then pays for a large outcome again. Leave room under the
+    /// largest record that the store takes (for DynamoDB, set at most 390,000).
+    ///
+    /// A larger outcome is compressed, and where that doesn't bring it under the limit, kept beside
+    /// its record. One that is too large even for that is not kept: its request is done, and a
+    /// duplicate gets [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted).
+    pub fn inline_limit(mut self, bytes: usize) -> Self {
+        self.settings.inline_limit = bytes;
+        self
+    }
+
+    /// Sets the longest token, in characters. Default: 255.
+    pub fn max_token_chars(mut self, chars: usize) -> Self {
+        self.settings.max_token_chars = chars;
+        self
+    }
+
+    /// Sets how many detached runs may go on at a time: those of
+    /// [`run_detached`](Idempotency::run_detached), and of the HTTP layer outside Lambda. Default:
+    /// 1,024. One more is answered with [`Error::Overloaded`](crate::Error::Overloaded) before a
+    /// claim is tried.
+    ///
+    /// Clients that hang up don't end their runs, so without a limit a server has no bound on what
+    /// it holds.
+    pub fn detached_limit(mut self, runs: NonZeroU32) -> Self {
+        self.settings.detached_limit = runs;
+        self
+    }
+
+    /// Logs the text of each error of a handler (the event `handler_failed`), and the parser's whole
+    /// message for a body that doesn't decode. Default: off, and logs have the error's type, the
+    /// place in the body and the name of a field that is missing.
+    ///
+    /// Such texts may quote the request: switch it on where logs may hold what payloads hold, or
+    /// where your errors quote nothing.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Error, Idempotency, Key, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").log_errors(true).build()?;
+    /// let run = once.run(Key::new("charge", "A-17"), None, |_| async { Err::<(), _>("card declined") });
+    /// assert!(matches!(run.await, Err(Error::Handler("card declined")))); // and logged
+    /// # Ok(()) }
+    /// ```
+    pub fn log_errors(mut self, log_errors: bool) -> Self {
+        self.settings.logs_errors = log_errors;
+        self
+    }
+
+    /// Runs every handler unprotected. This is a kill switch that needs no deployment. Default:
+    /// whether `IDEMPOTENCY_DISABLED` says so in the environment, by `true`, `1`, `yes` or `on` in
+    /// any case. `false`, `0`, `no`, `off` and an empty value leave protection on; so does any other
+    /// word, with a warning.
+    pub fn disabled(mut self, disabled: bool) -> Self {
+        self.disabled = Some(disabled);
+        self
+    }
+
+    /// Watches without interfering: each handler runs as if nothing were there, and nothing is
+    /// replayed or refused. Claims and outcomes (without their content) are kept under a namespace
+    /// of their own, `{namespace}.observed`, and so are the [metrics](mod@crate::metrics): what
+    /// they count is what *would* have happened. Default: off.
+    ///
+    /// For trying the library on a live handler before trusting it: are the keys there, and do they
+    /// recognise what comes twice and nothing else? Each run is
+    /// [`Outcome::Unprotected`](crate::Outcome::Unprotected). The store's answers are waited for,
+    /// at most a second each; its failures stop no handler. The HTTP layer reads a request body up
+    /// to its limit, to compare it, and passes the handler's response on as it comes.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let watched = Idempotency::builder(MemoryStore::new()).namespace("payments").observe(true).build()?;
+    /// for _ in 0..2 {
+    ///     let run = watched.run(Key::new("charge", "A-17"), None, |_| async { Ok::<_, std::io::Error>(1) });
+    ///     assert_eq!(run.await?, Outcome::Unprotected(1));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(mut self, observe: bool) -> Self {
+        self.observing = observe;
+        self
+    }
+
+    /// Sets the source of the time. Default: the machine's clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Builds the engine.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace is missing (outside Lambda) or not usable, a retention is zero, or the
+    /// store's own settings contradict each other. Nothing is sent to the store.
+    pub fn build(self) -> Result<Idempotency<S>, BuildError> {
+        let checked = self.store.check();
+        checked.map_err(|error| BuildError::Store(error.to_string()))?;
+        for (setting, retention) in [
+            ("retention", self.settings.retention),
+            ("failure_retention", Some(self.settings.failure_retention)),
+        ] {
+            if retention.is_some_and(|retention| retention.is_zero()) {
+                return Err(BuildError::NoRetention { setting });
+            }
+        }
+        let function = || std::env::var("AWS_LAMBDA_FUNCTION_NAME").ok();
+        let namespace = self.namespace.or_else(function);
+        let namespace = namespace.ok_or(BuildError::NoNamespace)?;
+        let disabled = self.disabled.unwrap_or_else(switch::is_thrown);
+        if disabled {
+            tracing::warn!(
+                variable = DISABLED_VARIABLE,
+                "idempotency is switched off: handlers run unprotected"
+            );
+        }
+        let namespace = Namespace::new(namespace)?;
+        let mut settings = self.settings;
+        if self.observing {
+            tracing::warn!("idempotency is only observed: handlers run unprotected");
+            settings.in_flight = InFlight::FailFast;
+            settings.renewed_lease = None;
+            settings.store_timeout = settings.store_timeout.min(OBSERVER_TIMEOUT);
+        }
+        let (namespace, observed) = if self.observing {
+            (namespace.observed()?, Some(namespace))
+        } else {
+            (namespace, None)
+        };
+        let detached = DetachedRuns::up_to(settings.detached_limit);
+        Ok(Idempotency::of(Engine {
+            deadlines: Deadlines::of_process(self.clock.now()),
+            store: self.store,
+            clock: self.clock,
+            namespace,
+            settings,
+            disabled,
+            observed,
+            meters: Meters::default(),
+            owners: Owners::default(),
+            detached,
+            permission: Permission::default(),
+            unsent: UnsentEndings::default(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn a_namespace_is_needed_outside_lambda() {
+        let error = Builder::new(MemoryStore::new()).build().unwrap_err();
+        assert!(matches!(error, BuildError::NoNamespace));
+    }
+
+    #[test]
+    fn a_retention_of_zero_is_refused() {
+        let builder = || Builder::new(MemoryStore::new()).namespace("shop");
+        for (built, setting) in [
+            (builder().retention(Duration::ZERO), "retention"),
+            (
+                builder().failure_retention(Duration::ZERO),
+                "failure_retention",
+            ),
+        ] {
+            let error = built.build().unwrap_err();
+            assert_eq!(error, BuildError::NoRetention { setting });
+        }
+    }
+}

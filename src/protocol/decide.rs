@@ -1,0 +1,268 @@
+//! Decides what to do about a key, and settles a completion whose fence did not hold.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::record::{
+    Completion, Found, LAYOUT, NOT_STARTED, Owner, Record, Status, Takeover, Version,
+};
+
+/// The policy for an attempt that outlived its lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Crashed {
+    /// The handler runs again, with the same derived keys (default).
+    #[default]
+    RunAgain,
+    /// The engine answers [`Error::Interrupted`](crate::Error::Interrupted) until a person has
+    /// looked, or the record expires and the request counts as new: for effects that can't be
+    /// repeated and whose provider honours no keys.
+    Interrupt,
+}
+
+/// The settings on which decisions depend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// The policy for an attempt that outlived its lease.
+    pub crashed: Crashed,
+    /// The number of attempts that a key may have before a crashed one is no longer taken over;
+    /// `None` for no limit.
+    pub max_attempts: Option<NonZeroU32>,
+    /// The time by which the clocks of two machines may differ.
+    pub skew_margin: Duration,
+}
+
+impl Rules {
+    /// Makes rules that run a crashed attempt again, without a limit of attempts.
+    pub fn new(skew_margin: Duration) -> Self {
+        Self {
+            crashed: Crashed::RunAgain,
+            max_attempts: None,
+            skew_margin,
+        }
+    }
+}
+
+/// The attempt that asks for a decision, with its payload and the time.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Asking<'a> {
+    /// The owner that this attempt will claim as, made before its first write.
+    pub owner: &'a Owner,
+    /// The payload's fingerprint; `None` where the caller opted out.
+    pub fingerprint: Option<&'a Fingerprint>,
+    /// The current time.
+    pub now: EpochMillis,
+}
+
+impl<'a> Asking<'a> {
+    /// Makes the question of one attempt.
+    pub fn new(owner: &'a Owner, fingerprint: Option<&'a Fingerprint>, now: EpochMillis) -> Self {
+        Self {
+            owner,
+            fingerprint,
+            now,
+        }
+    }
+}
+
+/// The decision about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision<'a> {
+    /// The key has no record: create one.
+    Create,
+    /// The record is this attempt's own claim: its write applied, the reply was lost.
+    Mine(&'a Record),
+    /// The record may be taken over, if it is still at this version.
+    TakeOver {
+        /// The version that the write must compare.
+        seen: &'a Version,
+        /// The mode, which says what it keeps.
+        mode: Takeover,
+        /// The number of the new attempt.
+        attempt: u32,
+    },
+    /// The outcome is final: replay it.
+    Replay(&'a Record),
+    /// The failure is final: replay it.
+    ReplayFailure(&'a Record),
+    /// The key was first used with another payload.
+    Mismatch,
+    /// Another attempt holds the claim.
+    InFlight {
+        /// The instant from which the record may be taken over.
+        until: EpochMillis,
+    },
+    /// An attempt crashed, and the policy wants a person to look.
+    Interrupted {
+        /// The time when its lease ran out.
+        since: EpochMillis,
+    },
+    /// An attempt crashed, and the key has used up its attempts.
+    Exhausted {
+        /// The number of attempts that it had.
+        attempts: u32,
+    },
+    /// The record can't be understood; it is left alone, and the handler doesn't run.
+    Unreadable(&'a str),
+}
+
+/// Decides what to do about a key, given its record. The function is pure; the rows are tried from
+/// top to bottom.
+pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -> Decision<'a> {
+    let Some(found) = found else {
+        return Decision::Create;
+    };
+    let mine = found.version.owner.as_deref() == Some(asking.owner.as_str());
+    if !mine && is_expired(&found.version, asking.now, rules.skew_margin) {
+        return Decision::TakeOver {
+            seen: &found.version,
+            mode: Takeover::Fresh,
+            attempt: 1,
+        };
+    }
+    let record = match &found.content {
+        Ok(record) => record,
+        Err(reason) => return Decision::Unreadable(reason),
+    };
+    if !mine && differs(record, asking.fingerprint) {
+        return Decision::Mismatch;
+    }
+    match record.status {
+        Status::Completed => Decision::Replay(record),
+        Status::Failed => Decision::ReplayFailure(record),
+        Status::InProgress if mine => Decision::Mine(record),
+        Status::InProgress if record.is_released() => resume_released(found, record),
+        Status::InProgress => decide_in_progress(found, record, asking.now, rules),
+    }
+}
+
+fn decide_in_progress<'a>(
+    found: &'a Found,
+    record: &'a Record,
+    now: EpochMillis,
+    rules: &Rules,
+) -> Decision<'a> {
+    let Some(until) = lease_end(&found.version, rules.skew_margin) else {
+        return Decision::InFlight {
+            until: record.expiration.to_millis() + rules.skew_margin,
+        };
+    };
+    if now < until {
+        return Decision::InFlight { until };
+    }
+    if rules
+        .max_attempts
+        .is_some_and(|max| record.attempt >= max.get())
+    {
+        return Decision::Exhausted {
+            attempts: record.attempt,
+        };
+    }
+    match rules.crashed {
+        Crashed::RunAgain => resume(found, record),
+        Crashed::Interrupt => Decision::Interrupted { since: until },
+    }
+}
+
+/// Resumes after a release. An attempt whose work never began doesn't count: its number is the next
+/// one's.
+fn resume_released<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
+    if record.last_error.as_deref() != Some(NOT_STARTED) {
+        return resume(found, record);
+    }
+    Decision::TakeOver {
+        seen: &found.version,
+        mode: Takeover::Unstarted,
+        attempt: record.attempt,
+    }
+}
+
+fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
+    Decision::TakeOver {
+        seen: &found.version,
+        mode: Takeover::Resume,
+        attempt: record.attempt.saturating_add(1),
+    }
+}
+
+/// Tells whether two fingerprints differ. One that another library wrote is another hash, and is
+/// not compared.
+fn differs(record: &Record, fingerprint: Option<&Fingerprint>) -> bool {
+    match (record.layout, &record.fingerprint, fingerprint) {
+        (Some(LAYOUT), Some(stored), Some(presented)) => stored != presented,
+        _ => false,
+    }
+}
+
+/// Returns the end of the lease. This crate's leases include the margin; another library's, which
+/// has no owner, do not.
+fn lease_end(version: &Version, margin: Duration) -> Option<EpochMillis> {
+    let lease = EpochMillis(version.lease?);
+    Some(if version.owner.is_some() {
+        lease
+    } else {
+        lease + margin
+    })
+}
+
+/// Tells whether the record counts as absent. One whose status is not known to be final also needs
+/// its lease to be over.
+fn is_expired(version: &Version, now: EpochMillis, margin: Duration) -> bool {
+    let Some(expiration) = version.expiration else {
+        return false;
+    };
+    let gone_at = EpochMillis(expiration.saturating_mul(1_000)) + margin;
+    let is_final = version
+        .status
+        .as_deref()
+        .and_then(Status::parse)
+        .is_some_and(|status| status != Status::InProgress);
+    let lease_over = is_final || lease_end(version, margin).is_none_or(|end| now >= end);
+    now >= gone_at && lease_over
+}
+
+/// The result of a completion whose condition failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled<'a> {
+    /// An earlier send of the same completion applied; its reply was lost.
+    Recorded,
+    /// A successor finished first, with the same payload, and its outcome counts.
+    Superseded(&'a Record),
+    /// Another attempt holds the claim, or the record is gone.
+    Lost,
+}
+
+/// Settles a completion whose condition failed, given what the store found instead. The function is
+/// pure.
+///
+/// A record that is completed by this owner counts as its own only if the time and the outcome are
+/// the ones that it wrote: a library that completes without a fence could have written over it.
+pub fn settle<'a>(
+    found: Option<&'a Found>,
+    sent: &Completion,
+    fingerprint: Option<&Fingerprint>,
+) -> Settled<'a> {
+    let Some(record) = found.and_then(|found| found.content.as_ref().ok()) else {
+        return Settled::Lost;
+    };
+    if record.owner.as_ref() == Some(&sent.owner)
+        && record.status == sent.status
+        && record.completed_at == Some(sent.completed_at)
+        && record.outcome.as_ref() == Some(&sent.outcome)
+    {
+        return Settled::Recorded;
+    }
+    if record.status == Status::Completed && !differs(record, fingerprint) {
+        return Settled::Superseded(record);
+    }
+    Settled::Lost
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! The identity of one logical request.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::protocol::fingerprint::{Fingerprint, FingerprintError};
+use crate::protocol::hash::{Hex, digest};
+use crate::protocol::namespace::Namespace;
+
+#[cfg(test)]
+mod tests;
+
+/// The number of characters that a token may have, unless
+/// [`Builder::max_token_chars`](crate::Builder::max_token_chars) says otherwise.
+pub const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
+
+/// The number of bytes that a raw id may have. The ids that an engine makes have fewer than 600.
+pub(crate) const MAX_ID_BYTES: usize = 2_048;
+
+/// The number of bytes that an operation's readable part gets in an id. The hash covers the whole
+/// of it.
+const MAX_OPERATION_BYTES_IN_ID: usize = 255;
+
+/// Separates the parts of an event's identity in the form that most ids are derived from.
+const SEPARATOR: &str = "\u{1f}";
+
+/// The identity of one logical request: operation, token and scope. The engine adds its namespace.
+///
+/// The **token** is made by the producer of the request (a client's header, an order number), so
+/// that it is the same each time the request arrives. The **operation** names the work, so that one
+/// token may serve two of them. The **scope** names the tenant: without one, two clients that
+/// choose the same token meet in one record, and one would be answered with the other's outcome.
+///
+/// A key is checked when it is used: an empty token, one that is too long, or one with control
+/// characters is refused with [`Error::Key`](crate::Error::Key), before anything is written.
+///
+/// ```
+/// use lambda_idempotency::Key;
+///
+/// let key = Key::new("charge", "order-1734").scope("tenant-7");
+/// assert_eq!(key.operation(), "charge");
+/// // A token is never printed: it may be a secret of the client's.
+/// assert!(!format!("{key:?}").contains("1734"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Shared: each part of a run names it.
+    operation: Arc<str>,
+    token: Token,
+    scope: Option<String>,
+    label: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Token {
+    Text(String),
+    RawId(String),
+    /// Resolved already.
+    #[cfg(feature = "batch")]
+    Record(RecordId),
+}
+
+impl Key {
+    /// Makes a key from an operation and the token that the producer of the request chose.
+    pub fn new(operation: impl Into<String>, token: impl Into<String>) -> Self {
+        Self::with(operation.into().into(), Token::Text(token.into()))
+    }
+
+    fn with(operation: Arc<str>, token: Token) -> Self {
+        Self {
+            operation,
+            token,
+            scope: None,
+            label: None,
+        }
+    }
+
+    /// Makes a key whose token is the canonical form of a value: for identities made of several
+    /// fields.
+    ///
+    /// ```
+    /// use lambda_idempotency::Key;
+    ///
+    /// let key = Key::of("invoice", &("customer-9", 2026, 11))?;
+    /// # Ok::<(), lambda_idempotency::FingerprintError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the value can't be serialised as JSON.
+    pub fn of<T: Serialize + ?Sized>(
+        operation: impl Into<String>,
+        identity: &T,
+    ) -> Result<Self, FingerprintError> {
+        Ok(Self::new(operation, Fingerprint::of(identity)?.as_str()))
+    }
+
+    /// Makes a key that is stored under exactly this id, whatever the namespace: to share records
+    /// with another library.
+    ///
+    /// The id has at most 2,048 bytes. A store may take fewer, and then refuses the record.
+    pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
+        Self::with(operation.into().into(), Token::RawId(id.into()))
+    }
+
+    /// Makes a key as [`new`](Self::new) does, of an operation that many keys share.
+    #[cfg(feature = "batch")]
+    pub(crate) fn of_operation(operation: Arc<str>, token: String) -> Self {
+        Self::with(operation, Token::Text(token))
+    }
+
+    /// Returns the same key, whose record is known already: hashing is done once.
+    #[cfg(feature = "batch")]
+    pub(crate) fn resolved(&self, id: RecordId) -> Self {
+        Self::with(Arc::clone(&self.operation), Token::Record(id))
+    }
+
+    /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
+    #[must_use]
+    pub fn scope(mut self, tenant: impl Into<String>) -> Self {
+        self.scope = Some(tenant.into());
+        self
+    }
+
+    /// Returns the operation's name.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    pub(crate) fn shared_operation(&self) -> Arc<str> {
+        Arc::clone(&self.operation)
+    }
+
+    /// Sets the name of the operation in the metrics, where its own is one of too many.
+    #[cfg(feature = "http")]
+    pub(crate) fn labelled(mut self, label: Option<String>) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// Returns the name of the operation in the metrics.
+    pub(crate) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.operation)
+    }
+
+    /// Returns the id of this key's record.
+    pub(crate) fn resolve(
+        &self,
+        namespace: &Namespace,
+        max_token_chars: usize,
+    ) -> Result<RecordId, KeyError> {
+        if self.operation.is_empty() {
+            return Err(KeyError::EmptyOperation);
+        }
+        match &self.token {
+            #[cfg(feature = "batch")]
+            Token::Record(id) => Ok(id.clone()),
+            Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
+            Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
+            Token::RawId(id) if id.len() > MAX_ID_BYTES => {
+                Err(KeyError::IdTooLong { bytes: id.len() })
+            }
+            Token::RawId(id) => {
+                let hash = digest("lambda-idempotency/raw/1", [id.as_bytes()]);
+                let id = if namespace.is_observed() {
+                    // The id itself is that of a record which others go by.
+                    format!("{}#{hash}", namespace.as_str())
+                } else {
+                    id.clone()
+                };
+                Ok(RecordId::new(id, hash))
+            }
+            Token::Text(token) => {
+                check_token(token, max_token_chars)?;
+                Ok(self.derive_id(namespace, token))
+            }
+        }
+    }
+
+    fn derive_id(&self, namespace: &Namespace, token: &str) -> RecordId {
+        // A scope that is absent and one that is empty are two identities: the marker keeps them
+        // apart.
+        let (marker, scope) = match &self.scope {
+            Some(scope) => (b"1", scope.as_bytes()),
+            None => (b"0", [].as_slice()),
+        };
+        let hash = digest(
+            "lambda-idempotency/key/1",
+            [
+                namespace.as_str().as_bytes(),
+                marker,
+                scope,
+                self.operation.as_bytes(),
+                token.as_bytes(),
+            ],
+        );
+        let readable = truncate(&self.operation, MAX_OPERATION_BYTES_IN_ID);
+        let id = [namespace.as_str(), readable, hash.as_str()].join("#");
+        RecordId::new(id, hash)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_token(token: &str, max: usize) -> Result<(), KeyError> {
+    if token.is_empty() {
+        return Err(KeyError::EmptyToken);
+    }
+    let chars = token.chars().count();
+    if chars > max {
+        return Err(KeyError::TokenTooLong { chars, max });
+    }
+    if token.chars().any(char::is_control) {
+        return Err(KeyError::ControlCharacter);
+    }
+    Ok(())
+}
+
+/// Returns the longest prefix of at most `max` bytes that ends between two characters.
+fn truncate(text: &str, max: usize) -> &str {
+    let end = text.floor_char_boundary(max);
+    text.get(..end).unwrap_or(text)
+}
+
+/// The id under which a key's record is stored.
+///
+/// Its `Debug` and `Display` show the hash alone: an id that the caller supplied may hold a secret.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordId(Arc<Identity>);
+
+/// Shared, since each write of a record names it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    id: String,
+    hash: Hex,
+}
+
+/// Hashes a part of the digest, which is enough: two of one id have one digest, too.
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.as_bytes().first_chunk::<16>().hash(state);
+    }
+}
+
+impl RecordId {
+    /// Returns the id as it is stored.
+    pub fn as_str(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Returns the hash that logs name this key by: 64 hex digits, without token and scope. A
+    /// reader who can guess a token can compute its hash.
+    pub fn hash(&self) -> &str {
+        self.0.hash.as_str()
+    }
+
+    fn new(id: String, hash: Hex) -> Self {
+        Self(Arc::new(Identity { id, hash }))
+    }
+
+    /// Makes the id of a request without a key: `nonce` makes it unlike any other.
+    pub(crate) fn unkeyed(nonce: &str) -> Self {
+        let hash = digest("lambda-idempotency/unkeyed/1", [nonce.as_bytes()]);
+        Self::new(hash.to_string(), hash)
+    }
+
+    /// Makes a key for an effect outside, the same in every attempt: SHA-256 over the id and the
+    /// effect's name, in hex.
+    pub(crate) fn derive(&self, effect: &str) -> String {
+        digest(
+            "lambda-idempotency/derived/1",
+            [self.as_str().as_bytes(), effect.as_bytes()],
+        )
+        .to_string()
+    }
+
+    /// Makes the same key as a UUID of version 8.
+    pub(crate) fn derive_uuid(&self, effect: &str) -> String {
+        uuid(&self.derive(effect))
+    }
+
+    /// Makes an event's id, a UUID of version 8: no two events of a key have the same one.
+    pub(crate) fn derive_event(&self, kind: &str, aggregate: &str, name: &str) -> String {
+        let parts = [kind, aggregate, name];
+        // The separated form is unambiguous where no part holds the separator. It stays, so that a
+        // function has the same ids before and after an update of this crate: an event of a record
+        // that was forgotten is recognised by its id.
+        if !parts.iter().any(|part| part.contains(SEPARATOR)) {
+            let event = format!("event{SEPARATOR}{}", parts.join(SEPARATOR));
+            return self.derive_uuid(&event);
+        }
+        let id = std::iter::once(self.as_str());
+        let parts = id.chain(parts).map(str::as_bytes);
+        uuid(digest("lambda-idempotency/event/1", parts).as_str())
+    }
+}
+
+/// Makes a UUID of version 8 from the first bits of a digest in hex. Two digits give way to the
+/// version and the variant (RFC 9562, 5.8).
+fn uuid(digest: &str) -> String {
+    let mut uuid = String::with_capacity(36);
+    for (place, digit) in digest.chars().take(32).enumerate() {
+        if matches!(place, 8 | 12 | 16 | 20) {
+            uuid.push('-');
+        }
+        uuid.push(match place {
+            12 => '8',
+            // The variant is the two highest bits, `10`.
+            16 => match digit {
+                '0' | '4' | '8' | 'c' => '8',
+                '1' | '5' | '9' | 'd' => '9',
+                '2' | '6' | 'a' | 'e' => 'a',
+                _ => 'b',
+            },
+            _ => digit,
+        });
+    }
+    uuid
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.hash())
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordId({})", self.hash())
+    }
+}
+
+/// The error of a key that can't be used. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The source of the request gave no token at all.
+    #[error(
+        "no idempotency key: the request carries none; send one, or set the missing-key policy to run unprotected"
+    )]
+    Missing,
+    /// The token is empty.
+    #[error("the idempotency key is empty: send a value that names this one request")]
+    EmptyToken,
+    /// The token has more characters than allowed.
+    #[error("the idempotency key has {chars} characters, {max} are allowed: send a UUID or a hash")]
+    TokenTooLong {
+        /// Characters found.
+        chars: usize,
+        /// Characters allowed.
+        max: usize,
+    },
+    /// The token holds a control character.
+    #[error("the idempotency key holds a control character: send printable text")]
+    ControlCharacter,
+    /// The operation has no name.
+    #[error(
+        "the operation is empty: name the work that must take effect once, for example `charge`"
+    )]
+    EmptyOperation,
+    /// A raw id was given a scope, which would change nothing.
+    #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`")]
+    RawIdWithScope,
+    /// A raw id has more bytes than allowed.
+    #[error("the raw id has {bytes} bytes, {MAX_ID_BYTES} are allowed: use a hash of it")]
+    IdTooLong {
+        /// Bytes found.
+        bytes: usize,
+    },
+}

@@ -1,0 +1,209 @@
+//! What makes two keys one, and what no key can be.
+
+use std::collections::HashSet;
+
+use super::*;
+
+fn resolve(key: &Key) -> Result<RecordId, KeyError> {
+    key.resolve(&Namespace::new("shop").unwrap(), DEFAULT_MAX_TOKEN_CHARS)
+}
+
+#[test]
+fn the_id_starts_with_namespace_and_operation() {
+    let id = resolve(&Key::new("charge", "t-1")).unwrap();
+    assert!(id.as_str().starts_with("shop#charge#"));
+    assert!(id.as_str().ends_with(id.hash()));
+}
+
+#[test]
+fn an_operation_without_a_name_is_refused() {
+    for key in [Key::new("", "t-1"), Key::raw("", "id-1")] {
+        assert_eq!(resolve(&key), Err(KeyError::EmptyOperation));
+    }
+}
+
+#[test]
+fn a_key_tells_its_operation() {
+    assert_eq!(Key::new("charge", "t-1").operation(), "charge");
+}
+
+#[test]
+fn every_part_of_the_identity_changes_the_id() {
+    let base = resolve(&Key::new("charge", "t")).unwrap();
+    let other_namespace = Key::new("charge", "t")
+        .resolve(&Namespace::new("other").unwrap(), 255)
+        .unwrap();
+    for other in [
+        resolve(&Key::new("refund", "t")).unwrap(),
+        resolve(&Key::new("charge", "u")).unwrap(),
+        resolve(&Key::new("charge", "t").scope("a")).unwrap(),
+        resolve(&Key::new("charge", "t").scope("")).unwrap(),
+        other_namespace,
+    ] {
+        assert_ne!(base, other);
+    }
+}
+
+#[test]
+fn no_delimiter_reaches_another_tenants_record() {
+    let mine = resolve(&Key::new("charge", "b#c").scope("a")).unwrap();
+    let theirs = resolve(&Key::new("charge", "c").scope("a#b")).unwrap();
+    assert_ne!(mine, theirs);
+}
+
+#[test]
+fn bad_tokens_are_refused_in_words() {
+    let long = "x".repeat(256);
+    for (token, expected) in [
+        ("", KeyError::EmptyToken),
+        (
+            long.as_str(),
+            KeyError::TokenTooLong {
+                chars: 256,
+                max: 255,
+            },
+        ),
+        ("a\nb", KeyError::ControlCharacter),
+        ("a\u{7f}", KeyError::ControlCharacter),
+        ("a\u{85}", KeyError::ControlCharacter),
+    ] {
+        assert_eq!(resolve(&Key::new("charge", token)), Err(expected));
+    }
+}
+
+#[test]
+fn a_token_is_counted_in_characters_not_bytes() {
+    assert!(resolve(&Key::new("charge", "ü".repeat(255))).is_ok());
+}
+
+#[test]
+fn a_namespace_with_a_delimiter_is_refused() {
+    for name in ["", "a#b", "a\tb", &"x".repeat(256)] {
+        assert!(Namespace::new(name).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn the_longest_id_fits_a_sort_key() {
+    let namespace = Namespace::new("n".repeat(255)).unwrap();
+    let id = Key::new("ö".repeat(5_000), "t")
+        .resolve(&namespace, 255)
+        .unwrap();
+    assert!(id.as_str().len() <= 1_024);
+}
+
+#[test]
+fn two_operations_that_begin_alike_are_two_records() {
+    let shared = "o".repeat(MAX_OPERATION_BYTES_IN_ID);
+    let of = |end: &str| resolve(&Key::new(format!("{shared}{end}"), "t")).unwrap();
+    let readable = |id: &RecordId| id.as_str().rsplit_once('#').unwrap().0.to_owned();
+    let (whole, longer, other) = (of(""), of("1"), of("2"));
+    assert_eq!(readable(&whole), format!("shop#{shared}"));
+    assert_eq!(readable(&longer), readable(&other), "cut at the same place");
+    assert_eq!(readable(&whole), readable(&other), "cut at the same place");
+    assert_ne!(longer.hash(), other.hash());
+    assert_ne!(whole.hash(), other.hash());
+}
+
+#[test]
+fn a_raw_id_is_kept_and_bounded() {
+    assert_eq!(
+        resolve(&Key::raw("op", "theirs#1")).unwrap().as_str(),
+        "theirs#1"
+    );
+    let longest = resolve(&Key::raw("op", "x".repeat(2_048))).unwrap();
+    assert_eq!(longest.as_str().len(), 2_048);
+    assert_eq!(
+        resolve(&Key::raw("op", "x".repeat(2_049))),
+        Err(KeyError::IdTooLong { bytes: 2_049 })
+    );
+    assert_eq!(resolve(&Key::raw("op", "")), Err(KeyError::EmptyToken));
+    assert_eq!(
+        resolve(&Key::raw("op", "theirs#1").scope("tenant")),
+        Err(KeyError::RawIdWithScope)
+    );
+}
+
+#[test]
+fn golden_vectors_hold_across_versions() {
+    let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+    assert_eq!(
+        id.as_str(),
+        "shop#charge#889c5ac2fa62ac7f90708cacbecb4d64f6e36da3fe6da2ff6269730c967b8726"
+    );
+    assert_eq!(
+        id.derive("stripe"),
+        "94abd1c26f378c5d549f1d039aa965cf95d8a87e77ad14a9ac1db943f887674b"
+    );
+    assert_eq!(
+        id.derive_uuid("stripe"),
+        "94abd1c2-6f37-8c5d-949f-1d039aa965cf"
+    );
+    let id = resolve(&Key::raw("charge", "theirs")).unwrap();
+    assert_eq!(
+        id.derive(""),
+        "341bc6822650a6e3e73a01730a1397d95eb9d05719fd578e5a6b94a87a97c449"
+    );
+    assert_eq!(id.derive_uuid("ä"), "ad279ff8-41e0-869b-8c05-4477d2774d09");
+}
+
+#[test]
+fn two_events_of_one_key_have_two_ids_whatever_characters_their_parts_hold() {
+    let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+    let events = [
+        ("a", "b\u{1f}c", ""),
+        ("a\u{1f}b", "c", ""),
+        ("a", "b", "c\u{1f}"),
+        ("a", "b", "c"),
+        ("a", "b\u{1f}c\u{1f}", ""),
+        ("", "a\u{1f}b", "c"),
+    ];
+    let ids: HashSet<_> = events
+        .iter()
+        .map(|(kind, aggregate, name)| id.derive_event(kind, aggregate, name))
+        .collect();
+    assert_eq!(ids.len(), events.len());
+}
+
+#[test]
+fn an_event_without_separators_keeps_the_id_that_it_always_had() {
+    let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+    assert_eq!(
+        id.derive_event("order.created", "order-1", "x"),
+        id.derive_uuid("event\u{1f}order.created\u{1f}order-1\u{1f}x")
+    );
+}
+
+#[test]
+fn a_derived_uuid_has_the_version_and_the_variant_of_its_kind() {
+    for effect in 0..200 {
+        let id = resolve(&Key::new("charge", "1")).unwrap();
+        let uuid = id.derive_uuid(&effect.to_string());
+        let digits: Vec<_> = uuid.split('-').map(str::len).collect();
+        assert_eq!(digits, [8, 4, 4, 4, 12], "{uuid}");
+        assert_eq!(uuid.as_bytes()[14], b'8', "{uuid}");
+        assert!(
+            matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'),
+            "{uuid}"
+        );
+    }
+}
+
+#[test]
+fn debug_and_display_hide_the_token() {
+    let id = resolve(&Key::raw("op", "secret-token")).unwrap();
+    assert!(!format!("{id:?} {id}").contains("secret"));
+}
+
+#[test]
+fn each_digit_of_a_digest_gives_a_uuid_of_the_right_variant() {
+    for (digits, variant) in [("048c", '8'), ("159d", '9'), ("26ae", 'a'), ("37bf", 'b')] {
+        for digit in digits.chars() {
+            let uuid = uuid(&digit.to_string().repeat(64));
+            let part = |count: usize| digit.to_string().repeat(count);
+            let (rest, end) = (part(3), part(12));
+            let expected = format!("{}-{}-8{rest}-{variant}{rest}-{end}", part(8), part(4));
+            assert_eq!(uuid, expected);
+        }
+    }
+}

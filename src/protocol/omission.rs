@@ -1,0 +1,43 @@
+//! The omission of an outcome, or of a step's result.
+
+/// The reason why an outcome, or a step's result, can't be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Omission {
+    /// It is larger than the store takes, or than the inline limit where it is not read.
+    #[error("it was too large")]
+    TooLarge,
+    /// It has no JSON form.
+    #[error("it could not be serialised as JSON")]
+    NotSerializable,
+    /// The store didn't take it in time, beside the record.
+    #[error("it was large, and the store did not take it in time")]
+    NotKept,
+    /// It was kept beside the record, and is no longer there.
+    #[error("it was kept beside its record, and is gone")]
+    Lost,
+    /// The outcome that was kept has another hash than the one that was stored.
+    #[error("what was kept is damaged")]
+    Damaged,
+}
+
+impl Omission {
+    /// Returns the stored form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too_large",
+            Self::NotSerializable => "not_serializable",
+            Self::NotKept => "not_kept",
+            Self::Lost => "lost",
+            Self::Damaged => "damaged",
+        }
+    }
+
+    /// Reads the stored form; `None` for a word that this crate doesn't know.
+    pub fn parse(text: &str) -> Option<Self> {
+        // A replay finds the others.
+        [Self::TooLarge, Self::NotSerializable, Self::NotKept]
+            .into_iter()
+            .find(|omission| omission.as_str() == text)
+    }
+}

@@ -1,0 +1,108 @@
+//! A JSON pointer (RFC 6901) names one value of a text. The functions are pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+#[cfg(any(feature = "batch", feature = "http"))]
+use {serde_json::value::RawValue, std::collections::HashMap};
+
+/// A JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): names one value of a JSON
+/// text, such as `/detail/order_id` or `/items/0/id`. The empty pointer names the whole text.
+///
+/// ```
+/// use lambda_idempotency::Pointer;
+///
+/// let order_id: Pointer = "/detail/order_id".parse()?;
+/// let error = "detail.order_id".parse::<Pointer>().unwrap_err();
+/// assert!(error.to_string().contains("it starts with `/`"));
+/// # Ok::<(), lambda_idempotency::PointerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pointer(Vec<String>);
+
+/// A text that is no JSON pointer.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{pointer}` is no JSON pointer: it starts with `/`, as in `/detail/order_id`, and a `~` in a name is written `~0`, a `/` `~1`"
+)]
+pub struct PointerError {
+    pointer: String,
+}
+
+debug_by_display!(PointerError);
+
+impl FromStr for Pointer {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<Self, PointerError> {
+        let names = match text.strip_prefix('/') {
+            Some(names) => names.split('/').map(unescape).collect(),
+            None => text.is_empty().then(Vec::new),
+        };
+        names.map(Self).ok_or_else(|| PointerError {
+            pointer: text.to_owned(),
+        })
+    }
+}
+
+impl Pointer {
+    /// Returns the names on the way from the root, unescaped.
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Returns the part of a JSON text that it names, unchanged: a number keeps its digits.
+    #[cfg(any(feature = "batch", feature = "http"))]
+    pub(crate) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
+        self.0.iter().try_fold(text, |json, name| {
+            let found: Option<&RawValue> = match json.trim_start().bytes().next()? {
+                b'{' => {
+                    let mut members: HashMap<String, _> = serde_json::from_str(json).ok()?;
+                    members.remove(name)
+                }
+                b'[' => {
+                    let items: Vec<_> = serde_json::from_str(json).ok()?;
+                    items.into_iter().nth(index(name)?)
+                }
+                _ => None,
+            };
+            found.map(RawValue::get)
+        })
+    }
+}
+
+/// Writes the pointer as RFC 6901 has it.
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|name| write!(f, "/{}", name.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+/// Reads `~1` as a slash and `~0` as a tilde; a tilde before anything else is a mistake.
+fn unescape(name: &str) -> Option<String> {
+    let mut text = String::with_capacity(name.len());
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '~' => match chars.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(text)
+}
+
+/// Parses an index (RFC 6901, 4): digits, without a sign or a leading zero.
+#[cfg(any(feature = "batch", feature = "http"))]
+fn index(name: &str) -> Option<usize> {
+    let index: usize = name.parse().ok()?;
+    (index.to_string() == name).then_some(index)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! The conditional writes are data: a store carries them out, and the engine, the model and the
+//! simulation send them.
+
+use super::{LAYOUT, Owner, Record, Status, StoredOutcome, Version};
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::journal::StepNote;
+use crate::protocol::key::RecordId;
+
+/// A conditional write on one record. [`transition`](crate::protocol::transition) says what each
+/// makes of the record that it meets, and when it is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RecordWrite {
+    /// Writes a claim, if no record exists.
+    Create(NewClaim),
+    /// Writes a claim over a record, if that is still exactly `seen`.
+    TakeOver {
+        /// The version that was observed.
+        seen: Version,
+        /// The mode, which says what is kept of the record.
+        mode: Takeover,
+        /// The claim.
+        claim: NewClaim,
+    },
+    /// Lengthens the lease, if the record is in progress, held by the owner, and its lease is
+    /// shorter.
+    Renew(Renewal),
+    /// Writes a step's entry, if the record is in progress and held by the owner, and the entry is
+    /// newer than the step's own.
+    Amend(Amendment),
+    /// Makes the record final, if it is in progress and held by the owner.
+    Complete(Completion),
+    /// Ends the lease and puts a tombstone in the owner's place, if the record is in progress and
+    /// held by the owner.
+    Release(Release),
+}
+
+impl RecordWrite {
+    /// Returns the id of the record that it changes.
+    pub fn id(&self) -> &RecordId {
+        match self {
+            Self::Create(claim) | Self::TakeOver { claim, .. } => &claim.id,
+            Self::Renew(renewal) => &renewal.id,
+            Self::Amend(amendment) => &amendment.id,
+            Self::Complete(completion) => &completion.id,
+            Self::Release(release) => &release.id,
+        }
+    }
+
+    /// Returns the owner that sends it.
+    pub fn owner(&self) -> &Owner {
+        match self {
+            Self::Create(claim) | Self::TakeOver { claim, .. } => &claim.owner,
+            Self::Renew(renewal) => &renewal.owner,
+            Self::Amend(amendment) => &amendment.owner,
+            Self::Complete(completion) => &completion.owner,
+            Self::Release(release) => &release.owner,
+        }
+    }
+}
+
+macro_rules! write_from {
+    ($($variant:ident: $write:ty),* $(,)?) => {$(
+        impl From<$write> for RecordWrite {
+            fn from(write: $write) -> Self {
+                Self::$variant(write)
+            }
+        }
+    )*};
+}
+
+write_from! {
+    Create: NewClaim,
+    Renew: Renewal,
+    Amend: Amendment,
+    Complete: Completion,
+    Release: Release,
+}
+
+/// A claim to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct NewClaim {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner of the claim.
+    pub owner: Owner,
+    /// The payload's fingerprint; `None` where the caller opted out.
+    pub fingerprint: Option<Fingerprint>,
+    /// The number of the attempt: 1 on a fresh key, else one more than the last.
+    pub attempt: u32,
+    /// The time when the claim ends; it includes the skew margin.
+    pub lease: EpochMillis,
+    /// The time from which TTL may delete the record; never before the lease.
+    pub expiration: EpochSeconds,
+    /// The time of the claim.
+    pub started_at: EpochMillis,
+}
+
+impl NewClaim {
+    /// Makes the claim of a first attempt, without a fingerprint.
+    pub fn new(
+        id: RecordId,
+        owner: Owner,
+        started_at: EpochMillis,
+        lease: EpochMillis,
+        expiration: EpochSeconds,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            fingerprint: None,
+            attempt: 1,
+            lease,
+            expiration,
+            started_at,
+        }
+    }
+}
+
+/// The mode of a takeover says what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Takeover {
+    /// The record had expired: nothing is kept.
+    Fresh,
+    /// A released or crashed attempt: the journal and the last error stay.
+    Resume,
+    /// An attempt that was released before its work began: the journal stays. The last error, which
+    /// marks that attempt, goes, so that it can't mark this one.
+    Unstarted,
+}
+
+/// A final result to be written under the fence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Completion {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner that claims to hold it.
+    pub owner: Owner,
+    /// [`Status::Completed`] or [`Status::Failed`].
+    pub status: Status,
+    /// The outcome that is replayed.
+    pub outcome: StoredOutcome,
+    /// The time of the completion, fixed before the first send, so that a repeated send writes the
+    /// same.
+    pub completed_at: EpochMillis,
+    /// The time from which TTL may delete the record.
+    pub expiration: EpochSeconds,
+}
+
+impl Completion {
+    /// Makes a completion whose status is [`Status::Completed`].
+    pub fn new(
+        id: RecordId,
+        owner: Owner,
+        outcome: StoredOutcome,
+        completed_at: EpochMillis,
+        expiration: EpochSeconds,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            status: Status::Completed,
+            outcome,
+            completed_at,
+            expiration,
+        }
+    }
+}
+
+/// A longer lease, to be written under the fence; it never shortens one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Renewal {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner that claims to hold it.
+    pub owner: Owner,
+    /// The new lease; includes the skew margin.
+    pub lease: EpochMillis,
+    /// The time from which TTL may delete the record; never before the lease.
+    pub expiration: EpochSeconds,
+}
+
+impl Renewal {
+    /// Makes a renewal up to this lease.
+    pub fn new(id: RecordId, owner: Owner, lease: EpochMillis, expiration: EpochSeconds) -> Self {
+        Self {
+            id,
+            owner,
+            lease,
+            expiration,
+        }
+    }
+}
+
+/// A step's entry in the journal of a record in progress, to be written under the fence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Amendment {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner that claims to hold it.
+    pub owner: Owner,
+    /// The entry; it applies only over an older revision of the same step's.
+    pub step: StepNote,
+}
+
+impl Amendment {
+    /// Makes an amendment by this entry.
+    pub fn new(id: RecordId, owner: Owner, step: StepNote) -> Self {
+        Self { id, owner, step }
+    }
+}
+
+/// The end of a lease, to be written under the fence. Nothing is deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Release {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner that claims to hold it.
+    pub owner: Owner,
+    /// A fresh owner that no attempt has, so that no late write of the old one matches.
+    pub tombstone: Owner,
+    /// The kind of the error that ended the attempt.
+    pub last_error: Option<String>,
+    /// Tells whether another payload may use the key from now on.
+    pub forget_fingerprint: bool,
+}
+
+impl Release {
+    /// Makes a release without an error, which keeps the fingerprint.
+    pub fn new(id: RecordId, owner: Owner, tombstone: Owner) -> Self {
+        Self {
+            id,
+            owner,
+            tombstone,
+            last_error: None,
+            forget_fingerprint: false,
+        }
+    }
+}
+
+/// A record that becomes final together with business writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Final {
+    /// The completion.
+    pub completion: Completion,
+    /// The state that the store must find.
+    pub basis: Basis,
+}
+
+impl Final {
+    /// Makes a final record from its completion and what the store must find before.
+    pub fn new(completion: Completion, basis: Basis) -> Self {
+        Self { completion, basis }
+    }
+}
+
+/// The basis is the state of a key in which a [`Final`] applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Basis {
+    /// The owner's claim, in progress: the fence.
+    Claimed,
+    /// The key has no record: no claim came before. The record is as this claim would have made it,
+    /// then completed.
+    Absent(NewClaim),
+    /// A record that expired or was released, and is still exactly at this version.
+    Version {
+        /// The version that was observed.
+        seen: Version,
+        /// The mode, which says what is kept of it.
+        mode: Takeover,
+        /// The claim, as in `Absent`.
+        claim: NewClaim,
+    },
+}
+
+impl Record {
+    /// Returns the record that a claim on a fresh key writes.
+    pub fn claimed(claim: &NewClaim) -> Self {
+        Self {
+            owner: Some(claim.owner.clone()),
+            lease: Some(claim.lease),
+            attempt: claim.attempt,
+            fingerprint: claim.fingerprint.clone(),
+            started_at: Some(claim.started_at),
+            layout: Some(LAYOUT),
+            ..Self::new(Status::InProgress, claim.expiration)
+        }
+    }
+
+    /// Applies a completion.
+    pub(crate) fn complete(&mut self, completion: &Completion) {
+        self.status = completion.status;
+        self.outcome = Some(completion.outcome.clone());
+        self.completed_at = Some(completion.completed_at);
+        self.expiration = completion.expiration;
+        self.lease = None;
+    }
+}

@@ -1,0 +1,70 @@
+//! A key's token, or its tenant, is made from text of any kind.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Converts text to a key's token: a string of any kind, or an `Option` of one where it may be
+/// missing.
+///
+/// ```
+/// use lambda_idempotency::IntoToken;
+///
+/// assert_eq!("order-17".into_token().as_deref(), Some("order-17"));
+/// assert_eq!(Some(String::from("order-17")).into_token().as_deref(), Some("order-17"));
+/// assert_eq!(None::<&str>.into_token(), None);
+/// ```
+pub trait IntoToken {
+    /// Returns the text; `None` where it is missing.
+    fn into_token(self) -> Option<String>;
+}
+
+macro_rules! token_from {
+    ($($text:ty),* $(,)?) => {$(
+        impl IntoToken for $text {
+            fn into_token(self) -> Option<String> {
+                Some(self.into())
+            }
+        }
+
+        impl IntoToken for Option<$text> {
+            fn into_token(self) -> Option<String> {
+                self.and_then(IntoToken::into_token)
+            }
+        }
+    )*};
+}
+
+token_from!(String, &str, &String, Box<str>, Cow<'_, str>);
+
+impl IntoToken for Arc<str> {
+    fn into_token(self) -> Option<String> {
+        Some(self.as_ref().to_owned())
+    }
+}
+
+impl IntoToken for Option<Arc<str>> {
+    fn into_token(self) -> Option<String> {
+        self.and_then(IntoToken::into_token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_a_token_and_an_absent_one_is_none() {
+        let shared: Arc<str> = "t".into();
+        let tokens = [
+            "t".into_token(),
+            (&String::from("t")).into_token(),
+            Some("t").into_token(),
+            Some(Cow::from("t")).into_token(),
+            Arc::clone(&shared).into_token(),
+            Some(shared).into_token(),
+        ];
+        assert!(tokens.iter().all(|token| token.as_deref() == Some("t")));
+        assert_eq!(None::<String>.into_token(), None);
+        assert_eq!(None::<Arc<str>>.into_token(), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Applies each conditional write to the record that it meets. The functions are pure.
+//!
+//! [`MemoryStore`](crate::store::MemoryStore) is this function and a lock, the model of the
+//! protocol is this function and a checker, and a store of your own may be this function and a
+//! transaction of its database.
+
+use crate::protocol::record::{
+    Amendment, Basis, Completion, Final, NewClaim, Owner, RELEASED, Record, RecordWrite, Release,
+    Renewal, Status, Takeover, Version,
+};
+
+/// Returns the record that a write leaves, given the one that it meets; `None` where its condition
+/// does not hold, so that nothing changes.
+///
+/// ```
+/// use lambda_idempotency::protocol::{record::{Record, RecordWrite, Status}, transition};
+///
+/// fn is_fenced(met: &Record, late: RecordWrite) -> bool {
+///     transition(Some(met), &late).is_none()
+/// }
+/// ```
+pub fn transition(met: Option<&Record>, write: &RecordWrite) -> Option<Record> {
+    match write {
+        RecordWrite::Create(claim) => create(met, claim),
+        RecordWrite::TakeOver { seen, mode, claim } => take_over(met, seen, *mode, claim),
+        RecordWrite::Renew(renewal) => renew(met, renewal),
+        RecordWrite::Amend(amendment) => amend(met, amendment),
+        RecordWrite::Complete(completion) => complete(met, completion),
+        RecordWrite::Release(release) => self::release(met, release),
+    }
+}
+
+/// Returns the record that a [`Store::commit`](crate::store::Store::commit) leaves: under the
+/// fence, or on the basis that replaces a claim.
+pub fn transition_to_final(met: Option<&Record>, record: &Final) -> Option<Record> {
+    let claimed = match &record.basis {
+        Basis::Claimed => return complete(met, &record.completion),
+        Basis::Absent(claim) => create(met, claim)?,
+        Basis::Version { seen, mode, claim } => take_over(met, seen, *mode, claim)?,
+    };
+    complete(Some(&claimed), &record.completion)
+}
+
+fn create(met: Option<&Record>, claim: &NewClaim) -> Option<Record> {
+    met.is_none().then(|| Record::claimed(claim))
+}
+
+fn take_over(
+    met: Option<&Record>,
+    seen: &Version,
+    mode: Takeover,
+    claim: &NewClaim,
+) -> Option<Record> {
+    let met = met.filter(|record| Version::of(record) == *seen)?;
+    let mut record = Record::claimed(claim);
+    if mode == Takeover::Resume {
+        record.last_error.clone_from(&met.last_error);
+    }
+    if mode != Takeover::Fresh {
+        record.journal.clone_from(&met.journal);
+    }
+    Some(record)
+}
+
+/// Completes under the fence.
+fn complete(met: Option<&Record>, completion: &Completion) -> Option<Record> {
+    let mut record = held(met, &completion.owner)?.clone();
+    record.complete(completion);
+    Some(record)
+}
+
+/// Renews under the fence, and never to a shorter lease.
+fn renew(met: Option<&Record>, renewal: &Renewal) -> Option<Record> {
+    let held = held(met, &renewal.owner)?;
+    if held.lease.is_none_or(|lease| lease >= renewal.lease) {
+        return None;
+    }
+    let mut record = held.clone();
+    record.lease = Some(renewal.lease);
+    record.expiration = renewal.expiration;
+    Some(record)
+}
+
+/// Amends under the fence, and never to an older entry of a step.
+fn amend(met: Option<&Record>, amendment: &Amendment) -> Option<Record> {
+    let held = held(met, &amendment.owner)?;
+    if !held.journal.takes(&amendment.step) {
+        return None;
+    }
+    let mut record = held.clone();
+    record.journal.put(amendment.step.clone());
+    Some(record)
+}
+
+/// Releases under the fence.
+fn release(met: Option<&Record>, release: &Release) -> Option<Record> {
+    let mut record = held(met, &release.owner)?.clone();
+    record.owner = Some(release.tombstone.clone());
+    record.lease = Some(RELEASED);
+    if let Some(kind) = &release.last_error {
+        record.last_error = Some(kind.clone());
+    }
+    if release.forget_fingerprint {
+        record.fingerprint = None;
+    }
+    Some(record)
+}
+
+/// Checks the fence: returns a record that is in progress and held by this owner.
+fn held<'a>(met: Option<&'a Record>, owner: &Owner) -> Option<&'a Record> {
+    met.filter(|record| record.status == Status::InProgress && record.owner.as_ref() == Some(owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::clock::{EpochMillis, EpochSeconds};
+    use crate::protocol::key::Key;
+    use crate::protocol::namespace::Namespace;
+    use crate::protocol::record::StoredOutcome;
+
+    fn claim(owner: &str) -> NewClaim {
+        NewClaim {
+            id: Key::new("op", "t")
+                .resolve(&Namespace::new("n").unwrap(), 255)
+                .unwrap(),
+            owner: Owner::from_stored(owner),
+            fingerprint: None,
+            attempt: 1,
+            lease: EpochMillis(2_000),
+            expiration: EpochSeconds(9),
+            started_at: EpochMillis(1_000),
+        }
+    }
+
+    fn final_of(owner: &str, basis: Basis) -> Final {
+        let claim = claim(owner);
+        Final {
+            completion: Completion {
+                id: claim.id,
+                owner: claim.owner,
+                status: Status::Completed,
+                outcome: StoredOutcome::Inline(owner.to_owned()),
+                completed_at: EpochMillis(1_500),
+                expiration: EpochSeconds(10),
+            },
+            basis,
+        }
+    }
+
+    #[test]
+    fn a_commit_under_a_claim_needs_the_fence() {
+        let held = Record::claimed(&claim("me"));
+        let left = transition_to_final(Some(&held), &final_of("me", Basis::Claimed)).unwrap();
+        assert_eq!(left.outcome, Some(StoredOutcome::Inline("me".to_owned())));
+        assert_eq!(
+            transition_to_final(Some(&held), &final_of("other", Basis::Claimed)),
+            None
+        );
+        assert_eq!(
+            transition_to_final(Some(&left), &final_of("me", Basis::Claimed)),
+            None
+        );
+        assert_eq!(
+            transition_to_final(None, &final_of("me", Basis::Claimed)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_commit_without_a_claim_needs_what_it_saw() {
+        let nothing = final_of("me", Basis::Absent(claim("me")));
+        let left = transition_to_final(None, &nothing).unwrap();
+        assert_eq!((left.status, left.lease), (Status::Completed, None));
+        assert_eq!(transition_to_final(Some(&left), &nothing), None);
+
+        let over = |seen: &Record| Basis::Version {
+            seen: Version::of(seen),
+            mode: Takeover::Fresh,
+            claim: claim("other"),
+        };
+        let mut changed = left.clone();
+        changed.expiration = EpochSeconds(11);
+        assert!(transition_to_final(Some(&left), &final_of("other", over(&left))).is_some());
+        assert_eq!(
+            transition_to_final(Some(&changed), &final_of("other", over(&left))),
+            None
+        );
+        assert_eq!(
+            transition_to_final(None, &final_of("other", over(&left))),
+            None
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The errors that a store reports.
+
+use std::error::Error as StdError;
+
+/// A boxed error of any kind.
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// A request to a store failed. A condition that did not hold is no error: it is an
+/// [`Answer`](super::Answer).
+///
+/// The engine decides by the kind what to do next. The source is the store's own error, with its
+/// advice to a person: `DynamoDbError` for `DynamoDbStore`. `Display` shows both.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No answer came before the deadline. The write may have applied.
+    #[error("no answer before the deadline")]
+    Timeout,
+    /// The store is over its throughput. Nothing applied.
+    #[error("throttled: {0}")]
+    Throttled(#[source] BoxError),
+    /// Another write to the same place was under way. Nothing applied.
+    #[error("another write to the same place was under way")]
+    Conflict,
+    /// The store could not be reached, or failed. The write may have applied.
+    #[error("the store could not be reached: {0}")]
+    Unavailable(#[source] BoxError),
+    /// The function lacks a permission. The source says which.
+    #[error("{0}")]
+    Denied(#[source] BoxError),
+    /// The store is not set up as it was configured. The source says what to correct.
+    #[error("{0}")]
+    Misconfigured(#[source] BoxError),
+    /// The record is larger than the store takes.
+    #[error("the record is larger than the store takes: lower the inline limit")]
+    TooLarge,
+    /// The store refused for another reason, which a retry will not change.
+    #[error("the store refused the request: {0}")]
+    Rejected(#[source] BoxError),
+}
+
+impl StoreError {
+    /// Tells whether the store gave no answer, so that a write may have applied.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Unavailable(_))
+    }
+
+    /// Tells whether the same request may succeed a moment later.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Timeout | Self::Throttled(_) | Self::Conflict | Self::Unavailable(_)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misconfiguration_is_not_transient() {
+        let denied = StoreError::Denied("allow the function to write".into());
+        assert!(!denied.is_transient());
+        assert!(denied.to_string().contains("allow the function to write"));
+        assert!(!StoreError::Misconfigured("no such database".into()).is_transient());
+        assert!(StoreError::Throttled("slow down".into()).is_transient());
+    }
+
+    #[test]
+    fn the_stores_own_error_is_the_source() {
+        let own = || BoxError::from("its own words");
+        for error in [
+            StoreError::Throttled(own()),
+            StoreError::Unavailable(own()),
+            StoreError::Denied(own()),
+            StoreError::Misconfigured(own()),
+            StoreError::Rejected(own()),
+        ] {
+            let source = error.source().map(ToString::to_string);
+            assert_eq!(source.as_deref(), Some("its own words"));
+            assert!(error.to_string().ends_with("its own words"), "{error}");
+        }
+    }
+}

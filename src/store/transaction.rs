@@ -1,0 +1,255 @@
+//! Business writes commit together with the record: all of them, or none.
+//!
+//! A handler hands its writes to the claim ([`Claim::write`](crate::Claim::write)) instead of
+//! sending them. When it has succeeded, the engine commits them and the completed record in one
+//! transaction, under the fence. So there is no moment in which the effect is there and the record
+//! isn't, and a handler that outlived its lease writes nothing.
+//!
+//! The type of a write depends on the store: `dynamodb` has an example with the writes of DynamoDB's
+//! SDK. `docs/exactly-once.md` in the repository says which form to use for what, and where the
+//! limits are.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::protocol::record::{Final, Found};
+
+type Answer = Box<dyn Any + Send>;
+type OrElse = Box<dyn FnOnce(&Refusal) -> Answer + Send + Sync>;
+
+/// A business write, in a form that the store understands.
+pub struct Write {
+    body: Box<dyn Any + Send + Sync>,
+    or_else: Option<OrElse>,
+}
+
+impl Write {
+    /// Makes a write of a value that a store of your own takes. For `DynamoDbStore`, use
+    /// `Write::from`.
+    pub fn new(body: impl Any + Send + Sync) -> Self {
+        Self {
+            body: Box::new(body),
+            or_else: None,
+        }
+    }
+
+    /// Sets the answer for a condition of this write that fails: the handler's own error. In the
+    /// HTTP layer, that or the response that the handler would have given: `Response` with the body
+    /// type of the wrapped service; behind `http::events::EventLayer`, the response type of its
+    /// event.
+    ///
+    /// An answer of any other type is lost, and the caller gets
+    /// [`Error::Refused`](crate::Error::Refused).
+    #[must_use]
+    pub fn or_else<E: Any + Send>(
+        mut self,
+        answer: impl FnOnce(&Refusal) -> E + Send + Sync + 'static,
+    ) -> Self {
+        self.or_else = Some(Box::new(move |refusal| Box::new(answer(refusal))));
+        self
+    }
+
+    /// Returns the write, where it is of this type.
+    pub fn body<W: Any>(&self) -> Option<&W> {
+        self.body.downcast_ref()
+    }
+}
+
+/// Shows no content: a write may hold anything.
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").finish_non_exhaustive()
+    }
+}
+
+/// The condition of a business write didn't hold: nothing was written, and the claim is released.
+pub struct Refusal {
+    index: usize,
+    met: Option<Box<dyn Any + Send + Sync>>,
+    answer: Option<Mutex<Answer>>,
+}
+
+impl Refusal {
+    /// Makes the refusal of the write in this place, with what its condition met.
+    pub fn new(index: usize, met: Option<Box<dyn Any + Send + Sync>>) -> Self {
+        Self {
+            index,
+            met,
+            answer: None,
+        }
+    }
+
+    /// Returns the place of the write: 0 for the first that was added to the claim.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns what the condition met, where it is of this type. For `DynamoDbStore`, use `item`.
+    pub fn met<M: Any>(&self) -> Option<&M> {
+        self.met.as_deref()?.downcast_ref()
+    }
+
+    /// The answer that was planned for it, if it has this type.
+    pub(crate) fn into_answer<A: Any>(mut self) -> Result<A, Self> {
+        let Some(answer) = self.answer.take() else {
+            return Err(self);
+        };
+        let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answer.downcast().map(|answer| *answer).map_err(|answer| {
+            self.answer = Some(Mutex::new(answer));
+            self
+        })
+    }
+
+    /// Asks the write that was refused what to answer.
+    pub(crate) fn asked(mut self, mut writes: Vec<Write>) -> Self {
+        let or_else = writes
+            .get_mut(self.index)
+            .and_then(|write| write.or_else.take());
+        self.answer = or_else.map(|or_else| Mutex::new(or_else(&self)));
+        self
+    }
+}
+
+/// Shows the place of the write alone.
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusal")
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error of a write that can't join the transaction. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The store keeps records only, or other writes than this one.
+    #[error(
+        "the store can't commit this write together with the record: use a store with transactions, and writes of its own kind"
+    )]
+    NotSupported,
+    /// A transaction has room for so many writes, besides the record.
+    #[error("a transaction takes {max} writes beside the record: split the operation")]
+    TooMany {
+        /// The number of writes that there may be.
+        max: usize,
+    },
+    /// The writes of the transaction are too large together, or one of them is by itself.
+    #[error("{bytes} bytes to write, {max} are allowed: keep large values elsewhere")]
+    TooLarge {
+        /// Bytes found.
+        bytes: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// Two writes of one transaction may not have the same target.
+    #[error("write {first} has the same target: say both in one write")]
+    SameTarget {
+        /// The place of the earlier one, from 0.
+        first: usize,
+    },
+    /// The write lacks something that every write has.
+    #[error("the write is not complete: {0}")]
+    Incomplete(String),
+    /// The claimless form needs a retention of an hour or more: a copy of a commit that the network
+    /// delivers after the record has expired would apply once more, and AWS takes a signature for
+    /// some minutes. Nothing ran.
+    #[error(
+        "the claimless form needs a `retention` and a `failure_retention` of an hour or more, and one of them is {} s: a late copy of a commit would apply again",
+        .retention.as_secs()
+    )]
+    RetentionTooShort {
+        /// The shorter one of the two that the request has.
+        retention: Duration,
+    },
+    /// The handler has returned: what it wrote is decided already.
+    #[error("the handler has returned, so that nothing can join its transaction")]
+    Closed,
+}
+
+/// Decides whether a write may join those that a transaction has already.
+pub type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
+
+/// The writes that a handler has handed to its claim so far.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    admission: Option<Admission>,
+    writes: Mutex<Option<Vec<Write>>>,
+}
+
+impl Collected {
+    pub(crate) fn new(admission: Option<Admission>) -> Self {
+        Self {
+            admission,
+            writes: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    pub(crate) fn add(&self, write: Write) -> Result<(), WriteError> {
+        let admit = self.admission.ok_or(WriteError::NotSupported)?;
+        let mut writes = self.writes();
+        let writes = writes.as_mut().ok_or(WriteError::Closed)?;
+        admit(writes, &write)?;
+        writes.push(write);
+        Ok(())
+    }
+
+    /// Counts the writes.
+    pub(crate) fn count(&self) -> usize {
+        self.writes().as_ref().map_or(0, Vec::len)
+    }
+
+    /// Takes all writes, once; none can be added any more.
+    pub(crate) fn close(&self) -> Vec<Write> {
+        self.writes().take().unwrap_or_default()
+    }
+
+    /// Locks the writes. A panic elsewhere can't leave them in disorder: each is added in one step.
+    fn writes(&self) -> MutexGuard<'_, Option<Vec<Write>>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A commit is what [`Store::commit`](crate::store::Store::commit) writes: all of it, or nothing.
+/// Every send of it is equal.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Commit<'a> {
+    /// A token that sets repeated sends of this request apart from other requests; at most 36
+    /// characters. For stores whose transactions take one.
+    pub token: &'a str,
+    /// The final record; `None` where nothing protects the run.
+    pub record: Option<&'a Final>,
+    /// The business writes, in the order in which they were added; there may be none.
+    pub writes: &'a [Write],
+}
+
+impl<'a> Commit<'a> {
+    /// Makes a commit of this record and these business writes.
+    pub fn new(token: &'a str, record: Option<&'a Final>, writes: &'a [Write]) -> Self {
+        Self {
+            token,
+            record,
+            writes,
+        }
+    }
+}
+
+/// The answer to a [`Commit`].
+#[derive(Debug)]
+pub enum Committed {
+    /// All of it was written.
+    Applied,
+    /// The record was not what it must be. Nothing was written; this was found instead: it may be
+    /// what an earlier send of the same commit left. Said before any business condition that failed
+    /// as well.
+    Fenced(Option<Found>),
+    /// A business condition failed. Nothing was written.
+    Refused(Refusal),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Makes claims for handlers that a test calls directly.
+
+use std::convert::Infallible;
+use std::mem;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Crash, ManualClock, TestError};
+use crate::engine::claim::Claim;
+use crate::engine::step::StepError;
+use crate::engine::{Begun, Run};
+use crate::idempotency::Idempotency;
+use crate::protocol::key::Key;
+use crate::store::{MemoryStore, Store};
+
+/// Makes a [`Claim`] for a handler that a test calls directly.
+///
+/// An engine gives the claim, so that all of it works: derived keys are those of production (under
+/// the same [`namespace`](Self::namespace)), steps are recorded, and the time runs out by the
+/// [`clock`](Self::clock). Earlier attempts are real, too: each claimed the key and died.
+///
+/// ```
+/// use lambda_idempotency::testing::TestClaim;
+/// use lambda_idempotency::{Claim, StepError};
+///
+/// async fn order(claim: Claim) -> Result<String, StepError<std::io::Error>> {
+///     let receipt: String = claim.step("charge", async |key| Ok(format!("receipt under {key}"))).await?;
+///     claim.step("mail", async |_key| Ok(())).await?;
+///     Ok(receipt)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // The first attempt charged, and died before its mail.
+/// let claim = TestClaim::new("order", "A-17").confirmed("charge", &"receipt 1")?.claim().await?;
+/// assert_eq!(claim.attempt(), 2);
+/// assert_eq!(order(claim).await?, "receipt 1");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it makes a claim when it is told to"]
+pub struct TestClaim {
+    key: Key,
+    namespace: String,
+    attempt: u32,
+    lease: Duration,
+    clock: ManualClock,
+    steps: Vec<(String, Option<Value>)>,
+}
+
+impl TestClaim {
+    /// Starts with the first attempt on this operation and token.
+    pub fn new(operation: impl Into<String>, token: impl Into<String>) -> Self {
+        Self::of(Key::new(operation, token))
+    }
+
+    /// Starts with the first attempt on this key.
+    pub fn of(key: Key) -> Self {
+        Self {
+            key,
+            namespace: "tests".into(),
+            attempt: 1,
+            lease: Duration::from_mins(15),
+            clock: ManualClock::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Sets the namespace, which derived keys depend on. `tests` unless set.
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespace = name.into();
+        self
+    }
+
+    /// Sets the number of the attempt. The attempts before it died in their handlers.
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Sets the time until the claim's deadline. 15 minutes unless set.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets the clock of the claim, to move it past the deadline while the handler runs. Earlier
+    /// attempts move it forward by their leases.
+    pub fn clock(mut self, clock: ManualClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Adds a step that the attempt before has confirmed with this result. The claim's attempt is
+    /// then at least the second.
+    ///
+    /// # Errors
+    ///
+    /// When the result isn't JSON.
+    pub fn confirmed<T: Serialize + ?Sized>(
+        mut self,
+        step: impl Into<String>,
+        result: &T,
+    ) -> Result<Self, TestError> {
+        let result = serde_json::to_value(result)?;
+        self.steps.push((step.into(), Some(result)));
+        Ok(self)
+    }
+
+    /// Adds a step whose effect was under way when the attempt before died. The claim's attempt is
+    /// then at least the second.
+    pub fn pending(mut self, step: impl Into<String>) -> Self {
+        self.steps.push((step.into(), None));
+        self
+    }
+
+    /// Makes the claim, on a store in memory. Nothing ends it but its time.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace, the key or a step's name can't be used.
+    pub async fn claim(self) -> Result<Claim, TestError> {
+        let run = self.begin(MemoryStore::new()).await?;
+        let claim = run.claim().clone();
+        // Dropped, the run would count as one whose work was cut off.
+        mem::forget(run);
+        Ok(claim)
+    }
+
+    /// Makes the run on this store. [`Run::claim`] is the claim for the handler, and [`Run::end`]
+    /// stores its outcome together with what it handed to [`Claim::write`].
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim); or the store fails, or its record of the key has an outcome or is
+    /// held by another attempt.
+    pub async fn begin<S: Store>(self, store: S) -> Result<Run<S>, TestError> {
+        let once = Idempotency::builder(store)
+            .namespace(self.namespace.as_str())
+            .lease(self.lease)
+            .clock(self.clock.clone())
+            .build()?;
+        let least = if self.steps.is_empty() { 1 } else { 2 };
+        let attempt = self.attempt.max(least);
+        for earlier in 1..attempt {
+            let run = begin(&once, &self.key).await?;
+            if earlier + 1 == attempt {
+                self.record_steps(run.claim()).await?;
+            }
+            mem::forget(run);
+            self.clock.pass_lease(&once);
+        }
+        begin(&once, &self.key).await
+    }
+
+    async fn record_steps(&self, claim: &Claim) -> Result<(), TestError> {
+        for (name, result) in &self.steps {
+            let failed = |reason: String| TestError::Step {
+                step: name.clone(),
+                reason,
+            };
+            let Some(result) = result else {
+                let crash = Crash::new();
+                let step = claim.step(name.as_str(), |_| crash.here::<Result<(), Infallible>>());
+                let cut_off = crash.cut_off(step).await;
+                cut_off.map_err(|error| failed(error.to_string()))?;
+                continue;
+            };
+            let effect = async |_| Ok::<_, Infallible>(result.clone());
+            let recorded: Result<Value, StepError<Infallible>> =
+                claim.step(name.as_str(), effect).await;
+            recorded.map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+async fn begin<S: Store>(once: &Idempotency<S>, key: &Key) -> Result<Run<S>, TestError> {
+    match once.begin(key.clone(), None).await? {
+        Begun::Run(run) => Ok(run),
+        Begun::Replay(_) => Err(TestError::Replayed),
+    }
+}

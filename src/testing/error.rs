@@ -1,0 +1,40 @@
+//! Defines the errors of the helpers for tests.
+
+use crate::engine::error::Obstacle;
+use crate::idempotency::BuildError;
+use crate::store::BoxError;
+
+/// A helper for tests could not make what was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestError {
+    /// The namespace of the claim can't be used.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The claim was not given: the key can't be used, or the store failed.
+    #[error("no claim was given: {0}")]
+    Claim(#[from] Obstacle),
+    /// The key has an outcome, so a handler would not run.
+    #[error("the key has an outcome already, so that no handler runs for it")]
+    Replayed,
+    /// The step of an earlier attempt could not be recorded.
+    #[error("the step {step:?} of an earlier attempt could not be recorded: {reason}")]
+    Step {
+        /// The step's name.
+        step: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The attempt ended by itself, before it reached the point where it was to crash.
+    #[error("the attempt ended before its crash: {ended}")]
+    NotCrashed {
+        /// The attempt ended with this result, as `Debug` shows it.
+        ended: String,
+    },
+    /// A value is no JSON, or JSON of another type.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The DynamoDB API could not be started, or refused to make a table.
+    #[error("the DynamoDB API for tests: {0}")]
+    DynamoDb(#[source] BoxError),
+}

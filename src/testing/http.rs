@@ -1,0 +1,258 @@
+//! Makes HTTP requests as Lambda delivers them.
+
+use std::fmt::Write;
+
+use aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest;
+use lambda_http::aws_lambda_events::apigw::{ApiGatewayProxyRequest, ApiGatewayV2httpRequest};
+use lambda_http::request::LambdaRequest;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::TestError;
+
+/// Makes an HTTP request as Lambda delivers it: the event of an API Gateway REST API or HTTP API,
+/// or of a function URL; or the request that `lambda_http` makes of it.
+///
+/// ```
+/// use lambda_http::{Body, Request, Response};
+/// use lambda_idempotency::http::IdempotencyLayer;
+/// use lambda_idempotency::testing::TestRequest;
+/// use lambda_idempotency::{Idempotency, store::MemoryStore};
+/// use tower::{ServiceBuilder, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lambda_http::Error> {
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
+/// let api = ServiceBuilder::new()
+///     .layer(IdempotencyLayer::unscoped(once))
+///     .service_fn(async |_: Request| Ok::<_, lambda_http::Error>(Response::new(Body::from("placed"))));
+///
+/// let order = TestRequest::post("/orders").key("cart-17").json(&serde_json::json!({"sku": "tea"}))?;
+/// for is_replayed in [false, true] {
+///     let answer = api.clone().oneshot(order.request()?).await?;
+///     assert_eq!(answer.headers().contains_key("idempotent-replayed"), is_replayed);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it is the description of a request"]
+pub struct TestRequest {
+    method: String,
+    path: String,
+    route: Option<String>,
+    parameters: Map<String, Value>,
+    query: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+}
+
+impl TestRequest {
+    /// Makes a request of this method and path, with no body.
+    pub fn new(method: impl Into<String>, path: impl Into<String>) -> Self {
+        Self {
+            method: method.into(),
+            path: path.into(),
+            route: None,
+            parameters: Map::new(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// Makes a POST request.
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new("POST", path)
+    }
+
+    /// Sets the route that API Gateway matched, such as `/shops/{shop}/orders`. The path itself
+    /// unless set. A function URL has no routes.
+    pub fn route(mut self, template: impl Into<String>) -> Self {
+        self.route = Some(template.into());
+        self
+    }
+
+    /// Adds a parameter of the route.
+    pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.parameters.insert(name.into(), json!(value.into()));
+        self
+    }
+
+    /// Adds a query parameter.
+    pub fn query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.query.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into().to_ascii_lowercase();
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds the header `Idempotency-Key`.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.header("idempotency-key", key)
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, text: impl Into<String>) -> Self {
+        self.body = Some(text.into());
+        self
+    }
+
+    /// Sets the body to this value as JSON, and adds its `Content-Type`.
+    ///
+    /// # Errors
+    ///
+    /// When the value can't be written as JSON.
+    pub fn json<T: Serialize + ?Sized>(self, body: &T) -> Result<Self, TestError> {
+        let body = serde_json::to_string(body)?;
+        Ok(self.header("content-type", "application/json").body(body))
+    }
+
+    /// Makes the event of a REST API.
+    ///
+    /// # Errors
+    ///
+    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    pub fn rest_api(&self) -> Result<ApiGatewayProxyRequest, TestError> {
+        let route = self.route.as_ref().unwrap_or(&self.path);
+        let event = json!({
+            "resource": route,
+            "path": self.path,
+            "httpMethod": self.method,
+            "headers": single(&self.headers),
+            "multiValueHeaders": multi(&self.headers),
+            "queryStringParameters": single(&self.query),
+            "multiValueQueryStringParameters": multi(&self.query),
+            "pathParameters": self.parameters,
+            "requestContext": {
+                "accountId": "123456789012",
+                "apiId": "q1w2e3r4t5",
+                "httpMethod": self.method,
+                "identity": { "sourceIp": "203.0.113.9" },
+                "path": format!("/live{}", self.path),
+                "protocol": "HTTP/1.1",
+                "requestId": "3b6f5f0e-9f0c-4a57-8a51-6d4c2f1e0b9a",
+                "resourcePath": route,
+                "stage": "live"
+            },
+            "body": self.body,
+            "isBase64Encoded": false
+        });
+        Ok(serde_json::from_value(event)?)
+    }
+
+    /// Makes the event of an HTTP API, in the payload format 2.0.
+    ///
+    /// # Errors
+    ///
+    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    pub fn http_api(&self) -> Result<ApiGatewayV2httpRequest, TestError> {
+        let route = self.route.as_ref().unwrap_or(&self.path);
+        let event = self.version_2(&format!("{} {route}", self.method));
+        Ok(serde_json::from_value(event)?)
+    }
+
+    /// Makes the event of a function URL.
+    ///
+    /// # Errors
+    ///
+    /// When the request is none that a function URL sends: its method or a header isn't valid.
+    pub fn function_url(&self) -> Result<LambdaFunctionUrlRequest, TestError> {
+        Ok(serde_json::from_value(self.version_2("$default"))?)
+    }
+
+    /// Makes the request that `lambda_http` makes of the event of an [HTTP API](Self::http_api).
+    ///
+    /// # Errors
+    ///
+    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    pub fn request(&self) -> Result<lambda_http::Request, TestError> {
+        Ok(LambdaRequest::ApiGatewayV2(self.http_api()?).into())
+    }
+
+    fn version_2(&self, route_key: &str) -> Value {
+        json!({
+            "version": "2.0",
+            "routeKey": route_key,
+            "rawPath": self.path,
+            "rawQueryString": raw_query(&self.query),
+            "headers": joined(&self.headers),
+            "queryStringParameters": joined(&self.query),
+            "pathParameters": self.parameters,
+            "requestContext": {
+                "accountId": "123456789012",
+                "apiId": "y6u7i8o9p0",
+                "http": {
+                    "method": self.method,
+                    "path": self.path,
+                    "protocol": "HTTP/1.1",
+                    "sourceIp": "203.0.113.9",
+                    "userAgent": "tests"
+                },
+                "requestId": "Zk3vTgX4liAEJ8Q=",
+                "routeKey": route_key,
+                "stage": "$default",
+                "time": "20/Nov/2026:12:00:00 +0000",
+                "timeEpoch": 1_795_176_000_000_i64
+            },
+            "body": self.body,
+            "isBase64Encoded": false
+        })
+    }
+}
+
+/// Gives the last value of each name, as a REST API does.
+fn single(pairs: &[(String, String)]) -> Map<String, Value> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect()
+}
+
+/// Gives all values of each name.
+fn multi(pairs: &[(String, String)]) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (name, value) in pairs {
+        let values = all.entry(name.clone()).or_insert_with(|| json!([]));
+        if let Some(values) = values.as_array_mut() {
+            values.push(json!(value));
+        }
+    }
+    all
+}
+
+/// Gives the values of each name with commas between them, as an HTTP API does.
+fn joined(pairs: &[(String, String)]) -> Map<String, Value> {
+    let mut all: Map<String, Value> = Map::new();
+    for (name, value) in pairs {
+        let joined = match all.get(name).and_then(Value::as_str) {
+            Some(before) => format!("{before},{value}"),
+            None => value.clone(),
+        };
+        all.insert(name.clone(), Value::String(joined));
+    }
+    all
+}
+
+fn raw_query(pairs: &[(String, String)]) -> String {
+    let pairs = pairs.iter();
+    let encoded = pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+    encoded.collect::<Vec<_>>().join("&")
+}
+
+/// Percent-encodes what RFC 3986 doesn't call unreserved.
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string doesn't fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}

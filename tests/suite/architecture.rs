@@ -1,0 +1,314 @@
+//! Imports in `src/` point one way: each room knows those below it, and no other.
+//!
+//! Tests inside of `src/` may import what they like. What each file imports from which,
+//! `scripts/figures circles` shows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room, and what it may import: a room, or single names of it. From the ground up.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("store", &["protocol"]),
+    ("engine", &["protocol", "store"]),
+    ("idempotency", &["protocol", "store", "engine"]),
+    // A store; its outbox hands writes to a claim.
+    ("dynamodb", &["protocol", "store", "engine::claim::Claim"]),
+    ("batch", ADAPTER),
+    (
+        "sqs",
+        &[
+            "protocol",
+            "engine",
+            "idempotency",
+            "batch",
+            STORE,
+            STORE_ERROR,
+            BOX_ERROR,
+        ],
+    ),
+    ("http", ADAPTER),
+    ("powertools", &["protocol"]),
+    // Helps to test what stands on all of the others.
+    (
+        "testing",
+        &[
+            "protocol",
+            "store",
+            "engine",
+            "idempotency",
+            "dynamodb",
+            "sqs",
+        ],
+    ),
+];
+
+/// An adapter calls the engine. It names the store as a bound, and reports its errors; it never
+/// calls it.
+const ADAPTER: &[&str] = &[
+    "protocol",
+    "engine",
+    "idempotency",
+    STORE,
+    STORE_ERROR,
+    BOX_ERROR,
+];
+const STORE: &str = "store::Store";
+const STORE_ERROR: &str = "store::StoreError";
+const BOX_ERROR: &str = "store::BoxError";
+
+#[test]
+fn imports_point_towards_the_protocol() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let texts: Vec<_> = files
+        .iter()
+        .map(|path| {
+            (
+                path.strip_prefix(&source).unwrap(),
+                fs::read_to_string(path).unwrap(),
+            )
+        })
+        .collect();
+    let for_tests: Vec<_> = texts
+        .iter()
+        .flat_map(|(path, text)| test_modules(path, text))
+        .collect();
+    let mut looked_at = 0;
+    let mut wrong = BTreeSet::new();
+    for (path, text) in &texts {
+        let module = path.with_extension("");
+        // The crate's root hands names of every room on.
+        if module == Path::new("lib") || for_tests.iter().any(|test| module.starts_with(test)) {
+            continue;
+        }
+        looked_at += 1;
+        wrong.extend(wrong_imports(path, text));
+    }
+    assert!(
+        looked_at > 100,
+        "{looked_at} files: is this still the source?"
+    );
+    assert!(wrong.is_empty(), "{}", Vec::from_iter(wrong).join("\n"));
+}
+
+#[test]
+fn an_import_that_points_the_wrong_way_is_named() {
+    let wrong = |path, text| wrong_imports(Path::new(path), text);
+
+    let allowed = [
+        (
+            "engine/run.rs",
+            "use crate::store::{Answer, Store};\nuse crate::protocol::key::Key;",
+        ),
+        (
+            "engine/run.rs",
+            "// use crate::http::Route;\n/// [`crate::http::Route`]\nfn run() {}",
+        ),
+        (
+            "engine/run.rs",
+            "fn run() {}\n#[cfg(test)]\nmod tests {\n    use crate::http::Route;\n}",
+        ),
+        (
+            "http.rs",
+            "impl<S: crate::store::Store> Layer<S> {}\nmod inner { use super::Route; }",
+        ),
+        (
+            "dynamodb/statement/shape.rs",
+            "use super::super::change::Change;",
+        ),
+    ];
+    for (path, text) in allowed {
+        assert_eq!(wrong(path, text), Vec::<String>::new(), "{text}");
+    }
+
+    let not_allowed = [
+        (
+            "engine/run.rs",
+            "use crate::http::{self, events::{Incoming, Kind}};",
+            3,
+        ),
+        (
+            "store.rs",
+            "fn store() -> crate::engine::Run { super::sqs::run() }",
+            2,
+        ),
+        (
+            "sqs/run.rs",
+            "use crate::store::transaction::Write;\nuse crate::http;",
+            2,
+        ),
+        (
+            "protocol/key.rs",
+            "use crate::{http::Route, Fingerprint};",
+            2,
+        ),
+        ("kinesis/record.rs", "use std::fmt;", 1),
+    ];
+    for (path, text, number) in not_allowed {
+        assert_eq!(
+            wrong(path, text).len(),
+            number,
+            "{text}: {:?}",
+            wrong(path, text)
+        );
+    }
+    assert_eq!(
+        wrong("engine/run.rs", "use crate::http::Route;"),
+        [
+            "src/engine/run.rs imports crate::http::Route: engine must not know it, only protocol, store"
+        ],
+    );
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The modules that a file declares for tests alone.
+fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let declared = lines.windows(2).filter_map(|pair| match pair {
+        [attribute, module]
+            if attribute.starts_with("#[cfg(test)]") || attribute.starts_with("#[cfg(all(test") =>
+        {
+            module.rsplit("mod ").next()?.strip_suffix(';')
+        }
+        _ => None,
+    });
+    declared
+        .map(|name| path.with_extension("").join(name))
+        .collect()
+}
+
+/// What one file imports against the table, one line each.
+fn wrong_imports(path: &Path, text: &str) -> Vec<String> {
+    let module: Vec<_> = path
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
+    let room = module[0].as_str();
+    let Some((_, known)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+        return vec![format!(
+            "src/{}: {room} has no line in ROOMS",
+            path.display()
+        )];
+    };
+    let may = |import: &str| {
+        let below = |name: &str| {
+            import
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        below(room) || known.iter().any(|name| below(name))
+    };
+    imports(&module, text)
+        .into_iter()
+        .filter(|import| !may(import))
+        .map(|import| {
+            let known = known.join(", ");
+            format!(
+                "src/{} imports crate::{import}: {room} must not know it, only {known}",
+                path.display()
+            )
+        })
+        .collect()
+}
+
+/// Every path of a file that begins at the crate's root, or that `super` leads to another room.
+/// Comments and tests are left out.
+fn imports(module: &[String], text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    // In-file tests are the last thing in a file: clippy's `items_after_test_module`.
+    let mut code = String::new();
+    for line in lines {
+        if line.starts_with("mod tests {") {
+            break;
+        }
+        code.push_str(line);
+        code.push('\n');
+    }
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        if starts_a_path(&code, at) {
+            expand(&code[at + "crate::".len()..], "", &mut found);
+        }
+    }
+    for (at, _) in code.match_indices("super::") {
+        if starts_a_path(&code, at) {
+            let mut rest = &code[at..];
+            let mut parent = module;
+            while let Some(further) = rest.strip_prefix("super::") {
+                (rest, parent) = (
+                    further,
+                    parent.split_last().map_or(parent, |(_, parent)| parent),
+                );
+            }
+            if parent.is_empty() {
+                let mut names = Vec::new();
+                expand(rest, "", &mut names);
+                // An inline module's `super` is its own file.
+                let is_room = |name: &String| {
+                    ROOMS
+                        .iter()
+                        .any(|(room, _)| name.split("::").next() == Some(room))
+                };
+                found.extend(names.into_iter().filter(is_room));
+            }
+        }
+    }
+    found
+}
+
+fn starts_a_path(code: &str, at: usize) -> bool {
+    !code[..at].ends_with(|before: char| before.is_alphanumeric() || "_:$".contains(before))
+}
+
+/// Adds every path of a `use` tree, or the one of an expression or a type; gives what comes after
+/// it.
+fn expand<'a>(text: &'a str, prefix: &str, found: &mut Vec<String>) -> &'a str {
+    let mut text = text.trim_start();
+    let Some(inside) = text.strip_prefix('{') else {
+        let end = text
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        let path = match (prefix, name) {
+            (_, "self" | "") => prefix.to_owned(),
+            ("", name) => name.to_owned(),
+            (prefix, name) => format!("{prefix}::{name}"),
+        };
+        return if let Some(rest) = rest.strip_prefix("::") {
+            expand(rest, &path, found)
+        } else {
+            found.push(path);
+            rest
+        };
+    };
+    text = inside;
+    loop {
+        // Between two names stand a comma, white space, and what a name is called here.
+        let end = text.find([',', '}', '{']).unwrap_or(text.len());
+        if text[..end].trim().is_empty() && text[end..].starts_with('}') {
+            return &text[end + 1..];
+        }
+        text = expand(text, prefix, found);
+        let end = text.find([',', '}']).unwrap_or(text.len());
+        text = text[end..].trim_start_matches(',');
+        if text.is_empty() {
+            return text;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What README, guide and examples show to somebody who copies it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut paths = files(&root().join("docs"), "md");
+    paths.push(root().join("README.md"));
+    let read = |path: PathBuf| (path.clone(), fs::read_to_string(path).unwrap());
+    paths.into_iter().map(read).collect()
+}
+
+/// The code blocks of a page in this language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(fence) = line.trim_start().strip_prefix("```") else {
+            continue;
+        };
+        let block: Vec<_> = lines
+            .by_ref()
+            .take_while(|line| line.trim() != "```")
+            .collect();
+        if fence.split(',').next() == Some(language) {
+            found.push(block.join("\n"));
+        }
+    }
+    found
+}
+
+/// A page is read on the web, where nothing hides them.
+#[test]
+fn no_page_has_lines_that_only_rustdoc_hides() {
+    for (path, page) in pages() {
+        for block in blocks(&page, "rust") {
+            let is_hidden = |line: &&str| line.starts_with("# ") || *line == "#";
+            let hidden = block.lines().find(is_hidden);
+            assert_eq!(hidden, None, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_main_starts_a_tracing_subscriber() {
+    let shown = pages().into_iter().flat_map(|(path, page)| {
+        blocks(&page, "rust")
+            .into_iter()
+            .map(move |b| (path.clone(), b))
+    });
+    let examples = files(&root().join("examples"), "rs")
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()));
+    let mut mains = 0;
+    for (path, code) in shown.chain(examples) {
+        if let Some((_, main)) = code.split_once("fn main(") {
+            mains += 1;
+            let begins = main
+                .lines()
+                .take(5)
+                .any(|line| line.contains("tracing_subscriber::fmt()"));
+            assert!(begins, "{}: a main is silent", path.display());
+        }
+    }
+    assert!(mains >= 9, "{mains}");
+}
+
+/// The crates that a snippet names by a path, of those that this repository depends on.
+fn crates(snippet: &str) -> BTreeSet<String> {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let known: BTreeSet<_> = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+        .map(|name| name.replace('-', "_"))
+        // A module of the library's own, too.
+        .filter(|name| name != "http")
+        .collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = BTreeSet::new();
+    for line in snippet.lines() {
+        // Further names of an import are those of its crate.
+        let paths = if line.trim_start().starts_with("use ") {
+            1
+        } else {
+            usize::MAX
+        };
+        for (end, _) in line.match_indices("::").take(paths) {
+            let before = line[..end].trim_end_matches(is_name);
+            let name = &line[before.len()..end];
+            if !before.ends_with(':') && known.contains(name) {
+                found.insert(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The dependencies of a page's Cargo lines: name, and the rest of the line.
+fn dependencies(page: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for block in blocks(page, "toml") {
+        let lines = block.lines().filter_map(|line| line.split_once(" = "));
+        let is_dependency = |rest: &str| rest.starts_with('"') || rest.contains("version = ");
+        let lines = lines.filter(|(name, rest)| is_dependency(rest) && !PROFILE.contains(name));
+        found.extend(lines.map(|(name, rest)| (name.to_owned(), rest.to_owned())));
+    }
+    found
+}
+
+/// Keys of a profile, whose values look like versions.
+const PROFILE: [&str; 2] = ["lto", "panic"];
+
+#[test]
+fn every_crate_of_a_snippet_has_its_cargo_line_on_the_page() {
+    let mut looked_at = 0;
+    for (path, page) in pages() {
+        let named: BTreeSet<_> = dependencies(&page)
+            .into_iter()
+            .map(|(name, _)| name.replace('-', "_"))
+            .collect();
+        for snippet in blocks(&page, "rust") {
+            let missing: Vec<_> = crates(&snippet).difference(&named).cloned().collect();
+            assert!(
+                missing.is_empty(),
+                "{}: {missing:?} in\n{snippet}",
+                path.display()
+            );
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 10, "{looked_at}");
+}
+
+#[test]
+fn every_cargo_line_has_a_version_and_features_that_exist() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for (path, page) in pages() {
+        for (name, rest) in dependencies(&page) {
+            let at = format!("{}: {name} = {rest}", path.display());
+            let version = rest.split('"').nth(1).unwrap();
+            let entry = format!("name = \"{name}\"\nversion = \"{version}.");
+            assert!(lock.contains(&entry), "another version is tested: {at}");
+            if name == "lambda-idempotency" {
+                let features = rest.split_once("features = [").map_or("", |(_, list)| list);
+                let features = features.split(']').next().unwrap();
+                for feature in features.split(", ").filter(|name| !name.is_empty()) {
+                    let line = format!("\n{} = [", feature.trim_matches('"'));
+                    assert!(manifest.contains(&line), "no such feature: {at}");
+                }
+            }
+            let is_bare = name != "aws-sdk-dynamodb" || rest.contains("default-features = false");
+            assert!(is_bare, "a second TLS stack: {at}");
+        }
+    }
+}

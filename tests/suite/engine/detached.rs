@@ -1,0 +1,160 @@
+//! Runs in tasks of their own, and their callers.
+
+use tokio::sync::Notify;
+
+use super::*;
+
+/// A handler that says when it has begun, and waits to be let go.
+#[derive(Clone, Default)]
+struct Gate {
+    begun: Arc<Notify>,
+    open: Arc<Notify>,
+}
+
+impl Gate {
+    async fn pass<T>(self, value: T) -> Result<T, Infallible> {
+        self.begun.notify_one();
+        self.open.notified().await;
+        Ok(value)
+    }
+}
+
+#[tokio::test]
+async fn a_detached_run_goes_on_when_its_caller_has_gone() {
+    let bench = bench();
+    let gate = Gate::default();
+    let handler = gate.clone();
+    let run = bench
+        .once
+        .run_detached(key(), payload(), |_| handler.pass(1));
+    tokio::select! {
+        _ = run => panic!("it waits"),
+        () = gate.begun.notified() => {}
+    }
+    gate.open.notify_one();
+    assert_eq!(bench.once.drain(LEASE).await, 0);
+    let retry = bench.run(2).await.unwrap();
+    assert!(retry.is_replayed());
+    assert_eq!(retry.into_inner(), 1);
+}
+
+#[tokio::test]
+async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
+    let bench = bench_with(|builder| builder.detached_limit(NonZeroU32::MIN));
+    let gate = Gate::default();
+    let handler = gate.clone();
+    let first = bench.once.clone();
+    let first = tokio::spawn(async move {
+        let run = first.run_detached(Key::new("charge", "order-0"), None, |_| handler.pass(1));
+        run.await
+    });
+    gate.begun.notified().await;
+    let run = || {
+        let handler = |_| async { Ok::<_, Infallible>(2) };
+        bench.once.run_detached(key(), payload(), handler)
+    };
+    assert!(matches!(run().await, Err(Error::Overloaded)));
+    let id = bench.once.record_id(&key()).unwrap();
+    let deadline = Instant::now() + LEASE;
+    assert_eq!(bench.once.store().load(&id, deadline).await.unwrap(), None);
+
+    gate.open.notify_one();
+    assert_eq!(value(first.await.unwrap()), 1);
+    assert_eq!(value(run().await), 2);
+}
+
+#[tokio::test]
+async fn an_engine_that_drained_begins_no_detached_run() {
+    let bench = bench();
+    assert_eq!(bench.once.drain(Duration::ZERO).await, 0);
+    let run = bench
+        .once
+        .run_detached(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
+    assert!(matches!(run.await, Err(Error::Overloaded)));
+    // A run of the caller's own still does.
+    assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
+async fn the_panic_of_a_detached_handler_reaches_its_caller() {
+    let bench = bench();
+    let run = bench.once.run_detached(key(), payload(), |_| async {
+        std::panic::resume_unwind(Box::new("on purpose"));
+        #[allow(unreachable_code, reason = "it gives the handler its type")]
+        Ok::<i32, Infallible>(1)
+    });
+    let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    assert!(bench.record().await.is_released());
+    assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
+async fn an_engine_in_an_invocation_spawns_nothing() {
+    let bench = bench();
+    let deadline = bench.clock.now() + LEASE;
+    let once = bench.once.deadline(deadline.into());
+    let gate = Gate::default();
+    let handler = gate.clone();
+    let run = once.run_detached(key(), payload(), |_| handler.pass(1));
+    tokio::select! {
+        _ = run => panic!("it waits"),
+        () = gate.begun.notified() => {}
+    }
+    assert_eq!(once.drain(Duration::ZERO).await, 0);
+    // The run was dropped with its caller: nobody waits at the gate any more.
+    assert_eq!(Arc::strong_count(&gate.open), 1);
+}
+
+#[test]
+fn a_detached_run_that_the_runtimes_end_cuts_off_is_unrecorded() {
+    let bench = bench();
+    let gate = Gate::default();
+    let handler = gate.clone();
+    let once = bench.once.clone();
+    let server = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    let mut run = Box::pin(once.run_detached(key(), payload(), |_| handler.pass(1)));
+    server.block_on(async {
+        tokio::select! {
+            _ = &mut run => panic!("it waits"),
+            () = gate.begun.notified() => {}
+        }
+    });
+    server.shutdown_background();
+    let caller = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let error = caller.block_on(run).unwrap_err();
+    assert!(matches!(error, Error::Unrecorded(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_duplicate_stops_to_wait_when_its_caller_has_gone() {
+    let two = NonZeroU32::new(2).unwrap();
+    let bench = bench_with(|once| {
+        once.detached_limit(two)
+            .in_flight(InFlight::WaitUpTo(LEASE))
+    });
+    let gate = Gate::default();
+    let handler = gate.clone();
+    let first = bench.once.clone();
+    let first = tokio::spawn(async move {
+        let run = first.run_detached(key(), payload(), |_| handler.pass(1));
+        run.await
+    });
+    gate.begun.notified().await;
+    let run = |key: Key, value: i32| {
+        let handler = move |_| async move { Ok::<_, Infallible>(value) };
+        bench.once.run_detached(key, payload(), handler)
+    };
+    let waits = tokio::time::timeout(Duration::from_secs(1), run(key(), 2));
+    assert!(waits.await.is_err(), "it waits for the first");
+    // Between two looks, at most a second and its jitter.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let other = Key::new("charge", "order-2");
+    assert_eq!(value(run(other, 3).await), 3, "there is room for another");
+
+    gate.open.notify_one();
+    assert_eq!(value(first.await.unwrap()), 1);
+    assert!(run(key(), 4).await.unwrap().is_replayed());
+}

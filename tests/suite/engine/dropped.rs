@@ -1,0 +1,341 @@
+//! Runs whose futures are dropped while their process lives on.
+
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+use lambda_idempotency::{Begun, Run};
+
+use super::*;
+use crate::support::Begun as Started;
+use crate::support::crash::{drop_when, kill};
+
+type Table = FaultyStore<MemoryStore>;
+
+/// Two engines on one table, as two processes have them.
+struct Pair {
+    clock: ManualClock,
+    table: Table,
+    once: Idempotency<Table>,
+    other: Idempotency<Table>,
+}
+
+fn pair(settings: impl Fn(Builder<Table>) -> Builder<Table>) -> Pair {
+    let (clock, table) = (ManualClock::default(), FaultyStore::new(MemoryStore::new()));
+    let build = || {
+        let builder = Idempotency::builder(table.clone()).namespace("engine");
+        let builder = builder
+            .lease(LEASE)
+            .skew_margin(MARGIN)
+            .clock(clock.clone());
+        settings(builder).build().unwrap()
+    };
+    let (once, other) = (build(), build());
+    Pair {
+        clock,
+        table,
+        once,
+        other,
+    }
+}
+
+fn another() -> Key {
+    Key::new("charge", "order-2")
+}
+
+impl Pair {
+    async fn record(&self) -> Record {
+        let id = self.once.record_id(&key()).unwrap();
+        let found = self.table.load(&id, Instant::now() + LEASE).await.unwrap();
+        *found.expect("a record").content.expect("a readable one")
+    }
+
+    /// Drops a run while its handler runs.
+    async fn hang_up(&self, key: Key) {
+        let started = Started::default();
+        let run = self.once.run(key, payload(), |_| {
+            started.then_never::<Result<i32, Infallible>>()
+        });
+        started.hang_up(run).await;
+    }
+
+    /// Drops a run whose handler has returned, while its engine waits for the next try of a call that met this fault.
+    async fn hang_up_after(&self, call: Call, fault: Fault, result: Result<String, &'static str>) {
+        self.table.inject(call, fault);
+        let verdict = |result: &Result<String, &'static str>| match result {
+            Err("for good") => Verdict::Fail,
+            other => Verdict::of(other),
+        };
+        let run = self
+            .once
+            .run_with(key(), payload(), |_| async { result }, verdict);
+        drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
+        assert_eq!(self.table.met()[&(call, fault.name())], 1);
+    }
+}
+
+async fn attempt(once: &Idempotency<Table>, key: Key) -> Result<Outcome<u32>, Error<Infallible>> {
+    once.run(key, payload(), |claim| async move { Ok(claim.attempt()) })
+        .await
+}
+
+async fn text(once: &Idempotency<Table>) -> Result<Outcome<String>, Error<Infallible>> {
+    once.run(key(), payload(), |_| async { Ok("second".to_owned()) })
+        .await
+}
+
+#[tokio::test]
+async fn a_run_that_was_dropped_is_released_by_the_next_call() {
+    let pair = pair(|builder| builder);
+    pair.hang_up(key()).await;
+    assert!(
+        !pair.record().await.is_released(),
+        "nothing is sent without a call"
+    );
+    // Of any key, by any clone, in another form.
+    let once = pair
+        .once
+        .clone()
+        .deadline((pair.clock.now() + LEASE).into());
+    attempt(&once, another()).await.unwrap();
+    let record = pair.record().await;
+    assert!(record.is_released());
+    assert_eq!(record.last_error.as_deref(), Some("dropped"));
+    assert_eq!(record.fingerprint, Some(payload()), "an effect may exist");
+    assert_eq!(value(attempt(&pair.other, key()).await), 2);
+}
+
+#[tokio::test]
+async fn the_next_call_of_a_dropped_runs_key_runs_at_once() {
+    let pair = pair(|builder| builder);
+    for expected in 1..=3 {
+        let held = pair.once.run(key(), payload(), |claim| async move {
+            assert_eq!(claim.attempt(), expected);
+            std::future::pending::<Result<u32, Infallible>>().await
+        });
+        drop_when(tokio::time::sleep(Duration::from_millis(5)), held).await;
+    }
+    assert_eq!(value(attempt(&pair.once, key()).await), 4);
+}
+
+#[tokio::test]
+async fn a_run_without_a_closure_is_released_where_it_is_dropped_or_panics() {
+    let pair = pair(|builder| builder);
+    drop(pair.once.begin(key(), payload()).await.unwrap());
+    let Begun::Run(run) = pair.once.begin(key(), payload()).await.unwrap() else {
+        panic!("it was released")
+    };
+    assert_eq!(run.claim().attempt(), 2);
+    let never_polled = run.end(lambda_idempotency::Disposition::Release(None));
+    drop(never_polled);
+    assert_eq!(value(attempt(&pair.once, key()).await), 3);
+}
+
+#[tokio::test]
+async fn a_process_that_dies_releases_nothing() {
+    let pair = pair(|builder| builder);
+    kill(pair.once.run(key(), payload(), |_| {
+        std::future::pending::<Result<u32, Infallible>>()
+    }))
+    .await;
+    attempt(&pair.once, another()).await.unwrap();
+    assert!(matches!(
+        attempt(&pair.once, key()).await,
+        Err(Error::InFlight { .. })
+    ));
+}
+
+#[tokio::test]
+async fn where_a_person_must_look_a_dropped_handler_leaves_its_lease() {
+    let pair = pair(|builder| builder.crashed(Crashed::Interrupt));
+    pair.hang_up(key()).await;
+    attempt(&pair.once, another()).await.unwrap();
+    assert!(matches!(
+        attempt(&pair.once, key()).await,
+        Err(Error::InFlight { .. })
+    ));
+    pair.clock.advance(LEASE + MARGIN);
+    assert!(matches!(
+        attempt(&pair.once, key()).await,
+        Err(Error::Interrupted { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_whose_completion_was_dropped_is_stored_by_the_next_call_under_each_policy() {
+    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
+        let pair = pair(|builder| builder.crashed(policy));
+        pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
+            .await;
+        let next = text(&pair.once).await.unwrap();
+        assert!(next.is_replayed(), "{policy:?}");
+        assert_eq!(next.into_inner(), "first");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_whose_completion_applied_unheard_stands() {
+    let pair = pair(|builder| builder);
+    pair.hang_up_after(Call::Complete, Fault::ReplyLost, Ok("first".to_owned()))
+        .await;
+    let before = pair.record().await;
+    assert_eq!(text(&pair.once).await.unwrap().into_inner(), "first");
+    assert_eq!(pair.record().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_outcome_that_was_dropped_on_its_way_is_kept_by_the_next_call() {
+    let pair = pair(|builder| builder.inline_limit(10));
+    let large: String = (0..5_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_769) >> 8).to_string())
+        .collect();
+    pair.hang_up_after(Call::Keep, Fault::RequestLost, Ok(large.clone()))
+        .await;
+    let next = text(&pair.once).await.unwrap();
+    assert!(next.is_replayed());
+    assert_eq!(next.into_inner(), large);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_for_good_that_was_dropped_is_stored_by_the_next_call() {
+    let pair = pair(|builder| builder);
+    pair.hang_up_after(Call::Complete, Fault::RequestLost, Err("for good"))
+        .await;
+    let Err(Error::Failed(failure)) = text(&pair.once).await else {
+        panic!("the failure is replayed")
+    };
+    assert_eq!(failure.message, "for good");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_dropped_is_sent_by_the_next_call_under_each_policy() {
+    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
+        let pair = pair(|builder| builder.crashed(policy));
+        pair.hang_up_after(Call::Release, Fault::Throttled, Err("for now"))
+            .await;
+        assert_eq!(value(attempt(&pair.once, key()).await), 2, "{policy:?}");
+        assert_eq!(pair.record().await.last_error.as_deref(), Some("&str"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_not_waited_for_is_released_by_the_next_call_under_each_policy() {
+    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
+        let pair = pair(|builder| builder.crashed(policy));
+        pair.table
+            .inject(Call::Create, Fault::ReplyDelayed(Duration::from_secs(1)));
+        let run = attempt(&pair.once, key());
+        drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
+        assert_eq!(value(attempt(&pair.once, key()).await), 2, "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_that_comes_after_a_takeover_changes_nothing() {
+    for is_completion in [true, false] {
+        let pair = pair(|builder| builder);
+        if is_completion {
+            pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
+                .await;
+        } else {
+            pair.hang_up(key()).await;
+        }
+        pair.clock.advance(LEASE + MARGIN);
+        let successor = pair.other.run(key(), payload(), |claim| {
+            let pair = &pair;
+            async move {
+                assert_eq!(claim.attempt(), 2);
+                let before = pair.record().await;
+                attempt(&pair.once, another()).await.unwrap();
+                assert_eq!(pair.record().await, before);
+                Ok::<_, Infallible>("second".to_owned())
+            }
+        });
+        assert_eq!(value(successor.await), "second");
+        assert_eq!(text(&pair.once).await.unwrap().into_inner(), "second");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_that_is_not_answered_is_sent_by_each_call_until_its_lease_is_over() {
+    let pair = pair(|builder| builder);
+    pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
+        .await;
+    (0..1_000).for_each(|_| pair.table.inject(Call::Complete, Fault::RequestLost));
+    let sends = || pair.table.met()[&(Call::Complete, "request lost")];
+    // A call that completes nothing of its own; whether it has sent the ending.
+    let sent_by_a_call = async || {
+        let before = sends();
+        let failed = pair
+            .once
+            .run(another(), payload(), |_| async { Err::<i32, _>("for now") });
+        failed.await.unwrap_err();
+        sends() > before
+    };
+    assert!(sent_by_a_call().await && sent_by_a_call().await);
+    pair.clock.advance(LEASE + MARGIN);
+    assert!(sent_by_a_call().await, "for the last time");
+    assert!(!sent_by_a_call().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_arrive_while_an_ending_is_sent_wait_for_it() {
+    let pair = pair(|builder| builder);
+    pair.hang_up(key()).await;
+    pair.table
+        .inject(Call::Release, Fault::Delayed(Duration::from_millis(200)));
+    let (other, own) = tokio::join!(attempt(&pair.once, another()), attempt(&pair.once, key()));
+    assert_eq!((value(other), value(own)), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_while_it_sends_leaves_the_ending_to_the_next() {
+    let pair = pair(|builder| builder);
+    pair.hang_up(key()).await;
+    pair.table.inject(Call::Release, Fault::Throttled);
+    let run = attempt(&pair.once, another());
+    drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
+    assert!(!pair.record().await.is_released());
+    assert_eq!(value(attempt(&pair.once, key()).await), 2);
+}
+
+#[tokio::test]
+async fn a_full_queue_discards_its_oldest_ending() {
+    let pair = pair(|builder| builder);
+    let numbered = |number: usize| Key::new("charge", format!("n-{number}"));
+    let mut runs: Vec<Run<Table>> = Vec::new();
+    for number in 0..=256 {
+        let Begun::Run(run) = pair.once.begin(numbered(number), payload()).await.unwrap() else {
+            panic!("it is new")
+        };
+        runs.push(run);
+    }
+    runs.into_iter().for_each(drop);
+    for (number, is_released) in [(0, false), (1, true), (128, true), (256, true)] {
+        let next = attempt(&pair.once, numbered(number)).await;
+        assert_eq!(next.is_ok(), is_released, "{number}: {next:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_the_engine_only_observes_a_drop_leaves_its_shadow_and_sends_nothing() {
+    let pair = pair(|builder| builder.observe(true));
+    pair.hang_up(key()).await;
+    let before = pair.record().await;
+    assert_eq!(
+        attempt(&pair.once, another()).await.unwrap(),
+        Outcome::Unprotected(1)
+    );
+    assert_eq!(pair.record().await, before);
+    assert!(!before.is_released());
+}
+
+#[tokio::test]
+async fn with_the_kill_switch_thrown_a_drop_sends_nothing() {
+    let pair = pair(|builder| builder.disabled(true));
+    pair.hang_up(key()).await;
+    assert_eq!(
+        attempt(&pair.once, key()).await.unwrap(),
+        Outcome::Unprotected(1)
+    );
+    let id = pair.once.record_id(&key()).unwrap();
+    let found = pair.table.load(&id, Instant::now() + LEASE).await.unwrap();
+    assert_eq!(found, None);
+}

@@ -1,0 +1,293 @@
+//! Leases that are renewed while the handler runs. The engine's clock and the runtime's go together here.
+
+use std::sync::atomic::AtomicI64;
+
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+use lambda_idempotency::{Begun, Claim, Disposition, EpochMillis};
+
+use super::*;
+
+mod disturbed;
+
+/// The lease, and how long an attempt may take.
+const RENEWED: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_mins(10);
+
+/// A third of the lease, as renewals come.
+const TICK: Duration = Duration::from_secs(10);
+
+/// An engine whose clock follows the runtime's, which is paused.
+struct Bench {
+    store: FaultyStore<MemoryStore>,
+    once: Idempotency<FaultyStore<MemoryStore>>,
+    clock: Paused,
+}
+
+#[derive(Clone, Debug)]
+struct Paused {
+    start: Instant,
+    epoch: EpochMillis,
+    /// By how many milliseconds it was put forward, or back.
+    step: Arc<AtomicI64>,
+}
+
+impl Clock for Paused {
+    fn now(&self) -> EpochMillis {
+        let now = self.epoch + self.start.elapsed();
+        EpochMillis(now.0 + self.step.load(Ordering::SeqCst))
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|once| once)
+    }
+
+    fn with(
+        settings: impl FnOnce(Builder<FaultyStore<MemoryStore>>) -> Builder<FaultyStore<MemoryStore>>,
+    ) -> Self {
+        let store = FaultyStore::new(MemoryStore::new());
+        let clock = Paused {
+            start: Instant::now(),
+            epoch: ManualClock::default().now(),
+            step: Arc::default(),
+        };
+        let once = Idempotency::builder(store.clone())
+            .namespace("engine")
+            .renewed_lease(RENEWED)
+            .max_duration(LONGEST)
+            .skew_margin(MARGIN)
+            .clock(clock.clone());
+        let once = settings(once).build().unwrap();
+        Self { store, once, clock }
+    }
+
+    async fn record(&self) -> Record {
+        let id = self.once.record_id(&key()).unwrap();
+        let found = self.store.load(&id, Instant::now() + LEASE).await.unwrap();
+        *found.unwrap().content.unwrap()
+    }
+
+    /// How long the stored lease lasts from now on, without the margin.
+    async fn left(&self) -> Duration {
+        let lease = self.record().await.lease.unwrap();
+        lease.saturating_since(self.clock.now() + MARGIN)
+    }
+
+    async fn run<T, Fut>(
+        &self,
+        handler: impl FnOnce(Claim) -> Fut,
+    ) -> Result<T, Error<HandlerError>>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+        Fut: Future<Output = T>,
+    {
+        let run = self.once.run(key(), payload(), |claim| {
+            let work = handler(claim);
+            async { Ok(work.await) }
+        });
+        run.await.map(Outcome::into_inner)
+    }
+
+    /// An attempt of another process.
+    async fn elsewhere(&self) -> Result<i32, Error<HandlerError>> {
+        let once = Idempotency::builder(self.store.clone())
+            .namespace("engine")
+            .skew_margin(MARGIN)
+            .clock(self.clock.clone());
+        let once = once.build().unwrap();
+        let run = once.run(key(), payload(), |_| async { Ok(2) });
+        run.await.map(Outcome::into_inner)
+    }
+}
+
+fn in_flight_for(result: Result<i32, Error<HandlerError>>) -> Duration {
+    match result {
+        Err(Error::InFlight { retry_after }) => retry_after,
+        other => panic!("in flight, not {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_short_and_holds_for_as_long_as_the_handler_runs() {
+    let bench = &Bench::new();
+    let value = bench.run(|claim| async move {
+        assert_eq!(claim.remaining(), Some(LONGEST));
+        for _ in 0..20 {
+            assert!(bench.left().await + TICK + MARGIN > RENEWED);
+            assert!(in_flight_for(bench.elsewhere().await) <= RENEWED + MARGIN);
+            assert!(!claim.is_over());
+            tokio::time::sleep(TICK).await;
+        }
+        1
+    });
+    assert_eq!(value.await.unwrap(), 1);
+    assert_eq!(bench.elsewhere().await.unwrap(), 1, "a replay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_blocks_its_key_for_the_short_lease_alone() {
+    let bench = &Bench::new();
+    let begun = crate::support::Begun::default();
+    let attempt = bench.run(|_| async {
+        tokio::time::sleep(LONGEST / 2).await;
+        begun.then_never::<i32>().await
+    });
+    begun.cut_off(attempt).await;
+    let wait = in_flight_for(bench.elsewhere().await);
+    assert!(wait <= RENEWED + MARGIN, "{wait:?}");
+    tokio::time::sleep(wait).await;
+    assert_eq!(bench.elsewhere().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_is_renewed_beyond_the_longest_duration() {
+    let bench = &Bench::new();
+    let lost = bench.run(|claim| async move {
+        let began = claim.now();
+        claim.over().await;
+        assert_eq!(claim.now().saturating_since(began), LONGEST);
+        assert!(claim.is_over());
+        assert_eq!(claim.deadline(), claim.lease_end());
+        // The margin is for the clocks of others.
+        tokio::time::sleep(MARGIN).await;
+        assert_eq!(bench.elsewhere().await.unwrap(), 2);
+        1
+    });
+    assert_eq!(lost.await.unwrap(), 2, "the successor's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_expiration_follows_the_lease_where_the_retention_is_shorter() {
+    let bench = &Bench::with(|once| once.retention(Duration::from_secs(1)));
+    let run = bench.run(|_| async {
+        tokio::time::sleep(LONGEST / 2).await;
+        let record = bench.record().await;
+        assert!(record.expiration.to_millis() >= record.lease.unwrap() + MARGIN);
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_tried_again_before_the_lease_is_over() {
+    let bench = &Bench::new();
+    // No answer for the whole of its turn; then one whose reply is lost.
+    bench.store.inject(Call::Renew, Fault::Delayed(LONGEST));
+    bench.store.inject(Call::Renew, Fault::ReplyLost);
+    let run = bench.run(|claim| async move {
+        tokio::time::sleep(2 * RENEWED).await;
+        assert!(!claim.is_over());
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+    assert!(bench.record().await.completed_at.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_hears_that_its_lease_ran_out_and_another_took_over() {
+    let bench = &Bench::new();
+    let run = bench.run(|claim| async move {
+        // A thread that is blocked: nothing is renewed meanwhile.
+        tokio::time::advance(RENEWED + MARGIN).await;
+        assert_eq!(bench.elsewhere().await.unwrap(), 2);
+        claim.over().await;
+        let step = claim.step("charge", |_| async { Ok::<_, HandlerError>(1) });
+        step.await.unwrap_err();
+        1
+    });
+    assert_eq!(run.await.unwrap(), 2, "the successor's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_fence_ends_the_wait_before_the_lease_is_over() {
+    let bench = &Bench::new();
+    let run = bench.run(|claim| async move {
+        // By hand, as a person does who is sure that nothing runs.
+        let record = bench.record().await;
+        let id = bench.once.record_id(&key()).unwrap();
+        let owner = record.owner.unwrap();
+        let tombstone = lambda_idempotency::protocol::record::Owner::random().unwrap();
+        let release = lambda_idempotency::protocol::record::Release::new(id, owner, tombstone);
+        let deadline = Instant::now() + LEASE;
+        bench.store.write(&release.into(), deadline).await.unwrap();
+        assert!(!claim.is_over());
+        let began = claim.now();
+        claim.over().await;
+        assert_eq!(claim.now().saturating_since(began), TICK);
+        assert!(claim.is_over());
+    });
+    assert!(matches!(run.await, Err(Error::LeaseLost)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_is_sent_for_as_long_as_the_renewed_lease_lasts() {
+    let bench = &Bench::new();
+    let run = bench.run(|_| async {
+        tokio::time::sleep(LONGEST / 2).await;
+        for _ in 0..8 {
+            bench.store.inject(Call::Complete, Fault::RequestLost);
+        }
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+    assert!(bench.record().await.completed_at.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invocations_claim_lasts_until_its_deadline_and_is_not_renewed() {
+    let bench = &Bench::new();
+    let deadline = bench.clock.now() + LONGEST;
+    let once = bench.once.deadline(deadline.into());
+    let run = once.run(key(), payload(), |claim| async move {
+        assert_eq!(claim.lease_end(), Some(deadline.into()));
+        assert_eq!(claim.deadline(), Some(deadline.into()));
+        tokio::time::sleep(RENEWED).await;
+        assert_eq!(bench.record().await.lease, Some(deadline + MARGIN));
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(run.await.unwrap().into_inner(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_a_closure_is_renewed_by_its_caller() {
+    let bench = &Bench::new();
+    let Begun::Run(run) = bench.once.begin(key(), payload()).await.unwrap() else {
+        panic!("it is new");
+    };
+    run.while_renewed(Box::pin(tokio::time::sleep(LONGEST / 2)))
+        .await;
+    assert!(bench.left().await + TICK + MARGIN > RENEWED);
+    run.end(Disposition::Complete(Ok("1".to_owned())))
+        .await
+        .unwrap();
+    assert_eq!(bench.elsewhere().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_longest_duration_a_renewal_keeps_the_expiration() {
+    let bench = &Bench::with(|once| once.max_duration(Duration::MAX));
+    let run = bench.run(|_| async {
+        let claimed = bench.record().await.expiration;
+        tokio::time::sleep(RENEWED * 3).await;
+        assert_eq!(bench.record().await.expiration, claimed);
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_begins_late_in_its_lease_is_renewed_in_time() {
+    let bench = &Bench::new();
+    let Begun::Run(run) = bench.once.begin(key(), payload()).await.unwrap() else {
+        panic!("it is new");
+    };
+    tokio::time::sleep(TICK * 5 / 2).await;
+    let work = run.while_renewed(Box::pin(tokio::time::sleep(2 * RENEWED)));
+    let looking = async {
+        tokio::time::sleep(RENEWED).await;
+        in_flight_for(bench.elsewhere().await);
+    };
+    tokio::join!(work, looking);
+    assert!(!run.claim().is_over());
+}

@@ -1,0 +1,126 @@
+//! Renewals beside late writes, a drain, a long step, and clocks that are put back or forward.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_arrives_late_changes_neither_a_successors_claim_nor_an_outcome() {
+    for fails in [true, false] {
+        let bench = &Bench::new();
+        bench.store.inject(Call::Renew, Fault::Delayed(2 * TICK));
+        let attempt = bench.once.run(key(), payload(), |_| async {
+            tokio::time::sleep(TICK * 11 / 10).await;
+            if fails {
+                Err(HandlerError::other("no"))
+            } else {
+                Ok(1)
+            }
+        });
+        assert_eq!(attempt.await.is_err(), fails);
+        let next = Idempotency::builder(bench.store.clone())
+            .namespace("engine")
+            .lease(TICK)
+            .clock(bench.clock.clone());
+        let next = next.build().unwrap().begin(key(), payload()).await.unwrap();
+        assert_eq!(matches!(next, Begun::Run(_)), fails);
+        let record = bench.record().await;
+        // The renewal arrives before the read.
+        tokio::time::sleep(2 * TICK).await;
+        assert_eq!(bench.record().await, record);
+        assert_eq!(
+            bench.store.met()[&(Call::Renew, Fault::Delayed(TICK).name())],
+            1
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_draining_leaves_is_renewed_until_it_ends() {
+    let bench = &Bench::new();
+    let once = bench.once.clone();
+    let run = tokio::spawn(async move {
+        let slow = |_| async {
+            tokio::time::sleep(LONGEST / 2).await;
+            Ok::<_, Infallible>(1)
+        };
+        once.run_detached(key(), payload(), slow).await
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(bench.once.drain(2 * RENEWED).await, 1);
+    in_flight_for(bench.elsewhere().await);
+    let left = bench.left().await;
+    assert!(
+        left <= RENEWED && left + TICK + MARGIN > RENEWED,
+        "{left:?}"
+    );
+
+    assert_eq!(bench.once.drain(LONGEST).await, 0);
+    assert_eq!(run.await.unwrap().unwrap().into_inner(), 1);
+    assert_eq!(bench.elsewhere().await.unwrap(), 1, "a replay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_outlives_the_first_lease_is_confirmed_under_the_renewed_one() {
+    let bench = &Bench::new();
+    let run = bench.run(|claim| async move {
+        let effect = |_| async {
+            tokio::time::sleep(3 * RENEWED).await;
+            in_flight_for(bench.elsewhere().await);
+            Ok::<_, HandlerError>(7)
+        };
+        claim.step("charge", effect).await.unwrap()
+    });
+    assert_eq!(run.await.unwrap(), 7);
+    assert_eq!(bench.elsewhere().await.unwrap(), 7, "a replay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_or_forward_costs_no_outcome() {
+    for step in [Duration::from_hours(1), Duration::from_secs(5)] {
+        let step = i64::try_from(step.as_millis()).unwrap();
+        for step in [-step, step] {
+            let bench = &Bench::new();
+            let run = bench.run(|claim| async move {
+                bench.clock.step.store(step, Ordering::SeqCst);
+                tokio::time::sleep(2 * RENEWED).await;
+                // An hour forward, and its own lease was over before it could be renewed.
+                assert_eq!(claim.is_over(), step == 3_600_000);
+                1
+            });
+            assert_eq!(run.await.unwrap(), 1, "{step}");
+            assert_eq!(bench.elsewhere().await.unwrap(), 1, "{step}: a replay");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_and_a_duration_without_end_overflow_nothing() {
+    let endless = |once: Builder<_>| {
+        let once = once
+            .renewed_lease(Duration::MAX)
+            .max_duration(Duration::MAX);
+        once.retention(Duration::MAX)
+    };
+    let bench = &Bench::with(endless);
+    let run = bench.run(|claim| async move {
+        tokio::time::sleep(LONGEST).await;
+        assert!(!claim.is_over());
+        in_flight_for(bench.elsewhere().await);
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+    assert_eq!(bench.elsewhere().await.unwrap(), 1, "a replay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_and_right_again_costs_no_lease() {
+    let bench = &Bench::new();
+    let run = bench.run(|_| async {
+        bench.clock.step.store(-3_600_000, Ordering::SeqCst);
+        tokio::time::sleep(TICK * 3 / 2).await;
+        bench.clock.step.store(0, Ordering::SeqCst);
+        tokio::time::sleep(RENEWED).await;
+        in_flight_for(bench.elsewhere().await);
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+}

@@ -1,0 +1,81 @@
+//! `FailOpen` is for a store that can't be reached: one that has answered the request keeps it closed.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{Error, Idempotency, Outcome, StoreDown, StoreError};
+
+use super::{Bench, key, payload, run};
+use crate::on_each_server;
+use crate::support::{Begun, Fault, Server};
+
+fn open(bench: &Bench, clock: &ManualClock) -> Idempotency<DynamoDbStore> {
+    let builder = bench.builder().clock(clock.clone());
+    builder.store_down(StoreDown::FailOpen).build().unwrap()
+}
+
+on_each_server!(a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_answer);
+async fn a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_answer(
+    server: Server,
+) {
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let open = open(&bench, &clock);
+    let begun = Begun::default();
+    // A step of it may have had its effect, and its journal would say so.
+    let crashed = open.run(key(), payload(), |_| {
+        begun.then_never::<Result<i32, Infallible>>()
+    });
+    begun.cut_off(crashed).await;
+    clock.advance(Duration::from_hours(1));
+    for _ in 0..20 {
+        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+    }
+    let refused = run(&open, 1).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
+        "{refused:?}"
+    );
+}
+
+on_each_server!(a_store_that_throttled_keeps_the_door_closed_when_the_next_try_gets_no_answer);
+async fn a_store_that_throttled_keeps_the_door_closed_when_the_next_try_gets_no_answer(
+    server: Server,
+) {
+    let bench = Bench::on(&server).await;
+    let open = open(&bench, &ManualClock::default());
+    // As often as the SDK tries; then as often again, without an answer.
+    for fault in [Fault::THROTTLE, Fault::LoseRequest] {
+        for _ in 0..3 {
+            bench.proxy.inject("PutItem", fault.clone());
+        }
+    }
+    let refused = run(&open, 1).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
+        "{refused:?}"
+    );
+    for _ in 0..3 {
+        bench.proxy.inject("PutItem", Fault::LoseRequest);
+    }
+    assert_eq!(run(&open, 2).await.unwrap(), Outcome::Unprotected(2));
+}
+
+on_each_server!(a_record_that_only_the_release_meets_keeps_the_door_closed);
+async fn a_record_that_only_the_release_meets_keeps_the_door_closed(server: Server) {
+    let bench = Bench::on(&server).await;
+    let open = open(&bench, &ManualClock::default());
+    assert_eq!(run(&open, 1).await.unwrap(), Outcome::Executed(1));
+    // The claim gets no answer. Its release does: it meets the outcome.
+    for _ in 0..3 {
+        bench.proxy.inject("PutItem", Fault::LoseRequest);
+    }
+    let refused = run(&open, 2).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
+        "{refused:?}"
+    );
+    assert!(run(&open, 3).await.unwrap().is_replayed());
+}

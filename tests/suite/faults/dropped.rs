@@ -1,0 +1,67 @@
+//! Runs that are dropped while their process lives on, through the real SDK.
+
+use lambda_idempotency::Crashed;
+
+use super::*;
+use crate::support::Begun;
+use crate::support::crash::drop_when;
+
+/// Drops a run while its completion is under way; `applies` says whether the server gets it.
+async fn drop_completion(bench: &Bench, once: &Idempotency<DynamoDbStore>, applies: bool) {
+    bench.proxy.inject("UpdateItem", Fault::Park { applies });
+    drop_when(bench.proxy.parked(), run(once, 1)).await;
+}
+
+on_each_server!(a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call);
+async fn a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.once();
+    let begun = Begun::default();
+    let held = once.run(key(), payload(), |_| {
+        begun.then_never::<Result<i32, Infallible>>()
+    });
+    begun.hang_up(held).await;
+    assert_eq!(bench.item().await["status"], string("INPROGRESS"));
+    bench.proxy.take_total();
+    let next = once.run(key(), payload(), |claim| async move {
+        Ok::<_, Infallible>(claim.attempt())
+    });
+    assert_eq!(next.await.unwrap(), Outcome::Executed(2));
+    // The release; then a claim that is refused, a takeover and a completion, as after any release.
+    assert_eq!(bench.proxy.take_total(), 4);
+}
+
+on_each_server!(an_outcome_whose_completion_is_dropped_is_stored_by_the_next_call);
+async fn an_outcome_whose_completion_is_dropped_is_stored_by_the_next_call(server: Server) {
+    for applies in [true, false] {
+        for policy in [Crashed::RunAgain, Crashed::Interrupt] {
+            let bench = Bench::on(&server).await;
+            let once = bench.builder().crashed(policy).build().unwrap();
+            drop_completion(&bench, &once, applies).await;
+            let next = run(&once, 2).await.unwrap();
+            assert!(next.is_replayed(), "{applies} {policy:?}");
+            assert_eq!(next.into_inner(), 1);
+        }
+    }
+}
+
+on_each_server!(a_completion_that_was_dropped_changes_nothing_after_a_takeover);
+async fn a_completion_that_was_dropped_changes_nothing_after_a_takeover(server: Server) {
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let engine = || bench.builder().clock(clock.clone()).build().unwrap();
+    let (once, other) = (engine(), engine());
+    drop_completion(&bench, &once, false).await;
+    clock.advance(Duration::from_hours(1));
+    let successor = other.run(key(), payload(), |_| async {
+        let before = bench.item().await;
+        let unrelated = once.run(Key::new("charge", "another"), None, |_| async {
+            Ok::<_, Infallible>(0)
+        });
+        unrelated.await.unwrap();
+        assert_eq!(bench.item().await, before);
+        Ok::<_, Infallible>(2)
+    });
+    assert_eq!(successor.await.unwrap(), Outcome::Executed(2));
+    assert_eq!(run(&once, 3).await.unwrap().into_inner(), 2);
+}

@@ -1,0 +1,20 @@
+//! The tests of `docs/testing.md`: the page shows these files as they are.
+
+mod api;
+mod queue;
+mod transaction;
+
+#[test]
+fn the_page_on_testing_shows_the_tests_that_run() {
+    let page = include_str!("../../docs/testing.md");
+    for (name, file) in [
+        ("queue", include_str!("guide/queue.rs")),
+        ("api", include_str!("guide/api.rs")),
+        ("transaction", include_str!("guide/transaction.rs")),
+    ] {
+        assert!(
+            page.contains(&format!("```rust\n{file}```")),
+            "docs/testing.md doesn't show tests/suite/guide/{name}.rs as it is: run scripts/testing-page"
+        );
+    }
+}

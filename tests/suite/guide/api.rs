@@ -1,0 +1,100 @@
+use http_body_util::BodyExt;
+use lambda_http::{Body, Error, Request, Response};
+use lambda_idempotency::http::{IdempotencyLayer, ResponseBody};
+use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestRequest};
+use lambda_idempotency::{Claim, Idempotency};
+use serde_json::json;
+use tower::{Service, ServiceBuilder, ServiceExt};
+
+// The function, in your `src/`. Its `main` calls `lambda_http::run(api(once))`.
+
+async fn order(request: Request) -> Result<Response<Body>, Error> {
+    let claim = request.extensions().get::<Claim>().ok_or("no claim")?;
+    let order_id = claim.derive_uuid("order");
+    let order = json!({"order_id": order_id, "attempt": claim.attempt()});
+    let response = Response::builder().status(201);
+    Ok(response.body(Body::from(order.to_string()))?)
+}
+
+fn api<S: Store>(
+    once: Idempotency<S>,
+) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error> {
+    ServiceBuilder::new()
+        .layer(IdempotencyLayer::unscoped(once))
+        .service_fn(order)
+}
+
+// The tests.
+
+fn tea(quantity: u32) -> Result<TestRequest, Error> {
+    let order = json!({"sku": "tea", "quantity": quantity});
+    Ok(TestRequest::post("/orders").key("cart-17").json(&order)?)
+}
+
+/// Sends a request to a new environment of the function; its status and its body.
+async fn send<S: Store>(
+    once: &Idempotency<S>,
+    request: TestRequest,
+) -> Result<(u16, String), Error> {
+    let answer = api(once.clone()).oneshot(request.request()?).await?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8(body.into())?))
+}
+
+#[tokio::test]
+async fn the_handler_answers_with_the_id_of_its_claim() -> Result<(), Error> {
+    let claim = TestClaim::new("POST /orders", "cart-17").attempt(3);
+    let claim = claim.claim().await?;
+    let mut request = tea(2)?.request()?;
+    request.extensions_mut().insert(claim.clone());
+
+    let answer = order(request).await?;
+
+    let expected = json!({"order_id": claim.derive_uuid("order"), "attempt": 3});
+    assert_eq!(answer.status(), 201);
+    assert_eq!(answer.body(), &Body::from(expected.to_string()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_retry_gets_the_first_answer_until_it_expires() -> Result<(), Error> {
+    let clock = ManualClock::default();
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("orders")
+        .clock(clock.clone())
+        .build()?;
+
+    let (status, first) = send(&once, tea(2)?).await?;
+    assert_eq!(status, 201);
+    assert_eq!(send(&once, tea(2)?).await?, (201, first));
+
+    // Another request under the same key is refused.
+    assert_eq!(send(&once, tea(3)?).await?.0, 422);
+
+    clock.pass_retention(&once);
+    assert_eq!(send(&once, tea(3)?).await?.0, 201);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_retry_after_a_crash_gets_the_same_order() -> Result<(), Error> {
+    let clock = ManualClock::default();
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = Idempotency::builder(store.clone())
+        .namespace("orders")
+        .clock(clock.clone())
+        .build()?;
+
+    // The process dies when the handler has returned, before its answer is stored.
+    let dies = send(&once, tea(2)?);
+    store.crash_before(Call::Complete).cut_off(dies).await?;
+    assert_eq!(send(&once, tea(2)?).await?.0, 409);
+
+    clock.pass_lease(&once);
+    let (status, order) = send(&once, tea(2)?).await?;
+    assert_eq!(status, 201);
+    assert!(order.contains(r#""attempt":2"#), "{order}");
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! The hook that may change a replayed answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use lambda_idempotency::Builder;
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, ReplayedResponse};
+use lambda_idempotency::testing::ManualClock;
+use tokio::sync::Notify;
+
+use super::api::{Api, Door, answer, place_order};
+use crate::on_each_server;
+use crate::support::Server;
+
+type Answer = Result<Response<Bytes>, std::io::Error>;
+
+/// Says in the body and in a header of which request and attempt this is a replay.
+async fn renew(replayed: ReplayedResponse) -> Answer {
+    let tag = &replayed.request.headers["x-retry"];
+    let text = std::str::from_utf8(replayed.response.body()).unwrap();
+    let attempt = replayed.replay.attempt;
+    assert!(replayed.replay.processed_at.is_some());
+    let body = format!(
+        "{text}, renewed for {} after {attempt}",
+        tag.to_str().unwrap()
+    );
+    let mut response = replayed.response.map(|_| Bytes::from(body));
+    response.headers_mut().insert("x-renewed", tag.clone());
+    response
+        .headers_mut()
+        .insert("idempotent-replayed", "false".parse().unwrap());
+    Ok(response)
+}
+
+on_each_server!(a_hook_changes_replays_and_never_a_first_answer_or_the_record);
+async fn a_hook_changes_replays_and_never_a_first_answer_or_the_record(server: Server) {
+    let layer = |layer: IdempotencyLayer<_>| layer.on_replay(renew);
+    let api = Api::configured(&server, |once| once, layer, place_order).await;
+    for door in [Door::Http, Door::Alb] {
+        let key = if door == Door::Http { "k-1" } else { "k-2" };
+        let call = |tag| door.post(key).header("X-Retry", tag);
+        let first = api.send(&call("a")).await;
+        assert!(first.text().starts_with("order ") && !first.text().contains("renewed"));
+        assert_eq!(first.header("x-renewed"), None);
+        for tag in ["b", "c"] {
+            let retry = api.send(&call(tag)).await;
+            let expected = format!("{}, renewed for {tag} after 1", first.text());
+            assert_eq!(retry.text(), expected);
+            assert_eq!(retry.header("x-renewed"), Some(tag));
+            assert_eq!((retry.status, retry.is_replayed()), (first.status, true));
+        }
+    }
+    assert_eq!(api.runs(), 2);
+}
+
+#[tokio::test]
+async fn the_stored_answer_is_given_where_the_hook_fails() {
+    let server = Server::dynoxide().await;
+    let hooks: [fn(ReplayedResponse) -> Answer; 2] = [
+        |_| Err(std::io::Error::other("no key to sign with")),
+        |_| panic!("in a hook"),
+    ];
+    for hook in hooks {
+        let layer = |layer: IdempotencyLayer<_>| {
+            layer.on_replay(move |replayed| async move { hook(replayed) })
+        };
+        let api = Api::configured(&server, |once| once, layer, place_order).await;
+        let call = Door::Http.post("k-1");
+        assert_eq!(api.send(&call).await.text(), "order 1");
+        let retry = api.send(&call).await;
+        assert_eq!((retry.text(), retry.is_replayed()), ("order 1", true));
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_ends_before_its_invocation() {
+    let server = Server::dynoxide().await;
+    let layer = |layer: IdempotencyLayer<_>| layer.on_replay(|_| std::future::pending::<Answer>());
+    let api = Api::configured(&server, |once| once, layer, place_order).await;
+    let call = || {
+        let mut context = lambda_http::Context::default();
+        let end = std::time::SystemTime::now() + Duration::from_secs(2);
+        let end = end.duration_since(std::time::UNIX_EPOCH).unwrap();
+        context.deadline = end.as_millis().try_into().unwrap();
+        Door::Http.post("k-1").context(context)
+    };
+    assert_eq!(api.send(&call()).await.text(), "order 1");
+    assert_eq!(api.send(&call()).await.text(), "order 1");
+}
+
+#[tokio::test]
+async fn no_hook_runs_where_nothing_is_replayed() {
+    let server = Server::dynoxide().await;
+    let layer = |layer: IdempotencyLayer<_>| {
+        layer.on_replay(|_| async { Answer::Ok(answer_of("changed")) })
+    };
+    for engine in [
+        (|once| once.observe(true)) as fn(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+        |once| once.disabled(true),
+    ] {
+        let api = Api::configured(&server, engine, layer, place_order).await;
+        for order in ["order 1", "order 2"] {
+            assert_eq!(api.send(&Door::Http.post("k-1")).await.text(), order);
+        }
+    }
+    // A problem is no replay either.
+    let api = Api::configured(&server, |once| once, layer, place_order).await;
+    api.send(&Door::Http.post("k-1").text("tea")).await;
+    let refused = api.send(&Door::Http.post("k-1").text("jam")).await;
+    refused.assert_problem(422, "mismatch");
+}
+
+fn answer_of(text: &'static str) -> Response<Bytes> {
+    Response::new(Bytes::from_static(text.as_bytes()))
+}
+
+on_each_server!(a_successors_answer_goes_through_the_hook_too);
+async fn a_successors_answer_goes_through_the_hook_too(server: Server) {
+    let (store, clock) = (server.store().await, ManualClock::default());
+    let timed = |once: Builder<DynamoDbStore>| once.clock(clock.clone());
+    let (begun, open) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let gate = (Arc::clone(&begun), Arc::clone(&open));
+    let waiting = move |_, _| {
+        let (begun, open) = gate.clone();
+        async move {
+            begun.notify_one();
+            open.notified().await;
+            Ok(answer(201, "too late"))
+        }
+    };
+    let stale = Api::on(
+        store.clone(),
+        timed,
+        |layer| layer.on_replay(renew),
+        waiting,
+    );
+    let successor = Api::on(store, timed, |layer| layer, place_order);
+
+    let first = stale.spawn(&Door::Http.post("k-1").header("X-Retry", "a"));
+    begun.notified().await;
+    clock.advance(Duration::from_hours(1));
+    assert_eq!(
+        successor.send(&Door::Http.post("k-1")).await.text(),
+        "order 1"
+    );
+    open.notify_one();
+    let replayed = first.await.unwrap();
+    assert_eq!(replayed.text(), "order 1, renewed for a after 2");
+    assert!(replayed.is_replayed());
+}

@@ -1,0 +1,288 @@
+//! Keys that are not in the layer's header: in another header, in the body, in the path, or found by a closure.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{HeaderName, Request, Response};
+use http_body_util::{BodyExt, Full};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::{Builder, Claim, Idempotency, MissingKey};
+use serde_json::Value;
+use tower::util::BoxCloneService;
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::api::{Answer, Api, Call, Door, place_order};
+use crate::on_each_server;
+use crate::support::Server;
+
+fn from_body() -> Selector {
+    Selector::pointer("/event/id").unwrap()
+}
+
+fn webhook(body: &str) -> Call {
+    Door::Alb.post(None).path("/webhooks").json(body)
+}
+
+async fn api(server: &Server, policy: RoutePolicy) -> Api {
+    let routes = |layer: IdempotencyLayer<_>| {
+        let layer = layer.route("POST /webhooks".parse().unwrap(), policy.clone());
+        layer.route("PUT /orders/{order}".parse().unwrap(), policy)
+    };
+    Api::configured(server, |once| once, routes, place_order).await
+}
+
+/// The detail of a problem document.
+fn detail(answer: &Answer) -> String {
+    let problem: Value = serde_json::from_slice(&answer.body).unwrap();
+    problem["detail"].as_str().unwrap().to_owned()
+}
+
+on_each_server!(the_key_may_be_in_the_body);
+async fn the_key_may_be_in_the_body(server: Server) {
+    let closure = Selector::closure(|_, body| {
+        let event: Value = serde_json::from_slice(body).ok()?;
+        Some(event["event"]["id"].as_str()?.to_owned())
+    });
+    let expression = Selector::jmespath("event.id").unwrap();
+    for selector in [from_body(), expression, closure] {
+        let api = api(&server, RoutePolicy::required().key_from(selector.clone())).await;
+        let paid = webhook(r#"{"event": {"id": "e-1", "kind": "paid"}}"#);
+        assert_eq!(api.send(&paid).await.text(), "order 1", "{selector:?}");
+        // Its layout doesn't count, and neither does the layer's own header.
+        let again = webhook(r#"{"event":{"kind":"paid","id":"e-1"}}"#);
+        for again in [again.clone(), again.header("Idempotency-Key", "other")] {
+            let retry = api.send(&again).await;
+            assert!(retry.is_replayed(), "{selector:?}");
+            assert_eq!(retry.text(), "order 1");
+        }
+        let other = webhook(r#"{"event": {"id": "e-2", "kind": "paid"}}"#);
+        assert_eq!(api.send(&other).await.text(), "order 2", "{selector:?}");
+        let changed = webhook(r#"{"event": {"id": "e-1", "kind": "refunded"}}"#);
+        let refused = api.send(&changed).await;
+        refused.assert_problem(422, "mismatch");
+        assert_eq!(api.runs(), 2, "{selector:?}");
+    }
+}
+
+on_each_server!(the_key_may_be_in_another_header);
+async fn the_key_may_be_in_another_header(server: Server) {
+    let header = Selector::header(HeaderName::from_static("x-delivery"));
+    let api = api(&server, RoutePolicy::required().key_from(header)).await;
+    let call = webhook("{}").header("X-Delivery", "d-1");
+    assert_eq!(api.send(&call).await.text(), "order 1");
+    assert!(api.send(&call).await.is_replayed());
+    let other = webhook("{}").header("Idempotency-Key", "d-1");
+    let refused = api.send(&other).await;
+    refused.assert_problem(400, "key-missing");
+    assert!(detail(&refused).ends_with("from the header `x-delivery`."));
+}
+
+on_each_server!(the_key_may_be_a_parameter_of_the_path);
+async fn the_key_may_be_a_parameter_of_the_path(server: Server) {
+    let selector = Selector::path_parameter("order");
+    for door in Door::ALL {
+        let api = api(&server, RoutePolicy::required().key_from(selector.clone())).await;
+        let put = |path| {
+            let call = door.post(None).method("PUT").catch_all();
+            call.stage("live").path(path)
+        };
+        assert_eq!(api.send(&put("/orders/7")).await.text(), "order 1");
+        assert!(api.send(&put("/orders/7")).await.is_replayed(), "{door:?}");
+        assert_eq!(api.send(&put("/orders/8")).await.text(), "order 2");
+        let changed = put("/orders/7").json("{}");
+        let refused = api.send(&changed).await;
+        refused.assert_problem(422, "mismatch");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
+    let server = Server::dynoxide().await;
+    let closure = Selector::closure(|_, _| Some(""));
+    let expression = Selector::jmespath("[account, event.id]").unwrap();
+    for (selector, place) in [
+        (from_body(), "from `/event/id` in the JSON body."),
+        (expression, "from `[account, event.id]` in the JSON body."),
+        (closure, "from the content of the request."),
+    ] {
+        let api = api(&server, RoutePolicy::required().key_from(selector)).await;
+        let refused = api.send(&webhook(r#"{"event": {}}"#)).await;
+        refused.assert_problem(400, "key-missing");
+        let detail = detail(&refused);
+        assert!(
+            detail.ends_with(&format!("This API takes it {place}")),
+            "{detail}"
+        );
+        assert_eq!(api.runs(), 0);
+    }
+    let header = Api::new(&server, place_order).await;
+    let refused = header.send(&webhook("{}")).await;
+    assert!(detail(&refused).ends_with("from the header `idempotency-key`."));
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_required() {
+    let server = Server::dynoxide().await;
+    let api = api(&server, RoutePolicy::required().key_from(from_body())).await;
+    for body in ["id=7", "", r#"{"event": "#] {
+        let refused = api.send(&webhook("{}").text(body)).await;
+        refused.assert_problem(400, "body-not-json");
+    }
+    let refused = api.send(&webhook("{}").binary(b"\xff\xfe")).await;
+    refused.assert_problem(400, "body-not-json");
+
+    let policy = RoutePolicy::required().key_from(from_body());
+    let routes = |layer: IdempotencyLayer<_>| layer.body_limit(8).other_routes(policy);
+    let short = Api::configured(&server, |once| once, routes, place_order).await;
+    let refused = short.send(&webhook(r#"{"event": {"id": 7}}"#)).await;
+    refused.assert_problem(413, "body-too-large");
+    assert_eq!((api.runs(), short.runs()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_runs_where_the_key_is_optional() {
+    let server = Server::dynoxide().await;
+    let api = api(&server, RoutePolicy::optional().key_from(from_body())).await;
+    for (body, order) in [("id=7", "order 1"), ("id=7", "order 2"), ("{}", "order 3")] {
+        let first = api.send(&webhook("{}").text(body)).await;
+        assert_eq!(first.text(), order);
+        assert_eq!(first.header("idempotency-status"), Some("unprotected"));
+    }
+    let keyed = webhook(r#"{"event": {"id": 7}}"#);
+    assert_eq!(api.send(&keyed).await.text(), "order 4");
+    assert!(api.send(&keyed).await.is_replayed());
+}
+
+#[tokio::test]
+async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
+    let server = Server::dynoxide().await;
+    let layer = |once| {
+        let tenant = |parts: &http::request::Parts| {
+            let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
+            Some(tenant.to_owned())
+        };
+        let layer = IdempotencyLayer::scoped(once, tenant).require_scope();
+        layer.other_routes(RoutePolicy::required().key_from(from_body()))
+    };
+    let api = Api::layered(&server, layer, place_order).await;
+    let call = |id: &str, tenant| {
+        let body = format!(r#"{{"event": {{"id": "{id}"}}}}"#);
+        webhook(&body).header("X-Tenant", tenant)
+    };
+    assert_eq!(api.send(&call("e-1", "a")).await.text(), "order 1");
+    assert_eq!(api.send(&call("e-1", "b")).await.text(), "order 2");
+    assert!(api.send(&call("e-1", "b")).await.is_replayed());
+    let refused = api.send(&call(&"x".repeat(256), "a")).await;
+    refused.assert_problem(400, "key-too-long");
+    let refused = api.send(&webhook(r#"{"event": {"id": 7}}"#)).await;
+    refused.assert_problem(403, "scope-missing");
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_route_does_not_have_is_a_misconfiguration() {
+    let server = Server::dynoxide().await;
+    let policy = RoutePolicy::required().key_from(Selector::path_parameter("cart"));
+    let api = api(&server, policy).await;
+    for call in [
+        webhook("{}"),
+        Door::Alb.post(None).method("PUT").path("/orders/7"),
+    ] {
+        let refused = api.send(&call).await;
+        refused.assert_problem(500, "misconfigured");
+    }
+    assert_eq!(api.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_template_that_the_gateway_matched_has_its_parameters() {
+    let server = Server::dynoxide().await;
+    let policy = RoutePolicy::required().key_from(Selector::path_parameter("shop"));
+    let routes = |layer: IdempotencyLayer<_>| layer.other_routes(policy);
+    let api = Api::configured(&server, |once| once, routes, place_order).await;
+    // The fixture's template is `/shops/{shop}/orders`.
+    for (path, is_replayed) in [
+        ("/shops/7/orders", false),
+        ("/shops/7/orders", true),
+        ("/shops/8/orders", false),
+    ] {
+        let answer = api.send(&Door::Rest.post(None).path(path)).await;
+        assert_eq!(answer.is_replayed(), is_replayed, "{path}");
+    }
+}
+
+type Body = Full<Bytes>;
+
+/// An API that answers with what it was sent, and the key that its claim derives.
+fn echo(
+    engine: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>,
+    selector: Selector,
+) -> BoxCloneService<Request<Body>, Vec<u8>, Infallible> {
+    let once = engine(Idempotency::builder(MemoryStore::new()).namespace("shop"));
+    let policy = RoutePolicy::required().key_from(selector);
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let layer = layer.other_routes(policy).body_limit(30);
+    let service = layer.layer(service_fn(async |request: Request<Body>| {
+        let key = request.extensions().get::<Claim>().unwrap().derive_key("x");
+        let mut body = request.into_body().collect().await?.to_bytes().to_vec();
+        body.extend_from_slice(format!(" {key}").as_bytes());
+        Ok::<_, Infallible>(Response::new(Body::from(body)))
+    }));
+    let whole = service.and_then(async |response: Response<_>| {
+        assert_eq!(response.status(), 200);
+        let body = BodyExt::collect(response.into_body()).await.unwrap();
+        Ok(body.to_bytes().to_vec())
+    });
+    BoxCloneService::new(whole)
+}
+
+fn posted(body: &str) -> Request<Body> {
+    let request = Request::post("/webhooks");
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+#[tokio::test]
+async fn where_nothing_is_protected_no_selector_refuses_anything() {
+    let passive: [fn(Builder<MemoryStore>) -> Builder<MemoryStore>; 2] =
+        [|once| once.observe(true), |once| once.disabled(true)];
+    for engine in passive {
+        let engine = |once| engine(once).missing_key(MissingKey::RunUnprotected);
+        let panics = Selector::closure(|_, _| -> Option<String> { panic!("in a selector") });
+        let missing = Selector::path_parameter("cart");
+        for selector in [from_body(), panics, missing] {
+            let api = echo(engine, selector.clone());
+            let long = format!(r#"{{"event": {{"id": "{}"}}}}"#, "x".repeat(300));
+            let keyed = r#"{"event": {"id": 7}}"#;
+            for body in [keyed, keyed, "{}", "id=7", "", long.as_str()] {
+                let answer = api.clone().oneshot(posted(body)).await.unwrap();
+                let text = String::from_utf8(answer).unwrap();
+                assert!(
+                    text.starts_with(&format!("{body} ")),
+                    "{selector:?}: {text}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_kill_switch_leaves_derived_keys_as_they_were() {
+    let derived = async |engine: fn(Builder<MemoryStore>) -> Builder<MemoryStore>| {
+        let api = echo(engine, from_body());
+        let answer = api.oneshot(posted(r#"{"event": {"id": 7}}"#)).await;
+        answer.unwrap()
+    };
+    let protected = derived(|once| once).await;
+    assert_eq!(derived(|once| once.disabled(true)).await, protected);
+    assert_eq!(derived(|once| once.observe(true)).await, protected);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_in_base64_has_its_key_too() {
+    let server = Server::dynoxide().await;
+    let api = api(&server, RoutePolicy::required().key_from(from_body())).await;
+    for is_replayed in [false, true] {
+        let call = webhook("{}").binary(br#"{"event": {"id": "e-1"}}"#);
+        assert_eq!(api.send(&call).await.is_replayed(), is_replayed);
+    }
+}

@@ -1,0 +1,154 @@
+//! What two messages of one key are compared by, by setting.
+
+use lambda_idempotency::Fingerprint;
+use lambda_idempotency::sqs::Selector;
+
+use super::*;
+
+type Layer = BatchLayer<DynamoDbStore, Payment, PaymentError>;
+
+/// A payment that its producer stamps anew each time it sends it.
+fn stamped(id: &str, amount: u64, sent_at: u64) -> Value {
+    let body = json!({ "payment_id": "p-1", "amount": amount, "meta": { "sent_at": sent_at } });
+    message(id, body.to_string())
+}
+
+/// Which of these are reported: the same payment sent again, in one batch and in two; another amount.
+async fn reported(server: &Server, configure: impl Fn(Layer) -> Layer) -> Vec<String> {
+    let (once, effects) = (engine(server).await, Effects::default());
+    let runs = effects.clone();
+    let mut worker = configure(charge(&once)).handler(move |message| {
+        runs.of(&message);
+        async { Ok(()) }
+    });
+    let both = [stamped("first", 5, 1), stamped("in-one-batch", 5, 2)];
+    let mut reported = deliver(&mut worker, both).await;
+    let later = [stamped("in-two", 5, 3)];
+    reported.extend(deliver(&mut worker, later).await);
+    reported.extend(deliver(&mut worker, [stamped("dearer", 6, 1)]).await);
+    assert_eq!(effects.take(), ["first"]);
+    reported
+}
+
+on_each_server!(a_field_that_is_left_out_may_differ_and_no_other);
+async fn a_field_that_is_left_out_may_differ_and_no_other(server: Server) {
+    let without = |layer: Layer| layer.fingerprint_without(["/meta/sent_at".parse().unwrap()]);
+    assert_eq!(reported(&server, without).await, ["dearer"]);
+}
+
+on_each_server!(a_closure_or_a_selector_says_what_is_compared);
+async fn a_closure_or_a_selector_says_what_is_compared(server: Server) {
+    let of_amount = |payment: &Payment, _: &_| Fingerprint::bytes(&payment.amount.to_be_bytes());
+    let closure = |layer: Layer| layer.fingerprint(of_amount);
+    assert_eq!(reported(&server, closure).await, ["dearer"]);
+    for selector in [
+        Selector::pointer("/amount").unwrap(),
+        Selector::jmespath("amount").unwrap(),
+    ] {
+        let selected = |layer: Layer| layer.fingerprint_from(selector.clone());
+        assert_eq!(
+            reported(&server, selected).await,
+            ["dearer"],
+            "{selector:?}"
+        );
+    }
+}
+
+on_each_server!(without_a_fingerprint_the_key_alone_counts);
+async fn without_a_fingerprint_the_key_alone_counts(server: Server) {
+    assert_eq!(reported(&server, Layer::no_fingerprint).await, NOTHING);
+    let none = |layer: Layer| layer.fingerprint(|_, _| None);
+    assert_eq!(reported(&server, none).await, NOTHING);
+}
+
+on_each_server!(a_key_from_a_pointer_changes_no_default);
+async fn a_key_from_a_pointer_changes_no_default(server: Server) {
+    let everything = ["in-one-batch", "in-two", "dearer"];
+    let pointer = Selector::pointer("/payment_id").unwrap();
+    let keyed = |layer: Layer| layer.key_from(pointer.clone());
+    assert_eq!(reported(&server, keyed).await, everything);
+    assert_eq!(reported(&server, |layer| layer).await, everything);
+}
+
+#[tokio::test]
+async fn a_message_without_the_selected_part_differs_from_one_with_it() {
+    let server = Server::dynoxide().await;
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let runs = effects.clone();
+    let layer = charge(&once).fingerprint_from(Selector::pointer("/currency").unwrap());
+    let mut worker = layer.handler(move |message| {
+        runs.of(&message);
+        async { Ok(()) }
+    });
+    let of = |id: &str, currency: Value| {
+        let body = json!({ "payment_id": "p-1", "amount": 5, "currency": currency });
+        message(id, body.to_string())
+    };
+    let without = [payment("m-1", "p-1", 5), payment("m-2", "p-1", 6)];
+    assert_eq!(deliver(&mut worker, without).await, NOTHING);
+    for currency in [json!("EUR"), json!(""), json!(null)] {
+        assert_eq!(deliver(&mut worker, [of("m-3", currency)]).await, ["m-3"]);
+    }
+    assert_eq!(effects.take(), ["m-1"]);
+}
+
+#[tokio::test]
+async fn a_fingerprint_that_panics_is_its_messages_own_trouble() {
+    let server = Server::dynoxide().await;
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let runs = effects.clone();
+    let layer = charge(&once).fingerprint(|payment, _| {
+        assert_ne!(payment.amount, 6, "it panics for one");
+        None
+    });
+    let mut worker = layer.handler(move |message| {
+        runs.of(&message);
+        async { Ok(()) }
+    });
+    let messages = [payment("m-1", "p-1", 6), payment("m-2", "p-2", 5)];
+    assert_eq!(deliver(&mut worker, messages).await, ["m-1"]);
+    assert_eq!(effects.take(), ["m-2"]);
+}
+
+/// A message of a payment with this attribute, where it has one.
+fn typed(id: &str, event_type: Option<&str>) -> Value {
+    let mut message = payment(id, "p-1", 5);
+    if let Some(text) = event_type {
+        let attribute = json!({ "stringValue": text, "dataType": "String" });
+        message["messageAttributes"] = json!({ "event_type": attribute });
+    }
+    message
+}
+
+on_each_server!(an_attribute_is_compared_where_it_is_named);
+async fn an_attribute_is_compared_where_it_is_named(server: Server) {
+    let messages = [
+        typed("placed", Some("placed")),
+        typed("again", Some("placed")),
+        typed("cancelled", Some("cancelled")),
+        typed("empty", Some("")),
+        typed("bare", None),
+    ];
+    let named = |layer: Layer| layer.fingerprint_attributes(["trace", "event_type"]);
+    let different = &["cancelled", "empty", "bare"][..];
+    let default: fn(Layer) -> Layer = |layer| layer;
+    let not_compared = |layer: Layer| named(layer).no_fingerprint();
+    for (configure, expected) in [
+        (&default as &dyn Fn(Layer) -> Layer, &NOTHING[..]),
+        (&named, different),
+        (&not_compared, &NOTHING),
+    ] {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let runs = effects.clone();
+        let mut worker = configure(charge(&once)).handler(move |message| {
+            runs.of(&message);
+            async { Ok(()) }
+        });
+        let mut reported = Vec::new();
+        for message in messages.clone() {
+            reported.extend(deliver(&mut worker, [message]).await);
+        }
+        assert_eq!(reported, expected);
+        assert_eq!(effects.take(), ["placed"]);
+    }
+}

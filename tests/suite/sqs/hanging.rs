@@ -1,0 +1,281 @@
+//! A handler that hangs costs its own message a delivery, and the others nothing.
+
+use std::convert::Infallible;
+
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+use lambda_idempotency::{Begun, Clock, Crashed, InFlight, Key, Step};
+use tokio::time::Instant;
+use tower::Layer as _;
+
+use super::turns::{Reluctant, VirtualClock};
+use super::*;
+
+/// What an invocation has.
+const TIME: Duration = Duration::from_secs(10);
+
+type Layer = BatchLayer<MemoryStore, u64, Infallible>;
+
+struct Bench {
+    once: Idempotency<MemoryStore>,
+    start: Instant,
+}
+
+impl Bench {
+    fn new(crashed: Crashed) -> Self {
+        Self::with(|once| once.crashed(crashed))
+    }
+
+    fn with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Self {
+        let start = Instant::now();
+        let once = Idempotency::builder(MemoryStore::new())
+            .namespace("sqs")
+            .clock(VirtualClock(start));
+        let once = settings(once).build().unwrap();
+        Self { once, start }
+    }
+
+    fn layer(&self) -> Layer {
+        BatchLayer::new(self.once.clone()).operation("charge")
+    }
+
+    /// Delivers messages to a worker. What must come again.
+    async fn call(&self, worker: &mut impl Worker, messages: Vec<Value>) -> Vec<String> {
+        let mut event = batch(messages);
+        let deadline = VirtualClock(self.start).now() + TIME;
+        event.context.deadline = u64::try_from(deadline.0).unwrap();
+        let began = Instant::now();
+        let reply = worker.call(event).await.unwrap();
+        assert!(began.elapsed() < TIME, "the reply is in time");
+        let failures = reply.batch_item_failures.into_iter();
+        failures.map(|failure| failure.item_identifier).collect()
+    }
+
+    /// Delivers three messages, of which the second may hang. What must come again, and what ran.
+    async fn deliver(&self, hangs: bool) -> (Vec<String>, Vec<String>) {
+        let effects = Effects::default();
+        let ran = effects.clone();
+        let mut worker = self.layer().handler(move |message: Message<u64>| {
+            ran.of(&message);
+            async move {
+                if hangs && message.id() == "m-2" {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Infallible>(())
+            }
+        });
+        let reported = self.call(&mut worker, three()).await;
+        (reported, effects.take())
+    }
+}
+
+fn three() -> Vec<Value> {
+    (1..=3)
+        .map(|n| message(&format!("m-{n}"), n.to_string()))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() {
+    let bench = Bench::new(Crashed::RunAgain);
+    let (reported, ran) = bench.deliver(true).await;
+    assert_eq!(reported, ["m-2"]);
+    assert_eq!(ran, ["m-1", "m-2", "m-3"]);
+
+    // Its claim was released: the next delivery runs at once.
+    let (reported, ran) = bench.deliver(false).await;
+    assert_eq!(reported, NOTHING);
+    assert_eq!(ran, ["m-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hung_waits_for_a_person_where_the_policy_says_so() {
+    let bench = Bench::new(Crashed::Interrupt);
+    assert_eq!(bench.deliver(true).await.0, ["m-2"]);
+    for wait in [0, 60] {
+        // In flight until its lease is over, interrupted after it.
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        let (reported, ran) = bench.deliver(false).await;
+        assert_eq!((reported, ran), (vec!["m-2".to_owned()], Vec::new()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_handler_was_never_ready_did_not_start() {
+    let bench = Bench::new(Crashed::Interrupt);
+    let effects = Effects::default();
+    let ran = effects.clone();
+    let working = move |message: Message<u64>| {
+        ran.of(&message);
+        async { Ok::<_, Infallible>(()) }
+    };
+    let one = || vec![message("m-1", "1")];
+    let mut reluctant = bench.layer().layer(Reluctant::new(60, working.clone()));
+    assert_eq!(bench.call(&mut reluctant, one()).await, ["m-1"]);
+    let mut ready = bench.layer().layer(Reluctant::new(0, working));
+    assert_eq!(
+        bench.call(&mut ready, one()).await,
+        NOTHING,
+        "no person is needed"
+    );
+    assert_eq!(effects.take(), ["m-1"]);
+}
+
+/// How the second message's handler ends, just before its time is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Well,
+    Failed,
+    Panicked,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowledgement() {
+    for (end, call, expected) in [
+        (End::Well, Call::Complete, &NOTHING[..]),
+        (End::Failed, Call::Release, &["m-2"]),
+        (End::Panicked, Call::Release, &["m-2"]),
+    ] {
+        let start = Instant::now();
+        let store = FaultyStore::new(MemoryStore::new());
+        let once = Idempotency::builder(store.clone())
+            .namespace("sqs")
+            .clock(VirtualClock(start))
+            .build()
+            .unwrap();
+        // Short, so that the least time of a store call doesn't fit into it.
+        let layer = BatchLayer::new(once).reserve(Duration::from_millis(100));
+        let mut worker = layer.handler(move |message: Message<u64>| {
+            let store = store.clone();
+            async move {
+                if message.id() == "m-2" {
+                    tokio::time::sleep(TIME.saturating_sub(Duration::from_millis(300))).await;
+                    store.inject(call, Fault::Delayed(Duration::from_hours(1)));
+                    match end {
+                        End::Well => {}
+                        End::Failed => return Err(std::fmt::Error),
+                        End::Panicked => panic!("injected"),
+                    }
+                }
+                Ok(())
+            }
+        });
+        let mut event = batch((1..=3).map(|n| message(&format!("m-{n}"), n.to_string())));
+        let deadline = VirtualClock(start).now() + TIME;
+        event.context.deadline = u64::try_from(deadline.0).unwrap();
+        let reply = worker.call(event).await.unwrap();
+        let took = start.elapsed();
+        assert!(took < TIME, "{end:?}: the reply is in time: {took:?}");
+        let failures = reply.batch_item_failures.into_iter();
+        let reported: Vec<_> = failures.map(|failure| failure.item_identifier).collect();
+        assert_eq!(reported, expected, "{end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_handler_hung_stays_bound_to_its_payload() {
+    let bench = Bench::new(Crashed::RunAgain);
+    let by_one_key = || bench.layer().key(|_| "one");
+    let effects = Effects::default();
+    let mut hanging = by_one_key().handler(|_| std::future::pending::<Result<(), Infallible>>());
+    let ran = effects.clone();
+    let mut working = by_one_key().handler(move |message: Message<u64>| {
+        ran.of(&message);
+        async { Ok(()) }
+    });
+    let first = || vec![message("m-1", "1")];
+    assert_eq!(bench.call(&mut hanging, first()).await, ["m-1"]);
+    let other = vec![message("m-2", "2")];
+    assert_eq!(bench.call(&mut working, other).await, ["m-2"]);
+    assert_eq!(effects.take(), NOTHING, "the first may have had its effect");
+    assert_eq!(bench.call(&mut working, first()).await, NOTHING);
+    assert_eq!(effects.take(), ["m-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_hung_waits_for_a_person_where_its_policy_says_so() {
+    let bench = Bench::new(Crashed::RunAgain);
+    for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
+        let effects = Effects::default();
+        let worker = |hangs: bool| {
+            let ran = effects.clone();
+            let layer = BatchLayer::new(bench.once.clone()).operation(format!("{crashed:?}"));
+            layer.handler(move |message: Message<u64>| {
+                let ran = ran.clone();
+                async move {
+                    let claim = message.claim.clone();
+                    let effect = async |_: String| {
+                        ran.of(&message);
+                        if hangs {
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<_, Infallible>(())
+                    };
+                    let step = Step::named("charge").crashed(crashed);
+                    claim.step(step, effect).await
+                }
+            })
+        };
+        let one = || vec![message("m-1", "1")];
+        assert_eq!(bench.call(&mut worker(true), one()).await, ["m-1"]);
+        assert_eq!(effects.take(), ["m-1"]);
+        let again = bench.call(&mut worker(false), one()).await;
+        let expected = match crashed {
+            Crashed::Interrupt => (vec!["m-1".to_owned()], Vec::new()),
+            _ => (Vec::new(), vec!["m-1".to_owned()]),
+        };
+        assert_eq!((again, effects.take()), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_when_it_is_ended_is_reported_alone() {
+    /// Panics when its future is dropped.
+    struct Brittle;
+    impl Drop for Brittle {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+    let bench = Bench::new(Crashed::RunAgain);
+    let mut worker = bench.layer().handler(|message: Message<u64>| async move {
+        if message.id() == "m-2" {
+            let _brittle = Brittle;
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    assert_eq!(bench.call(&mut worker, three()).await, ["m-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_for_another_attempt_is_reported_before_the_deadline() {
+    let bench = Bench::with(|once| once.in_flight(InFlight::WaitUpTo(Duration::from_hours(1))));
+    let elsewhere = bench.once.begin(Key::new("charge", "m-2"), None).await;
+    let Ok(Begun::Run(_elsewhere)) = elsewhere else {
+        panic!("it is new");
+    };
+    let (reported, ran) = bench.deliver(false).await;
+    assert_eq!(reported, ["m-2"]);
+    assert_eq!(ran, ["m-1", "m-3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
+    let bench = Bench::new(Crashed::Interrupt);
+    let effects = Effects::default();
+    let ran = effects.clone();
+    let layer = bench.layer().concurrency(1).reserve(Duration::ZERO);
+    let mut worker = layer.handler(move |message: Message<u64>| {
+        ran.of(&message);
+        std::future::pending::<Result<(), Infallible>>()
+    });
+    // The first is ended before the deadline, and makes room for the second.
+    let reported = bench.call(&mut worker, three()).await;
+    assert_eq!(reported, ["m-1", "m-2", "m-3"]);
+    assert_eq!(effects.take(), ["m-1"]);
+    tokio::time::sleep(TIME).await;
+    let mut again = bench.layer().handler(|_| async { Ok(()) });
+    let reported = bench.call(&mut again, three()).await;
+    assert_eq!(reported, ["m-1"], "a person must look at what ran alone");
+}

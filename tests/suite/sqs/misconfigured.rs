@@ -1,0 +1,75 @@
+//! A configuration that takes the protection away fails the invocation, so that Lambda counts an error.
+
+use super::*;
+use crate::support::Fault;
+
+fn payments() -> [Value; 3] {
+    [1, 2, 3].map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n))
+}
+
+/// The error of a batch that no message of is done.
+async fn error(once: &Idempotency<DynamoDbStore>) -> String {
+    let effects = Effects::default();
+    let failed = charging(once, &effects).call(batch(payments())).await;
+    assert_eq!(effects.take(), NOTHING);
+    match failed {
+        Err(BatchError::Misconfigured { reason }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+on_each_server!(a_table_that_does_not_exist_fails_the_invocation);
+async fn a_table_that_does_not_exist_fails_the_invocation(server: Server) {
+    let once = builder(DynamoDbStore::new(server.client(), "no-such-table"));
+    let error = error(&once.build().unwrap()).await;
+    assert!(error.contains("no-such-table"), "{error}");
+}
+
+on_each_server!(a_table_with_another_key_schema_fails_the_invocation);
+async fn a_table_with_another_key_schema_fails_the_invocation(server: Server) {
+    let table = server.table_with_key("other", "pk").await;
+    let once = builder(DynamoDbStore::new(server.client(), &table));
+    let error = error(&once.build().unwrap()).await;
+    assert!(error.contains("partition key"), "{error}");
+}
+
+on_each_server!(a_missing_permission_fails_the_invocation);
+async fn a_missing_permission_fails_the_invocation(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let once = engine(proxy.server()).await;
+    for operation in ["BatchExecuteStatement", "PutItem"] {
+        for _ in 0..6 {
+            proxy.inject(operation, Fault::DENY);
+        }
+    }
+    let error = error(&once).await;
+    assert!(error.contains("dynamodb:PutItem"), "{error}");
+}
+
+on_each_server!(without_item_failures_a_batch_fails_as_a_whole_and_repeats_no_effect);
+async fn without_item_failures_a_batch_fails_as_a_whole_and_repeats_no_effect(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let worker = |declines: bool| {
+        let effects = effects.clone();
+        charge(&once)
+            .without_item_failures()
+            .handler(move |message: Message<Payment>| {
+                effects.of(&message);
+                async move {
+                    match message.id() {
+                        "m-2" if declines => Err(PaymentError::Unreachable),
+                        _ => Ok(()),
+                    }
+                }
+            })
+    };
+    let failed = worker(true).call(batch(payments())).await;
+    let expected = BatchError::Incomplete {
+        failed: 1,
+        messages: 3,
+    };
+    assert_eq!(failed.unwrap_err(), expected);
+    assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
+    assert_eq!(deliver(&mut worker(false), payments()).await, NOTHING);
+    assert_eq!(effects.take(), ["m-2"]);
+}

@@ -1,0 +1,79 @@
+//! What a `main` prints that can't set the library up: Rust prints the `Debug` of the error that it returns.
+
+use lambda_idempotency::batch::Selector;
+use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout, TableNotNamed};
+use lambda_idempotency::http::{DocumentationUrl, Route};
+use lambda_idempotency::protocol::record::{Found, RecordWrite};
+use lambda_idempotency::store::{Answer, MemoryStore, Store};
+use lambda_idempotency::testing::conformance;
+use lambda_idempotency::{Idempotency, Pointer, RecordId, StoreError};
+use tokio::time::Instant;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A store that refuses everything.
+struct Shut;
+
+impl Store for Shut {
+    async fn write(&self, _: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Err(StoreError::Conflict)
+    }
+
+    async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        Err(StoreError::Conflict)
+    }
+}
+
+/// What `main` prints for this error, and what the error says.
+fn printed<E: Into<Failure>>(error: E) -> (String, String) {
+    let failure = error.into();
+    (format!("{failure:?}"), failure.to_string())
+}
+
+#[tokio::test]
+async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
+    let name = |name: &str| {
+        let built = Idempotency::builder(MemoryStore::new()).namespace(name);
+        built.build().unwrap_err()
+    };
+    let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
+    let client = aws_sdk_dynamodb::Client::from_conf(config.build());
+    let clashing = TableLayout::default().status("data");
+    let store = DynamoDbStore::new(client, "idempotency").layout(clashing);
+    let layout = Idempotency::builder(store).namespace("shop").build();
+    let unnamed = Idempotency::builder(MemoryStore::new()).build();
+    for ((printed, said), advice) in [
+        (printed(TableNotNamed), "set the environment variable"),
+        (printed(unnamed.unwrap_err()), "call `.namespace(\"…\")`"),
+        (printed(name("")), "call `.namespace(\"…\")`"),
+        (printed(name("a#b")), "without `#`"),
+        (printed(layout.unwrap_err()), "two attributes `data`"),
+        (
+            printed("detail".parse::<Pointer>().unwrap_err()),
+            "it starts with `/`",
+        ),
+        (
+            printed(Selector::pointer("detail").unwrap_err()),
+            "it starts with `/`",
+        ),
+        (
+            printed(Selector::jmespath("detail.[").unwrap_err()),
+            "is no JMESPath expression",
+        ),
+        (
+            printed("POST orders".parse::<Route>().unwrap_err()),
+            "write it as",
+        ),
+        (
+            printed("/retries".parse::<DocumentationUrl>().unwrap_err()),
+            "give an absolute https address",
+        ),
+        (
+            printed(conformance(&Shut).await.unwrap_err()),
+            "the store breaks its contract",
+        ),
+    ] {
+        assert_eq!(printed, said);
+        assert!(printed.contains(advice), "{printed}");
+    }
+}

@@ -1,0 +1,250 @@
+//! What the helpers for users' tests promise, beyond what `guide` shows.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use lambda_http::aws_lambda_events::apigw::{
+    ApiGatewayProxyRequest, ApiGatewayProxyResponse, ApiGatewayV2httpResponse,
+};
+use lambda_http::{Context, LambdaEvent, Request, RequestExt, RequestPayloadExt};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::http::events::{EventLayer, Incoming};
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::testing::{
+    Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
+};
+use lambda_idempotency::{
+    Begun, Clock, Crashed, Disposition, Ended, Error, Idempotency, Key, Step, StepError,
+};
+use serde_json::{Value, json};
+use tower::{ServiceBuilder, ServiceExt};
+
+use crate::on_each_server;
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("payments")
+        .build()
+        .unwrap();
+    let key = Key::new("charge", "A-17").scope("tenant-7");
+    let begun = once.begin(key.clone(), None).await.unwrap();
+    let Begun::Run(run) = begun else {
+        panic!("{begun:?}")
+    };
+
+    let claim = TestClaim::of(key).namespace("payments").claim().await;
+
+    let claim = claim.unwrap();
+    assert_eq!(
+        claim.derive_key("gateway"),
+        run.claim().derive_key("gateway")
+    );
+    assert_eq!((claim.attempt(), claim.operation()), (1, "charge"));
+    assert!(claim.is_protected());
+    let _ = run.end(Disposition::Release(None)).await;
+}
+
+#[tokio::test]
+async fn a_test_claim_ends_with_its_lease_by_its_clock() {
+    let clock = ManualClock::default();
+    let claim = TestClaim::new("charge", "A-17")
+        .attempt(4)
+        .lease(Duration::from_secs(30))
+        .clock(clock.clone());
+    let claim = claim.claim().await.unwrap();
+    assert_eq!(claim.attempt(), 4);
+    let end = SystemTime::from(clock.now()) + Duration::from_secs(30);
+    assert_eq!(claim.deadline(), Some(end));
+
+    clock.advance(Duration::from_secs(29));
+    assert!(!claim.is_over());
+    clock.advance(Duration::from_secs(1));
+    assert!(claim.is_over());
+    let late = claim.step("charge", async |_| Ok::<_, io::Error>(1)).await;
+    assert!(matches!(late, Err(StepError::OutOfTime)), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_a_person() {
+    let claim = || TestClaim::new("order", "A-17").pending("charge").claim();
+
+    let again = claim().await.unwrap();
+    assert_eq!(again.attempt(), 2);
+    let charged = again.step("charge", async |_| Ok::<_, io::Error>(7)).await;
+    assert_eq!(charged.unwrap(), 7);
+
+    let careful = claim().await.unwrap();
+    let step = Step::named("charge").crashed(Crashed::Interrupt);
+    let charged = careful.step(step, async |_| Ok::<_, io::Error>(7)).await;
+    assert!(matches!(charged, Err(StepError::Interrupted { .. })));
+}
+
+#[tokio::test]
+async fn a_step_without_a_usable_name_is_an_error_of_the_test_claim() {
+    let claim = TestClaim::new("order", "A-17").confirmed("", &1).unwrap();
+    let made = claim.claim().await;
+    assert!(matches!(made, Err(TestError::Step { .. })), "{made:?}");
+}
+
+on_each_server!(a_run_of_a_test_claim_commits_with_the_store_it_was_given);
+async fn a_run_of_a_test_claim_commits_with_the_store_it_was_given(server: Server) {
+    use aws_sdk_dynamodb::types::{AttributeValue::S, Put};
+    let orders = server.table_with_key("orders", "order_id").await;
+    let store = server.store().await;
+    let claim = TestClaim::new("place", "A-17").attempt(2);
+    let run = claim.clone().begin(store.clone()).await.unwrap();
+    assert_eq!(run.claim().attempt(), 2);
+
+    let order = Put::builder().item("order_id", S("17".into()));
+    run.claim().write(order.table_name(&orders)).unwrap();
+    let ended = run.end(Disposition::Complete(Ok("17".into()))).await;
+
+    assert!(matches!(ended, Ok(Ended::Done)), "{ended:?}");
+    let found = server.client().scan().table_name(&orders).send().await;
+    assert_eq!(found.unwrap().count(), 1);
+    let again = claim.attempt(1).begin(store).await;
+    assert!(matches!(again, Err(TestError::Replayed)), "{again:?}");
+}
+
+#[tokio::test]
+async fn an_attempt_that_ends_before_its_crash_is_an_error_that_shows_its_end() {
+    let ended = Crash::new()
+        .cut_off(async { Ok::<u32, io::Error>(17) })
+        .await;
+    let Err(TestError::NotCrashed { ended }) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(ended, "Ok(17)");
+}
+
+#[tokio::test]
+async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
+    let clock = ManualClock::default();
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = Idempotency::builder(store.clone())
+        .namespace("tests")
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let run = || {
+        let handler = async |claim: lambda_idempotency::Claim| Ok::<_, io::Error>(claim.attempt());
+        once.run(Key::new("charge", "A-17"), None, handler)
+    };
+
+    store
+        .crash_after(Call::Create)
+        .cut_off(run())
+        .await
+        .unwrap();
+    // The process is dead: the next call of the same engine releases nothing.
+    assert!(matches!(run().await, Err(Error::InFlight { .. })));
+    clock.pass_lease(&once);
+    assert_eq!(run().await.unwrap().into_inner(), 2);
+}
+
+#[tokio::test]
+async fn a_calmed_store_lets_nothing_crash() {
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = Idempotency::builder(store.clone()).namespace("tests");
+    let once = once.build().unwrap();
+    let crash = store.crash_before(Call::Create);
+    store.calm();
+    let run = once.run(Key::new("charge", "A-17"), None, async |_| {
+        Ok::<_, io::Error>(1)
+    });
+    let ended = crash.cut_off(run).await;
+    assert!(matches!(ended, Err(TestError::NotCrashed { .. })));
+}
+
+#[test]
+fn a_message_of_a_group_is_one_of_a_fifo_queue() {
+    let message = TestMessage::new("m-1", "{}").group("g").receives(3);
+    let event = TestMessage::batch([message.attribute("event_id", "e-1")]);
+    let event = serde_json::to_value(&event.payload).unwrap();
+    let message = &event["Records"][0];
+    let arn = message["eventSourceARN"].as_str().unwrap();
+    assert!(arn.strip_suffix(".fifo").is_some(), "{arn}");
+    assert_eq!(message["attributes"]["MessageGroupId"], "g");
+    assert_eq!(message["attributes"]["ApproximateReceiveCount"], "3");
+    assert_eq!(
+        message["messageAttributes"]["event_id"]["stringValue"],
+        "e-1"
+    );
+}
+
+fn order() -> TestRequest {
+    TestRequest::post("/shops/7/orders")
+        .route("/shops/{shop}/orders")
+        .parameter("shop", "7")
+        .query("note", "two & more")
+        .key("cart-17")
+        .json(&json!({"sku": "tea"}))
+        .unwrap()
+}
+
+#[test]
+fn a_request_is_read_back_as_it_was_described() {
+    let request: Request = order().request().unwrap();
+    assert_eq!(request.method(), "POST");
+    assert_eq!(request.raw_http_path(), "/shops/7/orders");
+    assert_eq!(request.headers()["idempotency-key"], "cart-17");
+    assert_eq!(request.path_parameters().first("shop"), Some("7"));
+    assert_eq!(
+        request.query_string_parameters().first("note"),
+        Some("two & more")
+    );
+    assert_eq!(request.uri().query(), Some("note=two%20%26%20more"));
+    assert_eq!(request.json::<Value>().unwrap().unwrap()["sku"], "tea");
+}
+
+#[tokio::test]
+async fn the_events_of_each_source_are_recognised_as_retries() {
+    let layer = || {
+        let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
+        EventLayer::new(IdempotencyLayer::unscoped(once.build().unwrap()))
+    };
+    let context = Context::default;
+
+    let rest = ServiceBuilder::new().layer(layer()).service_fn(
+        async |event: Incoming<ApiGatewayProxyRequest>| {
+            let claim = event.claim.ok_or("no claim")?;
+            assert_eq!(claim.operation(), "POST /shops/{shop}/orders");
+            let mut answer = ApiGatewayProxyResponse::default();
+            answer.status_code = 201;
+            Ok::<_, lambda_http::Error>(answer)
+        },
+    );
+    for is_replayed in [false, true] {
+        let event = LambdaEvent::new(order().rest_api().unwrap(), context());
+        let answer = rest.clone().oneshot(event).await.unwrap();
+        let headers = answer.multi_value_headers;
+        assert_eq!(headers.contains_key("idempotent-replayed"), is_replayed);
+    }
+
+    let http = ServiceBuilder::new()
+        .layer(layer())
+        .service_fn(async |_: Incoming<_>| {
+            let mut answer = ApiGatewayV2httpResponse::default();
+            answer.status_code = 201;
+            Ok::<_, lambda_http::Error>(answer)
+        });
+    for is_replayed in [false, true] {
+        let event = LambdaEvent::new(order().http_api().unwrap(), context());
+        let answer = http.clone().oneshot(event).await.unwrap();
+        assert_eq!(
+            answer.headers.contains_key("idempotent-replayed"),
+            is_replayed
+        );
+    }
+
+    let url = order().function_url().unwrap();
+    assert_eq!(url.request_context.http.method.as_deref(), Some("POST"));
+    assert_eq!(url.raw_path.as_deref(), Some("/shops/7/orders"));
+    let headers = order().header("accept", "a").header("Accept", "b");
+    assert_eq!(headers.function_url().unwrap().headers["accept"], "a,b");
+    let rest = headers.rest_api().unwrap();
+    assert_eq!(rest.multi_value_headers.get_all("accept").iter().count(), 2);
+    assert_eq!(rest.headers["accept"], "b");
+}
