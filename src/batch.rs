@@ -16,9 +16,11 @@
 //!    topic, let `Record` be a struct of your own with both.
 //! 3. Write [`records`](Source::records), [`id`](Source::id) and [`body`](Source::body). An id
 //!    names its message in the reply, so a batch with a message that has none fails before anything
-//!    runs.
+//!    runs. It is the message's key, too, where the user sets none: where two streams may have equal
+//!    ids, write [`token`](Source::token).
 //! 4. Write [`reply`](Source::reply). It gets the ids of the messages that must come again, and no
-//!    others. Ask yourself what Lambda does with each message that the reply leaves out.
+//!    others. Ask yourself what Lambda does with each message that the reply leaves out. Where Lambda
+//!    ignores the reply, set [`READS_REPLY`](Source::READS_REPLY) to `false`.
 //! 5. Write what the source knows of a message besides: [`origin`](Source::origin),
 //!    [`order_key`](Source::order_key), [`is_ordered`](Source::is_ordered),
 //!    [`deliveries`](Source::deliveries) and [`attribute`](Source::attribute). Where it knows
@@ -36,7 +38,7 @@
 //! use std::sync::Arc;
 //! use std::sync::atomic::{AtomicU32, Ordering};
 //!
-//! use lambda_idempotency::batch::{BatchLayer, Message, Source};
+//! use lambda_idempotency::batch::{BatchLayer, BodyError, Message, Source};
 //! use lambda_idempotency::{Idempotency, store::MemoryStore};
 //! use lambda_runtime::{Context, LambdaEvent};
 //! use tower::Service;
@@ -64,8 +66,8 @@
 //!     fn id(line: &Line) -> Option<&str> {
 //!         Some(&line.id)
 //!     }
-//!     fn body(line: &Line) -> Option<&str> {
-//!         Some(&line.text)
+//!     fn body(line: &Line) -> Result<&[u8], BodyError> {
+//!         Ok(line.text.as_bytes())
 //!     }
 //!     fn reply(failed: Vec<String>) -> Vec<String> {
 //!         failed
@@ -132,7 +134,6 @@
 //! [without item failures](BatchLayer::without_item_failures).
 
 mod content;
-mod envelope;
 mod fate;
 mod fingerprint;
 mod gate;
@@ -143,6 +144,7 @@ mod message;
 mod order;
 mod plan;
 mod reader;
+mod redelivered;
 mod rejection;
 mod report;
 mod run;
@@ -151,15 +153,15 @@ mod service;
 mod source;
 mod watched;
 
-pub use envelope::Envelope;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use order::Order;
 pub use rejection::Rejection;
 pub use selector::Selector;
 pub use service::{BatchError, BatchService};
-pub use source::Source;
+pub use source::{BodyError, Source};
 
+pub use crate::envelope::Envelope;
 pub use crate::protocol::selector::SelectorError;
 
 #[cfg(feature = "visibility")]

@@ -73,6 +73,8 @@
 //! | `lambda` | | [`Idempotency::invocation`](Idempotency): an engine bound to the invocation of `lambda_runtime` |
 //! | `batch` | | `batch`: what every source of batches shares; for a `batch::Source` of your own |
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue; implies `batch` |
+//! | `streams` | | `kinesis`, `dynamodb_streams`, `kafka` and the other sources of batches; implies `batch` |
+//! | `invoke` | | `invoke::InvokeLayer`, for handlers of one event: direct, Step Functions, EventBridge, SNS |
 //! | `jmespath` | | `sqs::Selector::jmespath`, `http::Selector::jmespath`: keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
 //! | `http` | | `http::IdempotencyLayer`, for any tower service of `http::Request`; links nothing of Lambda's |
@@ -125,6 +127,8 @@ pub mod batch;
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
 mod engine;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+mod envelope;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
@@ -137,6 +141,8 @@ pub mod protocol;
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub mod sqs;
 pub mod store;
+#[cfg(feature = "streams")]
+mod streams;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;

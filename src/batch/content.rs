@@ -1,15 +1,17 @@
 //! Holds the content of a message: its body and what stands beside it, or what its envelope has of
 //! both. Pure.
 
+use std::borrow::Cow;
+
 use crate::batch::Source;
-use crate::batch::envelope::{Envelope, EnvelopeError, Opened};
+use crate::envelope::{Envelope, EnvelopeError, Opened};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
 /// Holds the content of one message.
 pub(super) struct Content<'a, S: Source> {
     message: &'a S::Record,
-    body: &'a str,
+    body: &'a [u8],
     opened: Option<Opened>,
 }
 
@@ -17,7 +19,7 @@ impl<'a, S: Source> Content<'a, S> {
     /// Opens the envelopes around a body, the outermost first.
     pub(super) fn open(
         message: &'a S::Record,
-        body: &'a str,
+        body: &'a [u8],
         envelopes: &[Envelope],
     ) -> Result<Self, EnvelopeError> {
         Ok(Self {
@@ -32,19 +34,27 @@ impl<'a, S: Source> Content<'a, S> {
         self.message
     }
 
-    /// Gives the text that is decoded for the handler.
-    pub(super) fn text(&self) -> &str {
+    /// Gives what is decoded for the handler.
+    pub(super) fn bytes(&self) -> &[u8] {
         match &self.opened {
-            Some(opened) => &opened.text,
+            Some(opened) => opened.text.as_bytes(),
             None => self.body,
         }
     }
 
-    /// Gives the id that is the key, unless a key is set.
-    pub(super) fn id(&self) -> Option<&str> {
+    /// Gives the same as text, which is empty where it is none.
+    pub(super) fn text(&self) -> &str {
         match &self.opened {
-            Some(opened) => opened.id.as_deref(),
-            None => S::id(self.message),
+            Some(opened) => &opened.text,
+            None => std::str::from_utf8(self.body).unwrap_or_default(),
+        }
+    }
+
+    /// Gives the id that is the key, unless a key is set.
+    pub(super) fn id(&self) -> Option<Cow<'_, str>> {
+        match &self.opened {
+            Some(opened) => opened.id.as_deref().map(Cow::Borrowed),
+            None => S::token(self.message),
         }
     }
 
@@ -58,7 +68,7 @@ impl<'a, S: Source> Content<'a, S> {
     /// Takes the fingerprint of the text without these fields, and of what its envelope says that
     /// the text asks for.
     pub(super) fn fingerprint(&self, left_out: &[Pointer]) -> Fingerprint {
-        let text = Fingerprint::json_without(self.text().as_bytes(), left_out);
+        let text = Fingerprint::json_without(self.bytes(), left_out);
         match &self.opened {
             Some(opened) => Fingerprint::combine(opened.context.iter().chain([&text])),
             None => text,

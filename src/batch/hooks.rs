@@ -133,6 +133,7 @@ fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::BodyError;
     use crate::batch::plan::tests::message;
     use crate::sqs::Sqs;
 
@@ -144,7 +145,10 @@ mod tests {
             deferring: None,
         };
         let messages = [message("m-1", "1"), message("m-2", "garbled")];
-        let mut fates = [Fate::Done, Fate::Reported(Reason::NoBody)];
+        let mut fates = [
+            Fate::Done,
+            Fate::Reported(Reason::NoBody(BodyError::MISSING)),
+        ];
         let kept = hooks.keep(&messages, None);
         let ids = ["m-1".to_owned(), "m-2".to_owned()];
         let taken = hooks.run(kept, &ids, &mut fates, 1).await;

@@ -1,5 +1,6 @@
 //! Makes the key of a message.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ impl<S: Source, T> KeySource<S, T> {
         body: &T,
     ) -> Option<Key> {
         let token = match &*self.token {
-            Token::MessageId => content.id().map(str::to_owned),
+            Token::MessageId => content.id().map(Cow::into_owned),
             Token::Body(token) | Token::RawId(token) => token(body),
             Token::Selected(selector) => selector.token(content),
         };
@@ -127,7 +128,7 @@ mod tests {
 
     fn key<T>(source: &KeySource<Sqs, T>, body: &T) -> Option<Key> {
         let message = message();
-        let content = Content::open(&message, "{}", &[]).ok()?;
+        let content = Content::open(&message, b"{}", &[]).ok()?;
         source.key("charge".into(), &content, body)
     }
 

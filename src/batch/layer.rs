@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
@@ -37,12 +38,40 @@ pub struct BatchLayer<Src: Source, S, T, E> {
     config: Config<Src, S, T, E>,
 }
 
-impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
-    /// Makes a layer over an engine. Without further settings the key is the message id, the
-    /// operation the name of the message's [origin](Source::origin), and up to 10 messages run side
-    /// by side.
+impl<Src: Source, S, T: DeserializeOwned, E> BatchLayer<Src, S, T, E> {
+    /// Makes a layer over an engine, for bodies in JSON. Without further settings the key is the
+    /// message's [own](Source::token), the operation the name of its [origin](Source::origin), and
+    /// up to 10 messages run side by side.
     pub fn new(once: Idempotency<S>) -> Self {
-        let mut reader = Reader::new();
+        Self::of(once, Reader::new())
+    }
+}
+
+impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
+    /// Makes a layer over an engine, for bodies that this function decodes: bytes of another format
+    /// than JSON. A body that it fails on is rejected as [`Undecodable`](Rejection::Undecodable).
+    ///
+    /// Two bodies of one key are compared by their bytes, unless they are JSON.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("readings").build()?;
+    /// fn celsius(body: &[u8]) -> Result<f64, Box<dyn std::error::Error>> {
+    ///     Ok(std::str::from_utf8(body)?.trim().parse()?)
+    /// }
+    ///
+    /// let worker = sqs::BatchLayer::with_decoder(once, celsius)
+    ///     .handler(|message: sqs::Message<f64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn with_decoder<D: fmt::Display>(
+        once: Idempotency<S>,
+        decode: impl Fn(&[u8]) -> Result<T, D> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(once, Reader::with(decode))
+    }
+
+    fn of(once: Idempotency<S>, mut reader: Reader<Src, T>) -> Self {
         reader.quotes_errors = once.logs_errors();
         Self {
             config: Config {
@@ -54,7 +83,8 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
                 order: Order::BySource,
                 reserve: None,
                 single_writes: false,
-                whole: false,
+                whole: !Src::READS_REPLY,
+                redelivered: Arc::default(),
                 hooks: Hooks {
                     on_rejected: None,
                     deferring: None,

@@ -6,8 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
 use crate::batch::Source;
 use crate::batch::fate::Fate;
 use crate::batch::reader::{Contents, Reader};
@@ -50,7 +48,6 @@ pub(super) struct Planner<'a, S: Source, T, F> {
 impl<'a, S, T, F> Planner<'a, S, T, F>
 where
     S: Source,
-    T: DeserializeOwned,
     F: Fn(&Key) -> Result<RecordId, KeyError>,
 {
     /// Makes the planner of a batch of so many messages.

@@ -11,21 +11,26 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::Source;
 use crate::batch::content::Content;
-use crate::batch::envelope::Envelope;
 use crate::batch::fingerprint::{FingerprintSource, with_attributes};
 use crate::batch::key::KeySource;
 use crate::batch::report::Reason;
+use crate::envelope::Envelope;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
+use crate::protocol::record::error_kind;
 
 /// Says how long the outcome of a message is kept, by its decoded body or by the message as it was
 /// delivered.
 type Retention<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Duration> + Send + Sync;
 
+/// Decodes a body. The flag says whether an error may quote it.
+type Decode<T> = dyn Fn(&[u8], bool) -> Result<T, Reason> + Send + Sync;
+
 /// Says how the messages of a layer are read.
 pub(super) struct Reader<S: Source, T> {
     /// The outermost first.
     pub(super) envelopes: Vec<Envelope>,
+    pub(super) decode: Arc<Decode<T>>,
     pub(super) key: KeySource<S, T>,
     pub(super) fingerprint: FingerprintSource<S, T>,
     /// The names of the attributes that are part of the fingerprint.
@@ -35,7 +40,7 @@ pub(super) struct Reader<S: Source, T> {
     pub(super) retention: Option<Arc<Retention<S, T>>>,
 }
 
-clone_fields!([S: Source, T] Reader<S, T> { envelopes, key, fingerprint, attributes, quotes_errors, retention });
+clone_fields!([S: Source, T] Reader<S, T> { envelopes, decode, key, fingerprint, attributes, quotes_errors, retention });
 
 /// Holds what was read of a message.
 pub(super) struct Contents<T> {
@@ -46,11 +51,35 @@ pub(super) struct Contents<T> {
     pub(super) retention: Option<Duration>,
 }
 
-impl<S: Source, T> Reader<S, T> {
-    /// Makes the reader of messages without an envelope, whose key is the message id.
+impl<S: Source, T: DeserializeOwned> Reader<S, T> {
+    /// Makes the reader of JSON messages without an envelope, whose key is the message id.
     pub(super) fn new() -> Self {
+        Self::of(Arc::new(|body: &[u8], quotes| {
+            serde_json::from_slice(body).map_err(|error| Reason::undecodable(&error, quotes))
+        }))
+    }
+}
+
+impl<S: Source, T> Reader<S, T> {
+    /// Makes the reader of messages that this function decodes.
+    pub(super) fn with<E: fmt::Display>(
+        decode: impl Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(Arc::new(move |body: &[u8], quotes| {
+            decode(body).map_err(|error| {
+                Reason::Undecodable(if quotes {
+                    error.to_string()
+                } else {
+                    error_kind::<E>().to_owned()
+                })
+            })
+        }))
+    }
+
+    fn of(decode: Arc<Decode<T>>) -> Self {
         Self {
             envelopes: Vec::new(),
+            decode,
             key: KeySource::message_id(),
             fingerprint: FingerprintSource::without([]),
             attributes: Arc::default(),
@@ -58,9 +87,7 @@ impl<S: Source, T> Reader<S, T> {
             retention: None,
         }
     }
-}
 
-impl<S: Source, T: DeserializeOwned> Reader<S, T> {
     /// Reads a message. Where nothing is protected, it has neither key nor fingerprint if one of the
     /// closures for them panics: its handler runs as if they were not there.
     pub(super) fn read(
@@ -69,11 +96,10 @@ impl<S: Source, T: DeserializeOwned> Reader<S, T> {
         message: &S::Record,
         is_passive: bool,
     ) -> Result<Contents<T>, Reason> {
-        let body = S::body(message).ok_or(Reason::NoBody)?;
+        let body = S::body(message).map_err(Reason::NoBody)?;
         let content = Content::<S>::open(message, body, &self.envelopes);
         let content = content.map_err(Reason::Envelope)?;
-        let body = serde_json::from_str(content.text());
-        let body = body.map_err(|error| Reason::undecodable(&error, self.quotes_errors))?;
+        let body = (self.decode)(content.bytes(), self.quotes_errors)?;
         let identity = || {
             let key = self.key.key(operation, &content, &body);
             let fingerprint = self.fingerprint.of(&content, &body);

@@ -5,10 +5,11 @@ use std::fmt;
 
 use tokio::time::Instant;
 
-use crate::batch::envelope::EnvelopeError;
 use crate::batch::rejection::Rejection;
+use crate::batch::source::BodyError;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::unheard;
+use crate::envelope::EnvelopeError;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::error_kind;
 use crate::store::StoreError;
@@ -25,7 +26,8 @@ pub(super) enum Reason {
     TooLate,
     /// An earlier message of its group was reported.
     GroupStopped,
-    NoBody,
+    /// The message has no body, or one that can't be read.
+    NoBody(BodyError),
     /// The body is not in the declared envelope.
     Envelope(EnvelopeError),
     /// The body doesn't decode, for this reason.
@@ -118,7 +120,9 @@ impl Reason {
     /// look.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
-            Self::NoBody | Self::Envelope(_) | Self::Undecodable(_) => Some(Rejection::Undecodable),
+            Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
+                Some(Rejection::Undecodable)
+            }
             Self::Key(error) => of_key(error),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
@@ -147,7 +151,7 @@ impl Reason {
                 "group_stopped",
                 "an earlier message of its group was reported",
             ),
-            Self::NoBody => ("no_body", "the message has no body"),
+            Self::NoBody(error) => return ("no_body", error.to_string().into()),
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
             Self::Undecodable(why) => {
                 let detail = format!("the body doesn't decode: {why}");
@@ -254,7 +258,7 @@ mod tests {
     fn what_no_retry_mends_is_rejected() {
         let garbled = serde_json::from_str::<u8>("garbled").unwrap_err();
         for (reason, rejection) in [
-            (Reason::NoBody, Rejection::Undecodable),
+            (Reason::NoBody(BodyError::MISSING), Rejection::Undecodable),
             (Reason::undecodable(&garbled, false), Rejection::Undecodable),
             (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
             (

@@ -87,10 +87,7 @@ where
             after,
             ..
         } = self.message;
-        // A repeated delivery probably meets a record. A read that finds it is cheaper than a write
-        // that fails.
         let once = self.once.keep_for(retention);
-        let once = once.read_first(Src::deliveries(&received.1) > Some(1));
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
             Ok(Begun::Replay(replayed)) => return replay(&replayed),

@@ -12,7 +12,6 @@ use futures_util::future::{Either, ready, select};
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tower::Service;
 use tracing::Instrument;
 
@@ -24,6 +23,7 @@ use crate::batch::message::Message;
 use crate::batch::order::Order;
 use crate::batch::plan::{Planned, Planner};
 use crate::batch::reader::Reader;
+use crate::batch::redelivered::Redelivered;
 use crate::batch::report::{Reason, log_batch};
 use crate::batch::run::{MessageRun, Permanent};
 use crate::batch::watched::{OnError, Watched};
@@ -44,12 +44,13 @@ pub(super) struct Config<Src: Source, S, T, E> {
     pub(super) single_writes: bool,
     /// A batch that isn't done as a whole fails as a whole.
     pub(super) whole: bool,
+    pub(super) redelivered: Arc<Redelivered>,
     pub(super) hooks: Hooks<Src>,
     pub(super) on_error: Option<OnError<Src::Record, E>>,
 }
 
 clone_fields!([Src: Source, S, T, E] Config<Src, S, T, E> {
-    once, operation, reader, permanent, concurrency, order, reserve, single_writes, whole, hooks, on_error
+    once, operation, reader, permanent, concurrency, order, reserve, single_writes, whole, redelivered, hooks, on_error
 });
 
 impl<Src: Source, S, T, E> fmt::Debug for Config<Src, S, T, E> {
@@ -128,7 +129,7 @@ impl<Src, S, T, E, Svc> Service<LambdaEvent<Src::Event>> for BatchService<Src, S
 where
     Src: Source,
     S: Store,
-    T: DeserializeOwned + Send + 'static,
+    T: Send + 'static,
     E: Display + Send + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
@@ -156,7 +157,7 @@ impl<Src, S, T, E, Svc> BatchService<Src, S, T, E, Svc>
 where
     Src: Source,
     S: Store,
-    T: DeserializeOwned + Send + 'static,
+    T: Send + 'static,
     E: Display + Send + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone + Send + 'static,
     Svc::Future: Send,
@@ -171,6 +172,7 @@ where
         let ids = ids::<Src>(&messages);
         let ids = ids.map_err(|position| BatchError::MessageWithoutId { position })?;
         let once = config.once.deadline(deadline);
+        let marks = config.redelivered.marks::<Src>(&messages);
         let kept = config.hooks.keep(&messages, once.remaining());
         let groups = config.order.groups::<Src>(&messages);
         let mut fates = unknown(messages.len());
@@ -206,6 +208,13 @@ where
         }
         let failed = distinct(reported(&ids, &fates).map(|(id, _)| id));
         log_batch(Src::NAME, ids.len(), rejected, failed.len());
+        // A source that goes back to a checkpoint delivers what comes after it again, too.
+        if let Some(first) = failed.first() {
+            let from_first = ids.iter().zip(marks).skip_while(|(id, _)| *id != first);
+            config
+                .redelivered
+                .remember(from_first.map(|(_, mark)| mark));
+        }
         if let Some(reason) = misconfigured(&fates) {
             let reason = reason.to_owned();
             return Err(BatchError::Misconfigured { reason });
@@ -231,7 +240,6 @@ fn plan<'a, Src, S, T, E>(
 where
     Src: Source,
     S: Store,
-    T: DeserializeOwned,
 {
     // Switched off, or only observing, means as if nothing were there: no two messages are taken
     // for one.
@@ -282,8 +290,11 @@ async fn run_all<Src, S, T, E, Svc>(
     let runs = planned.map(move |(position, planned)| match planned {
         Planned::Decided(fate) => Either::Left(ready((position, fate))),
         Planned::ToRun(message) => {
+            // A repeated delivery probably meets a record. A read that finds it is cheaper than a write
+            // that fails.
+            let is_repeated = config.redelivered.is_repeated::<Src>(&message.received.1);
             let run = MessageRun {
-                once: once.clone(),
+                once: once.clone().read_first(is_repeated),
                 handler: handler.clone(),
                 permanent: config.permanent.clone(),
                 gate: Arc::clone(gate),

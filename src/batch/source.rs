@@ -1,5 +1,7 @@
 //! Declares what a batch needs to know of its source.
 
+use std::borrow::Cow;
+
 use lambda_runtime::Context;
 use tracing::Span;
 
@@ -20,15 +22,30 @@ pub trait Source: Send + Sync + 'static {
     /// The source's name in logs; it names the operation, too, of a message without an origin.
     const NAME: &'static str;
 
+    /// Says whether the source reads the reply. Where it doesn't, a batch with a message that must
+    /// come again fails as a whole, as under
+    /// [`without_item_failures`](super::BatchLayer::without_item_failures). Default: it does.
+    const READS_REPLY: bool = true;
+
     /// Takes the messages from an event, in their order.
     fn records(event: Self::Event) -> Vec<Self::Record>;
 
-    /// Gives the id that reports a message; `None` for a message that can't be reported. It is the
-    /// message's key, too, unless the layer has another setting.
+    /// Gives the id that reports a message; `None` for a message that can't be reported.
     fn id(record: &Self::Record) -> Option<&str>;
 
-    /// Gives the body, as text; `None` where there is none.
-    fn body(record: &Self::Record) -> Option<&str>;
+    /// Gives the message's key, unless the layer has another setting; `None` where it has none.
+    /// Default: the [id](Self::id). A source whose ids are unique within one stream alone adds the
+    /// stream's name.
+    fn token(record: &Self::Record) -> Option<Cow<'_, str>> {
+        Self::id(record).map(Cow::Borrowed)
+    }
+
+    /// Gives the body, as it is decoded for the handler.
+    ///
+    /// # Errors
+    ///
+    /// The message has no body, or one that can't be read.
+    fn body(record: &Self::Record) -> Result<&[u8], BodyError>;
 
     /// Names the queue, stream or topic that the message comes from. It is the operation's name,
     /// unless the layer has another setting.
@@ -41,7 +58,8 @@ pub trait Source: Send + Sync + 'static {
     fn is_ordered(record: &Self::Record) -> bool;
 
     /// Counts the deliveries of the message, this one included; `None` where the source doesn't
-    /// count.
+    /// count. The layer then takes a message for a repeated one where this process replied that it
+    /// must come again. It is a hint: whether a record is read before a claim is tried.
     fn deliveries(record: &Self::Record) -> Option<u32>;
 
     /// Gives the text of an attribute beside the body; `None` where there is none of this name, or
@@ -57,4 +75,19 @@ pub trait Source: Send + Sync + 'static {
 
     /// Makes the span around one message's run.
     fn record_span(record: &Self::Record) -> Span;
+}
+
+/// Says why a message has no body that could be decoded, without any of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BodyError(&'static str);
+
+impl BodyError {
+    /// The message has no body.
+    pub const MISSING: Self = Self("the message has no body");
+
+    /// Makes an error of a text that says what is wrong with the body.
+    pub const fn new(problem: &'static str) -> Self {
+        Self(problem)
+    }
 }

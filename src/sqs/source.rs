@@ -6,7 +6,7 @@ use data_encoding::BASE64;
 use lambda_runtime::Context;
 use tracing::{Span, info_span};
 
-use crate::batch::{Message, Source};
+use crate::batch::{BodyError, Message, Source};
 use crate::sqs::trace::Origin;
 
 /// Names SQS as the [`Source`] of a batch.
@@ -29,8 +29,9 @@ impl Source for Sqs {
         message.message_id.as_deref()
     }
 
-    fn body(message: &SqsMessage) -> Option<&str> {
-        message.body.as_deref()
+    fn body(message: &SqsMessage) -> Result<&[u8], BodyError> {
+        let body = message.body.as_ref().ok_or(BodyError::MISSING)?;
+        Ok(body.as_bytes())
     }
 
     /// Takes the last part of `arn:aws:sqs:region:account:queue`.

@@ -15,7 +15,35 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("idempotency", &["protocol", "store", "engine"]),
     // A store; its outbox hands writes to a claim.
     ("dynamodb", &["protocol", "store", "engine::claim::Claim"]),
-    ("batch", ADAPTER),
+    ("envelope", &["protocol"]),
+    (
+        "batch",
+        &[
+            "protocol",
+            "engine",
+            "idempotency",
+            "envelope",
+            STORE,
+            STORE_ERROR,
+            BOX_ERROR,
+        ],
+    ),
+    ("streams", &["protocol", "batch"]),
+    ("kinesis", STREAM),
+    ("dynamodb_streams", STREAM),
+    ("kafka", STREAM),
+    (
+        "invoke",
+        &[
+            "protocol",
+            "engine",
+            "idempotency",
+            "envelope",
+            STORE,
+            STORE_ERROR,
+            BOX_ERROR,
+        ],
+    ),
     (
         "sqs",
         &[
@@ -54,6 +82,8 @@ const ADAPTER: &[&str] = &[
     STORE_ERROR,
     BOX_ERROR,
 ];
+/// A source of batches: its record, its order, its reply.
+const STREAM: &[&str] = &["protocol", "batch", "streams"];
 const STORE: &str = "store::Store";
 const STORE_ERROR: &str = "store::StoreError";
 const BOX_ERROR: &str = "store::BoxError";
@@ -145,7 +175,7 @@ fn an_import_that_points_the_wrong_way_is_named() {
             "use crate::{http::Route, Fingerprint};",
             2,
         ),
-        ("kinesis/record.rs", "use std::fmt;", 1),
+        ("sns/record.rs", "use std::fmt;", 1),
     ];
     for (path, text, number) in not_allowed {
         assert_eq!(

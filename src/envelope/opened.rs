@@ -8,7 +8,7 @@ use crate::protocol::fingerprint::Fingerprint;
 
 /// Says why a body is not in its envelope, without any of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::batch) enum EnvelopeError {
+pub(crate) enum EnvelopeError {
     #[error(
         "the body is no SNS notification (JSON with the texts `Type`, `MessageId`, `TopicArn` and `Message`): with raw message delivery there is no envelope, so declare none"
     )]
@@ -33,15 +33,15 @@ pub(in crate::batch) enum EnvelopeError {
 
 /// Holds what an envelope contains.
 #[derive(Debug)]
-pub(in crate::batch) struct Opened {
+pub(crate) struct Opened {
     /// The JSON text inside.
-    pub(in crate::batch) text: String,
+    pub(crate) text: String,
     /// The id that the service gave the message, where it identifies one.
-    pub(in crate::batch) id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The attributes beside the text.
-    pub(in crate::batch) attributes: HashMap<String, String>,
+    pub(crate) attributes: HashMap<String, String>,
     /// The part of the envelope that says what the text asks for.
-    pub(in crate::batch) context: Vec<Fingerprint>,
+    pub(crate) context: Vec<Fingerprint>,
 }
 
 /// Reads a JSON text. The parser's message is dropped, because it quotes the text.

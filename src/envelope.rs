@@ -5,11 +5,11 @@ mod opened;
 mod s3;
 mod sns;
 
-pub(super) use opened::{EnvelopeError, Opened};
+pub(crate) use opened::{EnvelopeError, Opened};
 
 /// The envelope that a service puts around what its producer sent.
 ///
-/// [`BatchLayer::envelope`](super::BatchLayer::envelope) takes it. The handler then gets what is
+/// [`BatchLayer::envelope`](crate::batch::BatchLayer::envelope) takes it. The handler then gets what is
 /// inside, selectors look inside, and the fingerprint is of what is inside: what the service makes
 /// anew for each copy (ids, times, signatures) doesn't count.
 ///
@@ -27,7 +27,7 @@ pub(super) use opened::{EnvelopeError, Opened};
 pub enum Envelope {
     /// An [SNS notification][page], from a topic without raw message delivery. With [raw message
     /// delivery][raw] there is no envelope. The attributes that
-    /// [`Selector::attribute`](super::Selector::attribute) finds are those in `MessageAttributes`.
+    /// [`Selector::attribute`](crate::batch::Selector::attribute) finds are those in `MessageAttributes`.
     ///
     /// [page]: https://docs.aws.amazon.com/sns/latest/dg/sns-sqs-as-subscriber.html
     /// [raw]: https://docs.aws.amazon.com/sns/latest/dg/sns-large-payload-raw-message-delivery.html
@@ -47,7 +47,7 @@ pub enum Envelope {
 
 impl Envelope {
     /// Opens a body.
-    pub(super) fn open(self, body: &str) -> Result<Opened, EnvelopeError> {
+    pub(crate) fn open(self, body: &str) -> Result<Opened, EnvelopeError> {
         match self {
             Self::Sns => sns::open(body),
             Self::EventBridge => event_bridge::open(body),
@@ -56,13 +56,15 @@ impl Envelope {
     }
 
     /// Opens a body that is in these envelopes, the outermost first; `None` where there are none.
-    pub(super) fn open_all(
+    pub(crate) fn open_all(
         envelopes: &[Self],
-        body: &str,
+        body: &[u8],
     ) -> Result<Option<Opened>, EnvelopeError> {
         envelopes.iter().try_fold(None, |outer, envelope| {
             let Some(outer): Option<Opened> = outer else {
-                return envelope.open(body).map(Some);
+                // Bytes that are no text are in no envelope.
+                let text = std::str::from_utf8(body).unwrap_or_default();
+                return envelope.open(text).map(Some);
             };
             let mut inner = envelope.open(&outer.text)?;
             inner.context.splice(..0, outer.context);

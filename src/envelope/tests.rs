@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const SNS: &str = include_str!("../../../tests/fixtures/sns-notification.json");
-const EVENT: &str = include_str!("../../../tests/fixtures/eventbridge-event.json");
-const S3: &str = include_str!("../../../tests/fixtures/s3-notification.json");
+const SNS: &str = include_str!("../../tests/fixtures/sns-notification.json");
+const EVENT: &str = include_str!("../../tests/fixtures/eventbridge-event.json");
+const S3: &str = include_str!("../../tests/fixtures/s3-notification.json");
 
 /// The body with another value in this place, or without what stands there.
 fn with(body: &str, pointer: &str, value: Option<Value>) -> String {
