@@ -126,6 +126,9 @@ pub mod batch;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod dynamodb_streams;
 mod engine;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 mod envelope;
