@@ -52,7 +52,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `http`, the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -183,10 +183,12 @@ pub use store::{BoxError, StoreError};
     feature = "lambda-http",
     feature = "macros",
     feature = "powertools",
-    feature = "sqs"
+    feature = "sqs",
+    feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
 #[doc = include_str!("../docs/powertools.md")]
+#[doc = include_str!("../docs/streams.md")]
 struct Readme;
