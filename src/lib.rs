@@ -52,7 +52,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `http`, the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -126,6 +126,9 @@ pub mod batch;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod dynamodb_streams;
 mod engine;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 mod envelope;
@@ -133,6 +136,9 @@ mod envelope;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod kinesis;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
@@ -177,10 +183,12 @@ pub use store::{BoxError, StoreError};
     feature = "lambda-http",
     feature = "macros",
     feature = "powertools",
-    feature = "sqs"
+    feature = "sqs",
+    feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
 #[doc = include_str!("../docs/powertools.md")]
+#[doc = include_str!("../docs/streams.md")]
 struct Readme;

@@ -1,9 +1,13 @@
-//! Holds what the sources of the feature `streams` share: keys, data in Base64, replies.
+//! Holds what the sources of the feature `streams` share: keys, data in Base64, times, replies.
 
 mod data;
 mod failures;
+mod service;
+mod time;
 mod token;
 
 pub(crate) use data::Data;
 pub use failures::{ItemFailure, ItemFailures};
+pub(crate) use service::{OtherService, check_service};
+pub(crate) use time::seconds;
 pub(crate) use token::token;
