@@ -133,6 +133,9 @@ mod envelope;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod kafka;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
