@@ -123,6 +123,9 @@ macro_rules! debug_by_display {
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
 pub mod batch;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod cloudwatch_logs;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;

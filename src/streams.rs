@@ -2,10 +2,14 @@
 
 mod data;
 mod failures;
+mod gzip;
 mod header;
 mod token;
 
 pub(crate) use data::Data;
 pub use failures::{ItemFailure, ItemFailures};
+#[cfg(test)]
+pub(crate) use gzip::packed;
+pub(crate) use gzip::unpack;
 pub(crate) use header::{HeaderBytes, text};
 pub(crate) use token::token;
