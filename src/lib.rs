@@ -142,10 +142,16 @@ pub mod kafka;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod mq;
+#[cfg(all(feature = "streams", feature = "sqs"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "streams", feature = "sqs"))))]
+pub mod pipes;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
 pub mod protocol;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod s3_events;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub mod sqs;

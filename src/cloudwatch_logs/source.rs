@@ -104,7 +104,9 @@ mod tests {
         let text = unpacked.to_string();
         let event = json!({ "awslogs": { "data": gzip(&text) } });
         let event = serde_json::from_value(event);
-        event.map(CloudWatchLogs::records).map_err(|error| error.to_string())
+        event
+            .map(CloudWatchLogs::records)
+            .map_err(|error| error.to_string())
     }
 
     fn batch(message_type: &str) -> Value {
@@ -121,7 +123,9 @@ mod tests {
     #[test]
     fn a_key_names_owner_group_and_log_event() {
         let records = event(&batch("DATA_MESSAGE")).unwrap();
-        let [record] = records.as_slice() else { panic!("{records:?}") };
+        let [record] = records.as_slice() else {
+            panic!("{records:?}")
+        };
         assert_eq!(CloudWatchLogs::id(record), Some("3195"));
         assert_eq!(CloudWatchLogs::body(record), Ok(b"7".as_slice()));
         let token = CloudWatchLogs::token(record).unwrap();
@@ -129,9 +133,15 @@ mod tests {
         let mut other = batch("DATA_MESSAGE");
         other["logGroup"] = json!("/aws/lambda/orders");
         let expected = "123456789012:/aws/lambda/orders#3195";
-        assert_eq!(CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(), expected);
+        assert_eq!(
+            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            expected
+        );
         other["owner"] = json!("210987654321");
-        assert_ne!(CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(), expected);
+        assert_ne!(
+            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            expected
+        );
     }
 
     #[test]

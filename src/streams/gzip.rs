@@ -21,18 +21,19 @@ pub(crate) enum GzipError {
 /// Unpacks one member. Its length and its checksum are compared.
 pub(crate) fn unpack(data: &[u8]) -> Result<Vec<u8>, GzipError> {
     let deflated = after_header(data).ok_or(GzipError::NotGzip)?;
-    let (deflated, trailer) = deflated
-        .split_last_chunk::<8>()
-        .ok_or(GzipError::Damaged)?;
-    let content = decompress_to_vec_with_limit(deflated, MAX_UNPACKED).map_err(|error| {
-        match error.status {
-            TINFLStatus::HasMoreOutput => GzipError::TooLarge,
-            _ => GzipError::Damaged,
-        }
-    })?;
+    let (deflated, trailer) = deflated.split_last_chunk::<8>().ok_or(GzipError::Damaged)?;
+    let content =
+        decompress_to_vec_with_limit(deflated, MAX_UNPACKED).map_err(|error| {
+            match error.status {
+                TINFLStatus::HasMoreOutput => GzipError::TooLarge,
+                _ => GzipError::Damaged,
+            }
+        })?;
     let length = u32::try_from(content.len()).map_err(|_| GzipError::TooLarge)?;
     let expected = [crc32(&content).to_le_bytes(), length.to_le_bytes()].concat();
-    (expected == trailer).then_some(content).ok_or(GzipError::Damaged)
+    (expected == trailer)
+        .then_some(content)
+        .ok_or(GzipError::Damaged)
 }
 
 /// Gives what follows the header and its optional fields.
@@ -108,7 +109,10 @@ mod tests {
             (1 << 1, b"\x01\x02"),
             (0b1_1110, b"\0\0name\0comment\0\x01\x02"),
         ] {
-            assert_eq!(unpack(&packed(flags, fields, b"hello")), Ok(b"hello".to_vec()));
+            assert_eq!(
+                unpack(&packed(flags, fields, b"hello")),
+                Ok(b"hello".to_vec())
+            );
         }
     }
 
@@ -126,7 +130,10 @@ mod tests {
             assert!(is_free || unpack(&damaged).is_err(), "{place}");
         }
         assert_eq!(unpack(b"{}"), Err(GzipError::NotGzip));
-        assert_eq!(unpack(&packed(1 << 3, b"", b"\x01")[..12]), Err(GzipError::NotGzip));
+        assert_eq!(
+            unpack(&packed(1 << 3, b"", b"\x01")[..12]),
+            Err(GzipError::NotGzip)
+        );
     }
 
     #[test]

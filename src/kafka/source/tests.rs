@@ -10,13 +10,13 @@ fn read(event: Value) -> Vec<KafkaRecord> {
 }
 
 fn record(fields: Value) -> KafkaRecord {
-    let event =
-        json!({ "eventSource": "aws:kafka", "eventSourceArn": ARN, "records": { "a-b-0": [fields] } });
+    let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": ARN, "records": { "a-b-0": [fields] } });
     read(event).remove(0)
 }
 
 fn token_from(source: Value) -> Option<String> {
-    let mut event = json!({ "eventSource": "SelfManagedKafka", "records": { "a-0": [{ "offset": 7 }] } });
+    let mut event =
+        json!({ "eventSource": "SelfManagedKafka", "records": { "a-0": [{ "offset": 7 }] } });
     let members = source.as_object().unwrap().clone();
     event.as_object_mut().unwrap().extend(members);
     Kafka::token(&read(event)[0]).map(Cow::into_owned)
@@ -44,7 +44,10 @@ fn a_cluster_without_an_arn_is_its_servers_in_any_order() {
 
 #[test]
 fn a_record_without_a_value_is_a_tombstone_and_its_body_is_null() {
-    for fields in [json!({ "offset": 1, "value": null }), json!({ "offset": 1 })] {
+    for fields in [
+        json!({ "offset": 1, "value": null }),
+        json!({ "offset": 1 }),
+    ] {
         let record = record(fields);
         assert!(record.is_tombstone());
         assert_eq!(Kafka::body(&record), Ok(b"null".as_slice()));
@@ -70,7 +73,10 @@ fn keys_and_headers_are_bytes_or_text() {
     assert_eq!(Kafka::attribute(&with, "raw").as_deref(), Some("yA=="));
     assert_eq!(with.header("raw"), Some([200].as_slice()));
     assert_eq!(Kafka::attribute(&with, "none"), None);
-    for without in [json!({ "offset": 1 }), json!({ "offset": 1, "key": null, "headers": null })] {
+    for without in [
+        json!({ "offset": 1 }),
+        json!({ "offset": 1, "key": null, "headers": null }),
+    ] {
         let without = record(without);
         assert_eq!(without.key(), None);
         assert_eq!(Kafka::attribute(&without, "id"), None);
@@ -91,6 +97,9 @@ fn the_event_of_another_source_is_an_error() {
         json!({ "eventSource": "aws:mq", "records": {} }),
         json!({ "eventSource": "aws:kafka", "messages": [] }),
     ] {
-        assert!(serde_json::from_value::<KafkaEvent>(event.clone()).is_err(), "{event}");
+        assert!(
+            serde_json::from_value::<KafkaEvent>(event.clone()).is_err(),
+            "{event}"
+        );
     }
 }

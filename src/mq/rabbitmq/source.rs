@@ -122,7 +122,10 @@ mod tests {
     fn a_message_without_an_id_has_no_key_and_can_be_reported() {
         let ids = [json!("p-1"), json!(null), json!(""), json!("p-1")];
         let messages = messages(&ids.map(with_id));
-        let ids: Vec<_> = messages.iter().map(|message| RabbitMq::id(message).unwrap()).collect();
+        let ids: Vec<_> = messages
+            .iter()
+            .map(|message| RabbitMq::id(message).unwrap())
+            .collect();
         assert_eq!(ids, ["p-1", "bills::/[1]", "bills::/[2]", "p-1"]);
         let tokens: Vec<_> = messages.iter().map(RabbitMq::token).collect();
         assert!(tokens[0].is_some() && tokens[0] == tokens[3]);
@@ -132,7 +135,10 @@ mod tests {
     #[test]
     fn headers_are_text() {
         let headers = json!({ "id": { "bytes": [112, 45, 49] }, "raw": { "bytes": [-56] }, "count": 10, "none": null });
-        let messages = messages(&[json!({ "basicProperties": { "headers": headers } }), json!({})]);
+        let messages = messages(&[
+            json!({ "basicProperties": { "headers": headers } }),
+            json!({}),
+        ]);
         for (name, expected) in [
             ("id", Some("p-1")),
             ("raw", Some("yA==")),
