@@ -6,6 +6,8 @@ mod s3;
 mod sns;
 
 pub(crate) use opened::{EnvelopeError, Opened};
+#[cfg(feature = "streams")]
+pub(crate) use s3::identity as s3_identity;
 
 /// The envelope that a service puts around what its producer sent.
 ///

@@ -123,6 +123,9 @@ macro_rules! debug_by_display {
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
 pub mod batch;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod cloudwatch_logs;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
@@ -138,11 +141,23 @@ pub mod http;
 mod idempotency;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod kafka;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod kinesis;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod mq;
+#[cfg(all(feature = "streams", feature = "sqs"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "streams", feature = "sqs"))))]
+pub mod pipes;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
 pub mod protocol;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod s3_events;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub mod sqs;

@@ -52,19 +52,26 @@ pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
         return Err(EnvelopeError::S3Records);
     };
     let Entity { bucket, object } = read::<Record>(record.get(), EnvelopeError::S3)?.s3;
-    let parts = [
+    let id = identity(
         bucket.name,
         object.key,
         object.sequencer.unwrap_or_default(),
-    ];
-    let is_complete = parts.iter().all(|part| !part.is_empty());
-    // A selector makes the same token of the same list. A hash, because an object key may be longer
-    // than a token.
-    let identity = is_complete.then(|| Fingerprint::of(&parts).ok()).flatten();
+    );
     Ok(Opened {
         text: record.get().to_owned(),
-        id: identity.map(|identity| identity.as_str().to_owned()),
+        id,
         attributes: HashMap::new(),
         context: Vec::new(),
     })
+}
+
+/// Makes the token of a notification; `None` where a part is missing. A selector makes the same
+/// token of the same list. It is a hash, because an object key may be longer than a token.
+pub(crate) fn identity(bucket: String, key: String, sequencer: String) -> Option<String> {
+    let parts = [bucket, key, sequencer];
+    let is_complete = parts.iter().all(|part| !part.is_empty());
+    let identity = is_complete
+        .then(|| Fingerprint::of(&parts).ok())
+        .flatten()?;
+    Some(identity.as_str().to_owned())
 }

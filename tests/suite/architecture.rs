@@ -32,6 +32,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kinesis", STREAM),
     ("dynamodb_streams", STREAM),
     ("kafka", STREAM),
+    ("cloudwatch_logs", STREAM),
+    ("mq", STREAM),
+    ("s3_events", &["protocol", "batch", "streams", "envelope"]),
+    // Wraps another source.
+    ("pipes", &["protocol", "batch", "streams", "sqs"]),
     (
         "invoke",
         &[

@@ -1,0 +1,56 @@
+//! Makes a handler of an EventBridge Pipe's batches of a handler of one message.
+//!
+//! A pipe hands its target a [JSON array of the source's records][page], also where there is one
+//! record alone. [`Pipe`] reads this array and gives all else as the source itself gives it: ids,
+//! keys, bodies, order. The reply names the messages that must come again by the source's ids, and
+//! the pipe reads it without a setting. The pipe must invoke the function synchronously
+//! (`InvocationType: REQUEST_RESPONSE`, its default), and an input transformer must leave the
+//! records as they are.
+//!
+//! ```
+//! use lambda_idempotency::{Idempotency, pipes, sqs::Sqs, store::MemoryStore};
+//! use lambda_runtime::{Context, LambdaEvent};
+//! use tower::Service;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In a function: `DynamoDbStore::from_env().await?`.
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+//! let mut worker = pipes::BatchLayer::<Sqs, _, _, _>::new(once)
+//!     .operation("charge")
+//!     .handler(|message: pipes::Message<Sqs, u64>| async move {
+//!         println!("charging {}", message.body);
+//!         Ok::<_, std::io::Error>(())
+//!     });
+//! // In a function: `lambda_runtime::run(worker).await`. Here, two messages by hand; the second is no number.
+//! let event = serde_json::from_str(r#"[{"messageId": "m-1", "body": "1250"}, {"messageId": "m-2", "body": "?"}]"#)?;
+//! let reply = worker.call(LambdaEvent::new(event, Context::default())).await?;
+//! assert_eq!(reply.batch_item_failures[0].item_identifier, "m-2");
+//! # Ok(()) }
+//! ```
+//!
+//! # Which sources
+//!
+//! SQS. Its records have the [same members][sqs] in a pipe as in an event source mapping. The
+//! records of other sources differ: those of Kinesis, for example, are [flat][kinesis].
+//!
+//! [page]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-batching-concurrency.html
+//! [sqs]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-sqs.html
+//! [kinesis]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-kinesis.html
+
+mod source;
+
+pub use source::{Pipe, PipeSource};
+
+pub use crate::batch::{BatchError, Order, Rejection, Selector, SelectorError};
+pub use crate::streams::{ItemFailure, ItemFailures};
+
+/// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an
+/// example.
+pub type BatchLayer<Src, S, T, E> = crate::batch::BatchLayer<Pipe<Src>, S, T, E>;
+
+/// Serves a `LambdaEvent` with a list of the source's records. [`BatchLayer`] makes it.
+pub type BatchService<Src, S, T, E, Svc> = crate::batch::BatchService<Pipe<Src>, S, T, E, Svc>;
+
+/// Holds one message: its decoded body, the claim of its handler, and the message as the pipe
+/// delivered it.
+pub type Message<Src, T> = crate::batch::Message<Pipe<Src>, T>;
