@@ -52,7 +52,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `http`, the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -129,6 +129,9 @@ pub mod cloudwatch_logs;
 #[cfg(feature = "dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
 pub mod dynamodb;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod dynamodb_streams;
 mod engine;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 mod envelope;
@@ -139,6 +142,9 @@ mod idempotency;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod kafka;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub mod kinesis;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod mq;
@@ -192,10 +198,12 @@ pub use store::{BoxError, StoreError};
     feature = "lambda-http",
     feature = "macros",
     feature = "powertools",
-    feature = "sqs"
+    feature = "sqs",
+    feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
 #[doc = include_str!("../docs/powertools.md")]
+#[doc = include_str!("../docs/streams.md")]
 struct Readme;

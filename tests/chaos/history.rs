@@ -16,6 +16,9 @@ pub struct Change {
     pub after: Option<Image>,
 }
 
+/// What the name of an attribute begins with that has a step's entry.
+const STEP_PREFIX: &str = "step:";
+
 /// A record as it stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -26,6 +29,8 @@ pub struct Image {
     pub lease: Option<i64>,
     pub started_at: i64,
     pub last_error: Option<String>,
+    /// A step's effect was about to fire, and nothing says whether it did.
+    pub is_in_doubt: bool,
 }
 
 pub async fn read(server: &Server, table: &str) -> Histories {
@@ -44,6 +49,11 @@ pub async fn read(server: &Server, table: &str) -> Histories {
 fn image(item: &Value) -> Option<Image> {
     let text = |name: &str| item[name]["S"].as_str().map(str::to_owned);
     let number = |name: &str| item[name]["N"].as_str()?.parse().ok();
+    let is_in_doubt = item.as_object().is_some_and(|attributes| {
+        attributes.iter().any(|(name, entry)| {
+            name.starts_with(STEP_PREFIX) && entry["M"]["state"]["S"] == "PENDING"
+        })
+    });
     Some(Image {
         owner: text("owner")?,
         status: text("status")?,
@@ -51,5 +61,6 @@ fn image(item: &Value) -> Option<Image> {
         lease: number("in_progress_expiration"),
         started_at: number("started_at")?,
         last_error: text("last_error"),
+        is_in_doubt,
     })
 }

@@ -34,6 +34,7 @@ mod spans;
 mod sqs;
 mod start_up;
 mod steps;
+mod streams;
 #[allow(dead_code, unused_imports, reason = "`tests/chaos` uses the rest")]
 #[path = "../support/mod.rs"]
 mod support;

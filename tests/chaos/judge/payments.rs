@@ -125,9 +125,9 @@ impl Payment<'_> {
             }
             return;
         }
-        let is_interrupted =
-            story.is_some_and(|story| story.end.last_error.as_deref() == Some("interrupted step"));
-        if self.form != Form::Unkeyed || !is_interrupted {
+        // By its journal: the attempt that came last may have ended before it looked there.
+        let is_in_doubt = story.is_some_and(|story| story.end.is_in_doubt);
+        if self.form != Form::Unkeyed || !is_in_doubt {
             broken.push(format!(
                 "it is neither done nor waits for a person: {:?}",
                 story.map(|story| &story.end)

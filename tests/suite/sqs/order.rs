@@ -1,6 +1,7 @@
 //! FIFO queues: the messages of a group run in order, and a failure stops its group.
 
 use lambda_idempotency::sqs::Order;
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -54,18 +55,27 @@ fn worker(once: &Idempotency<DynamoDbStore>, trace: &Trace, order: Order) -> imp
 on_each_server!(a_groups_messages_run_in_order_and_groups_side_by_side);
 async fn a_groups_messages_run_in_order_and_groups_side_by_side(server: Server) {
     let (once, trace) = (engine(&server).await, Trace::default());
-    let mut worker = worker(&once, &trace, Order::BySource);
-    let messages = [
-        fifo("a1", "a", 1),
-        fifo("b1", "b", 18),
-        fifo("a2", "a", 5),
-        fifo("b2", "b", 19),
-        fifo("a3", "a", 15),
-    ];
-    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
-    assert_eq!(trace.of("a"), ["a1", "a2", "a3"]);
-    assert_eq!(trace.of("b"), ["b1", "b2"]);
-    assert_eq!(trace.take().first().unwrap(), "b1", "b didn't wait for a");
+    let b_is_done = Arc::new(Notify::new());
+    let (noted, waited_for) = (trace.clone(), Arc::clone(&b_is_done));
+    let mut worker = charge(&once).handler(move |message: Message<Payment>| {
+        let (trace, b_is_done) = (noted.clone(), Arc::clone(&waited_for));
+        async move {
+            // The first group is held up until the second has run to its end.
+            if message.id() == "a1" {
+                b_is_done.notified().await;
+            }
+            trace.0.lock().unwrap().push(message.id().to_owned());
+            if message.id() == "b2" {
+                b_is_done.notify_one();
+            }
+            Ok(())
+        }
+    });
+    let messages = ["a1", "b1", "a2", "b2", "a3"].map(|id| fifo(id, &id[..1], 1));
+    let delivered = deliver(&mut worker, messages);
+    let reported = tokio::time::timeout(Duration::from_secs(60), delivered).await;
+    assert_eq!(reported.expect("b waited for a"), NOTHING);
+    assert_eq!(trace.take(), ["b1", "b2", "a1", "a2", "a3"]);
 }
 
 on_each_server!(after_a_failure_nothing_later_of_its_group_runs_and_all_of_it_is_reported);

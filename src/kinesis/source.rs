@@ -1,0 +1,200 @@
+//! Implements [`Source`] for Kinesis data streams. The names of its spans and their fields are those
+//! of OpenTelemetry's conventions for messaging and for functions.
+
+use std::borrow::Cow;
+
+use lambda_runtime::Context;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::kinesis::event::{KinesisEvent, KinesisRecord};
+use crate::streams::{ItemFailures, token};
+
+/// Names Kinesis data streams as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Kinesis;
+
+/// The first bytes of an aggregate, and the length of the MD5 digest at its end:
+/// <https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md>.
+const AGGREGATE: &[u8] = &[0xf3, 0x89, 0x9a, 0xc2];
+const DIGEST_BYTES: usize = 16;
+
+const AGGREGATED: BodyError = BodyError::new(
+    "the data is an aggregate of the Kinesis Producer Library, which holds several records: set AggregationEnabled = false in the producer",
+);
+
+impl Source for Kinesis {
+    type Event = KinesisEvent;
+    type Record = KinesisRecord;
+    type Reply = ItemFailures;
+
+    const NAME: &'static str = "kinesis";
+
+    fn records(event: KinesisEvent) -> Vec<KinesisRecord> {
+        event.records
+    }
+
+    fn id(record: &KinesisRecord) -> Option<&str> {
+        record.sequence_number.as_deref()
+    }
+
+    /// Joins the stream's ARN and the event's id: two streams may have shards and sequence numbers
+    /// of equal names.
+    fn token(record: &KinesisRecord) -> Option<Cow<'_, str>> {
+        let id = record.event_id.as_deref().filter(|id| !id.is_empty())?;
+        stream_arn(record).map(|arn| Cow::Owned(token(arn, id)))
+    }
+
+    fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
+        let data = record.data()?;
+        let is_aggregate =
+            data.starts_with(AGGREGATE) && data.len() >= AGGREGATE.len() + DIGEST_BYTES;
+        if is_aggregate {
+            Err(AGGREGATED)
+        } else {
+            Ok(data)
+        }
+    }
+
+    /// Takes the last part of `arn:aws:kinesis:region:account:stream/name`.
+    fn origin(record: &KinesisRecord) -> Option<&str> {
+        let (_, name) = stream_arn(record)?.rsplit_once('/')?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn order_key(record: &KinesisRecord) -> Option<&str> {
+        record.partition_key.as_deref()
+    }
+
+    fn is_ordered(_: &KinesisRecord) -> bool {
+        true
+    }
+
+    fn deliveries(_: &KinesisRecord) -> Option<u32> {
+        None
+    }
+
+    fn attribute(_: &KinesisRecord, _: &str) -> Option<String> {
+        None
+    }
+
+    fn reply(failed: Vec<String>) -> ItemFailures {
+        ItemFailures::lowest(failed)
+    }
+
+    fn batch_span(records: &[KinesisRecord], context: &Context) -> Span {
+        let stream = records.first().map_or("", stream);
+        info_span!(
+            "kinesis_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {stream}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "aws_kinesis",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = stream,
+            messaging.destination.partition.id = records.first().map(shard),
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &KinesisRecord) -> Span {
+        let stream = stream(record);
+        info_span!(
+            "kinesis_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {stream}"),
+            messaging.system = "aws_kinesis",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = stream,
+            messaging.destination.partition.id = shard(record),
+            messaging.message.id = record.sequence_number.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+/// Gives the stream's ARN, which a consumer's ARN begins with: a mapping that moves to a consumer
+/// keeps its keys.
+fn stream_arn(record: &KinesisRecord) -> Option<&str> {
+    let arn = record.event_source_arn.as_deref()?;
+    let stream = arn.split_once("/consumer/").map_or(arn, |(arn, _)| arn);
+    (!stream.is_empty()).then_some(stream)
+}
+
+fn stream(record: &KinesisRecord) -> &str {
+    Kinesis::origin(record).unwrap_or_default()
+}
+
+/// Takes the shard from `shardId-000000000006:sequence number`.
+fn shard(record: &KinesisRecord) -> &str {
+    let id = record.event_id.as_deref().unwrap_or_default();
+    id.rsplit_once(':').map_or("", |(shard, _)| shard)
+}
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+    use serde_json::json;
+
+    use super::*;
+
+    const STREAM: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/movements";
+
+    fn record(arn: &str, event_id: &str) -> KinesisRecord {
+        let record = json!({ "eventSourceARN": arn, "eventID": event_id });
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn with_data(data: &[u8]) -> KinesisRecord {
+        let kinesis = json!({ "data": BASE64.encode(data) });
+        serde_json::from_value(json!({ "kinesis": kinesis })).unwrap()
+    }
+
+    #[test]
+    fn a_token_names_stream_shard_and_number() {
+        let first = record(STREAM, "shardId-000:7");
+        let expected = format!("{STREAM}#shardId-000:7");
+        assert_eq!(Kinesis::token(&first).as_deref(), Some(expected.as_str()));
+        let other = record(&format!("{STREAM}-2"), "shardId-000:7");
+        assert_ne!(Kinesis::token(&first), Kinesis::token(&other));
+    }
+
+    #[test]
+    fn a_consumer_has_the_keys_and_the_name_of_its_stream() {
+        let consumer = record(
+            &format!("{STREAM}/consumer/ledger:1700000000"),
+            "shardId-000:7",
+        );
+        let shared = record(STREAM, "shardId-000:7");
+        assert_eq!(Kinesis::token(&consumer), Kinesis::token(&shared));
+        assert_eq!(Kinesis::origin(&consumer), Some("movements"));
+    }
+
+    #[test]
+    fn without_its_stream_or_its_id_a_record_has_no_token() {
+        assert_eq!(Kinesis::token(&record("", "shardId-000:7")), None);
+        assert_eq!(Kinesis::token(&record(STREAM, "")), None);
+        assert_eq!(Kinesis::token(&KinesisRecord::default()), None);
+    }
+
+    #[test]
+    fn a_shard_is_what_precedes_the_number() {
+        assert_eq!(
+            shard(&record(STREAM, "shard:with#signs:7")),
+            "shard:with#signs"
+        );
+        assert_eq!(shard(&KinesisRecord::default()), "");
+    }
+
+    #[test]
+    fn an_aggregate_is_an_error_that_says_what_to_do() {
+        let aggregate = [AGGREGATE, &[0; DIGEST_BYTES]].concat();
+        let said = Kinesis::body(&with_data(&aggregate)).unwrap_err();
+        assert!(said.to_string().contains("AggregationEnabled = false"));
+        let short = with_data(AGGREGATE);
+        assert_eq!(Kinesis::body(&short), Ok(AGGREGATE));
+    }
+}
