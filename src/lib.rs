@@ -206,4 +206,6 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/exactly-once.md")]
 #[doc = include_str!("../docs/powertools.md")]
 #[doc = include_str!("../docs/streams.md")]
+#[doc = include_str!("../docs/kafka.md")]
+#[doc = include_str!("../docs/sources.md")]
 struct Readme;

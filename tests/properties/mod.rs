@@ -12,6 +12,7 @@ pub mod multipart;
 pub mod outbox;
 pub mod record;
 pub mod selector;
+pub mod source_event;
 pub mod sqs_event;
 pub mod stored_answer;
 pub mod stream_event;
@@ -28,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 pub type Property = fn(&[u8]);
 
 /// All of them, each under the name of its target and its corpus.
-pub const ALL: [(&str, Property); 11] = [
+pub const ALL: [(&str, Property); 12] = [
     ("fingerprint", fingerprint::check),
     ("header", header::check),
     ("http_event", http_event::check),
@@ -37,6 +38,7 @@ pub const ALL: [(&str, Property); 11] = [
     ("outbox", outbox::check),
     ("record", record::check),
     ("selector", selector::check),
+    ("source_event", source_event::check),
     ("sqs_event", sqs_event::check),
     ("stored_answer", stored_answer::check),
     ("stream_event", stream_event::check),
