@@ -97,7 +97,7 @@
 
 /// Implements `Clone` field by field. A derive would ask it of every type parameter: of a source, a
 /// store, an error.
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 macro_rules! clone_fields {
     ([$($parameters:tt)*] $type:ty { $($field:ident),+ }) => {
         impl<$($parameters)*> Clone for $type {
@@ -133,6 +133,9 @@ mod envelope;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "invoke")]
+#[cfg_attr(docsrs, doc(cfg(feature = "invoke")))]
+pub mod invoke;
 #[cfg(feature = "powertools")]
 #[cfg_attr(docsrs, doc(cfg(feature = "powertools")))]
 pub mod powertools;
