@@ -126,3 +126,6 @@ fn word(obstacle: &Obstacle) -> &'static str {
         Error::Store(_) | Error::Entropy(_) => "Idempotency.StoreUnavailable",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,6 +67,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "engine",
             "idempotency",
             "dynamodb",
+            "invoke",
             "sqs",
         ],
     ),
