@@ -29,7 +29,8 @@
 //! ```
 //!
 //! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by
-//! `http::IdempotencyLayer`; anything else calls [`Idempotency::run`].
+//! `http::IdempotencyLayer`, functions of one event by `invoke::InvokeLayer`; anything else calls
+//! [`Idempotency::run`].
 //!
 //! # What it promises
 //!
@@ -52,7 +53,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `http`, `invoke`, the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -177,6 +178,7 @@ pub use store::{BoxError, StoreError};
 #[cfg(all(
     doctest,
     feature = "dynamodb",
+    feature = "invoke",
     feature = "lambda-http",
     feature = "macros",
     feature = "powertools",
@@ -185,5 +187,6 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
+#[doc = include_str!("../docs/invoke.md")]
 #[doc = include_str!("../docs/powertools.md")]
 struct Readme;

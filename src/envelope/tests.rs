@@ -64,7 +64,9 @@ fn an_object_in_a_bucket_is_named_by_its_version_in_time() {
 fn an_envelope_may_hold_another() {
     let notification = with(SNS, "/Message", Some(json!(S3)));
     let both = [Envelope::Sns, Envelope::S3];
-    let opened = Envelope::open_all(&both, notification.as_bytes()).unwrap().unwrap();
+    let opened = Envelope::open_all(&both, notification.as_bytes())
+        .unwrap()
+        .unwrap();
     assert_eq!(opened.id, id(Envelope::S3, S3));
     assert_eq!(opened.attributes["tenant"], "t-1");
     assert_eq!(opened.context.len(), 1, "the topic");
