@@ -117,7 +117,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         }
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
-            Ok(Begun::Replay(replayed)) => return self.replay(event, replayed, times).await,
+            Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, times).await,
             Err(obstacle) => return self.refuse(obstacle),
         };
         let invocation = Invocation::new(payload, run.claim().clone(), context);
@@ -125,7 +125,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let handling = Box::pin(async move { handler.call(invocation).await });
         let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
         match within(times, handling).await {
-            Some(Ok(result)) => self.end(once, run, event, result, times).await,
+            Some(Ok(result)) => self.end(&once, run, event, result, times).await,
             Some(Err(_)) => {
                 run.panicked().await;
                 Err(InvokeError::Panicked.into())
@@ -145,7 +145,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
     /// Ends the run as the handler's result asks.
     async fn end<R: Serialize>(
         &self,
-        once: Idempotency<S>,
+        once: &Idempotency<S>,
         run: Run<S>,
         event: &RawValue,
         result: Result<R, E>,
@@ -169,8 +169,8 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
                 (disposition, Err(error))
             }
         };
-        let unanswered = match run.end(disposition).await {
-            Ok(Ended::Replay(replayed)) => return self.replay(event, replayed, times).await,
+        match run.end(disposition).await {
+            Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, times).await,
             Ok(_) => match answer {
                 Ok(_) if !self.answers => return Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
@@ -191,16 +191,15 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
                 Ok(error) => Err(self.handler_failed(error)),
                 Err(refusal) => Err(Error::Refused(refusal).into()),
             },
-            Err(obstacle) => return self.refuse(obstacle),
-        };
-        unanswered
+            Err(obstacle) => self.refuse(obstacle),
+        }
     }
 
     /// Gives the stored answer, byte for byte unless the hook changes it.
     async fn replay(
         &self,
         event: &RawValue,
-        replayed: Replayed,
+        replayed: &Replayed,
         times: Option<Times>,
     ) -> Result<Box<RawValue>, Unanswered<E>> {
         if !self.answers {

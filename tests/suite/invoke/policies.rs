@@ -19,9 +19,10 @@ async fn an_event_without_a_key_runs_unprotected_where_the_policy_says_so() {
 async fn where_nothing_is_protected_the_handler_runs_each_time_whatever_the_key() {
     for is_observing in [false, true] {
         let once = builder(MemoryStore::new());
-        let once = match is_observing {
-            true => once.observe(true),
-            false => once.disabled(true),
+        let once = if is_observing {
+            once.observe(true)
+        } else {
+            once.disabled(true)
         };
         let once = once.build().unwrap();
         let runs = Runs::default();
