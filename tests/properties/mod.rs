@@ -8,6 +8,7 @@ pub mod fingerprint;
 pub mod header;
 pub mod http_event;
 pub mod identity;
+pub mod invoke_event;
 pub mod multipart;
 pub mod outbox;
 pub mod record;
@@ -29,11 +30,12 @@ use tokio::runtime::{Builder, Runtime};
 pub type Property = fn(&[u8]);
 
 /// All of them, each under the name of its target and its corpus.
-pub const ALL: [(&str, Property); 12] = [
+pub const ALL: [(&str, Property); 13] = [
     ("fingerprint", fingerprint::check),
     ("header", header::check),
     ("http_event", http_event::check),
     ("identity", identity::check),
+    ("invoke_event", invoke_event::check),
     ("multipart", multipart::check),
     ("outbox", outbox::check),
     ("record", record::check),

@@ -21,6 +21,7 @@ mod faults;
 mod guide;
 mod hostile;
 mod http_layer;
+mod invoke;
 mod metrics;
 mod observing;
 mod oversize;
