@@ -76,7 +76,7 @@
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue; implies `batch` |
 //! | `streams` | | `kinesis`, `dynamodb_streams`, `kafka` and the other sources of batches; implies `batch` |
 //! | `invoke` | | `invoke::InvokeLayer`, for handlers of one event: direct, Step Functions, EventBridge, SNS |
-//! | `jmespath` | | `sqs::Selector::jmespath`, `http::Selector::jmespath`: keys that an expression finds in the body |
+//! | `jmespath` | | `jmespath` of the `Selector` in `batch`, `http` and `invoke`: keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
 //! | `http` | | `http::IdempotencyLayer`, for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
@@ -135,6 +135,14 @@ pub mod dynamodb;
 pub mod dynamodb_streams;
 mod engine;
 #[cfg(any(feature = "batch", feature = "invoke"))]
+#[cfg_attr(
+    not(feature = "batch"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        reason = "`invoke` opens two of the envelopes"
+    )
+)]
 mod envelope;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]

@@ -57,7 +57,7 @@ impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
         let seconds = self.0.as_secs();
-        let whole = |(unit, _): &&(u64, &str)| seconds >= *unit && seconds % unit == 0;
+        let whole = |(unit, _): &&(u64, &str)| seconds >= *unit && seconds.is_multiple_of(*unit);
         let (unit, name) = UNITS.iter().find(whole).unwrap_or(&(1, "second"));
         let count = seconds / unit;
         write!(f, "{count} {name}{}", if count == 1 { "" } else { "s" })

@@ -172,7 +172,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         match run.end(disposition).await {
             Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, times).await,
             Ok(_) => match answer {
-                Ok(_) if !self.answers => return Ok(nothing()),
+                Ok(_) if !self.answers => Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
                     let reason = format!("the answer is no JSON (column {})", error.column());
                     Error::Unreadable(reason).into()

@@ -26,8 +26,8 @@ impl Times {
         let reserve = reserve.min(remaining / 2);
         let now = Instant::now();
         Some(Self {
-            end: now + (remaining - reserve),
-            give_up: now + (remaining - reserve / 2),
+            end: now + remaining.saturating_sub(reserve),
+            give_up: now + remaining.saturating_sub(reserve / 2),
         })
     }
 }

@@ -63,16 +63,17 @@ impl TestInvocation {
 
     fn of(payload: Box<RawValue>) -> Self {
         let mut context = Context::default();
-        context.request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd".to_owned();
+        context.request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd".into();
         let made = Self { payload, context };
         made.function("function")
     }
 
     /// Sets the name of the function.
     pub fn function(mut self, name: impl Into<String>) -> Self {
-        let mut config = Config::default();
-        config.function_name = name.into();
-        self.context.env_config = Arc::new(config);
+        self.context.env_config = Arc::new(Config {
+            function_name: name.into(),
+            ..Config::default()
+        });
         self
     }
 
