@@ -21,9 +21,9 @@
 //! # Poison messages
 //!
 //! One message that never succeeds keeps its whole batch coming back: take what no retry will mend
-//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected). Lambda has ActiveMQ redeliver
-//! [six times][errors], which can't be changed; then the message goes to the broker's dead-letter
-//! queue, where no copy runs again.
+//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected). Lambda's redelivery policy for
+//! ActiveMQ is fixed at [six redeliveries][errors]; then the message goes to the broker's
+//! dead-letter queue.
 //!
 //! The flag `redelivered` makes the layer read a message's record before it tries a claim.
 //!
