@@ -84,10 +84,11 @@
 //!
 //! By default Lambda repeats a failed record [until it expires in the stream][parameters], and its
 //! shard waits. After `MaximumRetryAttempts`, or past `MaximumRecordAgeInSeconds`, Lambda
-//! [discards the rest of the batch][failures] from the checkpoint on: the record that failed, and
-//! with it the later changes of its item, **which never started**. An on-failure queue or topic gets
-//! metadata only, not the images. [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes the
-//! records that no retry will mend.
+//! [discards the records][failures] that it still retries. A retry begins at the checkpoint, so
+//! these are the record that failed and all after it in the batch, among them the later changes of
+//! its item, **which never started**. An on-failure queue or topic gets metadata only, not the
+//! images; an S3 bucket also gets the event.
+//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes the records that no retry will mend.
 //!
 //! # How long outcomes are kept
 //!

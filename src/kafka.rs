@@ -2,11 +2,10 @@
 //! cluster.
 //!
 //! [`BatchLayer`] decodes the value of each record, takes its key, and runs the handler for it once.
-//! The reply names the records that must come again. Lambda reads the reply where the event source
-//! mapping is in [provisioned mode][modes] and has
-//! `FunctionResponseTypes: [ReportBatchItemFailures]` ([retries]); else it takes every record of an
-//! invocation that succeeded for done, so call
-//! [`without_item_failures`](BatchLayer::without_item_failures) there.
+//! The reply names the records that must come again, in the shape that [Lambda's page][partial] has.
+//! Lambda reads the reply where the event source mapping is in [provisioned mode][modes] and has
+//! `FunctionResponseTypes: [ReportBatchItemFailures]` ([retries]). Where you can't set both, call
+//! [`without_item_failures`](BatchLayer::without_item_failures), or failed records may be lost.
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, kafka, store::MemoryStore};
@@ -70,14 +69,15 @@
 //!
 //! # Poison records
 //!
-//! By default Lambda retries without end, and the partition waits. Set `MaximumRetryAttempts` or
-//! `MaximumRecordAgeInSeconds` and a failure destination on the mapping ([retries]), or take what no
-//! retry will mend with [`on_rejected`](BatchLayer::on_rejected). A batch that Lambda gives up is
-//! discarded whole, with records that never started.
+//! By default Lambda retries until the record expires, and the partition waits. Set
+//! `MaximumRetryAttempts` or `MaximumRecordAgeInSeconds` and a failure destination on the mapping
+//! ([retries]), or take what no retry will mend with [`on_rejected`](BatchLayer::on_rejected). What
+//! Lambda gives up holds records that never started: those that are reported with the failed one.
 //!
 //! `sqs` has the rest: what is compared, what is logged, and what happens when time runs out.
 //!
 //! [modes]: https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html
+//! [partial]: https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html#kafka-partial-batch-response
 //! [retries]: https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html
 
 mod event;

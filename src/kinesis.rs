@@ -83,10 +83,12 @@
 //!
 //! By default Lambda repeats a failed record [until it expires in the stream][parameters], and its
 //! shard waits. After `MaximumRetryAttempts`, or past `MaximumRecordAgeInSeconds`, Lambda
-//! [discards the rest of the batch][failures] from the checkpoint on: the record that failed, and
-//! with it the later records of its key, **which never started**. An on-failure queue or topic gets
-//! metadata only (shard, sequence numbers, times), not the data: read the records from the stream
-//! while it has them. `BisectBatchOnFunctionError` makes the discarded part small.
+//! [discards the records][failures] that it still retries. A retry begins at the checkpoint, so
+//! these are the record that failed and all after it in the batch, among them the later records of
+//! its key, **which never started**. An on-failure queue or topic gets metadata only (shard, sequence
+//! numbers, times), not the data: read the records from the stream while it has them. An S3 bucket
+//! as destination also gets the event with the data. `BisectBatchOnFunctionError` makes the
+//! discarded part smaller where invocations fail.
 //!
 //! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes records that no retry will mend (a
 //! [`Rejection`]) with their data, so that they neither set the checkpoint nor use up retries.

@@ -10,7 +10,7 @@
 //!
 //! | | default key | survives | is missing where |
 //! |---|---|---|---|
-//! | [`activemq`] | broker, queue and `messageID`, which the broker gives | a failed batch, a redelivery | never |
+//! | [`activemq`] | broker, queue and `messageID`, which ActiveMQ gives | a failed batch, a redelivery | never |
 //! | [`rabbitmq`] | broker, queue and `basicProperties.messageId`, which the producer sets | the same, and a producer that sends twice with one id | the producer sets none |
 //!
 //! A RabbitMQ message without an id is reported as a message without a key
@@ -21,12 +21,14 @@
 //! # Poison messages
 //!
 //! One message that never succeeds keeps its whole batch coming back: take what no retry will mend
-//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected), or set a dead-letter policy on the
-//! broker.
+//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected). Lambda's redelivery policy for
+//! ActiveMQ is fixed at [six redeliveries][errors]; then the message goes to the broker's
+//! dead-letter queue.
 //!
 //! The flag `redelivered` makes the layer read a message's record before it tries a claim.
 //!
 //! [page]: https://docs.aws.amazon.com/lambda/latest/dg/with-mq.html
+//! [errors]: https://docs.aws.amazon.com/lambda/latest/dg/services-mq-errors.html
 
 pub mod activemq;
 pub mod rabbitmq;

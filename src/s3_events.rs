@@ -39,9 +39,9 @@
 //!
 //! The default is bucket, object key and `sequencer`. It survives Lambda's retries, and a
 //! notification that S3 sends [twice][twice]. A later write of the same object has another
-//! sequencer, so it runs. Events that neither create nor delete an object (tags, access, restores)
-//! have no sequencer: take the key of such records from the body, else they are reported as
-//! messages without a key.
+//! sequencer, so it runs. AWS documents a [sequencer][content] for events that create or delete an
+//! object. Take the key of others (tags, access, restores) from the body: without a sequencer they
+//! are reported as messages without a key.
 //!
 //! # In which order
 //!
@@ -51,13 +51,14 @@
 //! # What fails
 //!
 //! The test event that S3 sends when notifications are set up has no records, and is done. An event
-//! of another source fails the invocation before anything runs. By default Lambda tries an
-//! asynchronous invocation [three times in all][async], then discards it: set an on-failure
-//! destination, and take what no retry will mend with [`on_rejected`](BatchLayer::on_rejected).
+//! of another source fails the invocation before anything runs. By default Lambda tries a function
+//! that fails [three times in all][async], then discards the event: set an on-failure destination,
+//! and take what no retry will mend with [`on_rejected`](BatchLayer::on_rejected).
 //!
 //! `sqs` has the rest: what is compared, what is logged, and what happens when time runs out.
 //!
 //! [async]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
+//! [content]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
 //! [twice]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventNotifications.html
 
 mod event;

@@ -39,7 +39,8 @@ pub struct KinesisEvent {
 pub struct KinesisRecord {
     /// The id of the shard and the sequence number, joined by `:`. It is unique within the stream.
     pub event_id: Option<String>,
-    /// The ARN of the stream, or of a consumer of it.
+    /// The ARN of the stream. AWS's page shows no event of a consumer with enhanced fan-out; the
+    /// ARN of a consumer makes the same keys as that of its stream.
     pub event_source_arn: Option<String>,
     /// The key by which the producer chose the shard. Records of one key are ordered.
     pub partition_key: Option<String>,

@@ -117,7 +117,7 @@ impl Source for Kinesis {
 }
 
 /// Gives the stream's ARN, which a consumer's ARN begins with: a mapping that moves to a consumer
-/// keeps its keys.
+/// keeps its keys, whichever of the two ARNs its events name.
 fn stream_arn(record: &KinesisRecord) -> Option<&str> {
     let arn = record.event_source_arn.as_deref()?;
     let stream = arn.split_once("/consumer/").map_or(arn, |(arn, _)| arn);

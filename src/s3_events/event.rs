@@ -37,8 +37,8 @@ pub struct S3Record {
     pub e_tag: Option<String>,
     /// The object's version, in a bucket with versions.
     pub version_id: Option<String>,
-    /// The place of the event among those of its object; `None` for events that neither create nor
-    /// delete one.
+    /// The place of the event among those of its object; `None` where the event has none. AWS
+    /// documents it for events that create or delete an object.
     pub sequencer: Option<Sequencer>,
     id: String,
     token: Option<String>,

@@ -44,10 +44,11 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
 
     /// Makes a layer for a function that is the target of a rule of an EventBridge bus.
     ///
-    /// The payload is the event's `detail`. The key is the event's `id` unless one is set: it is the
-    /// same in each try, and new where the producer puts the event again. Two events are compared by
-    /// `source`, `detail-type` and `detail`. Outcomes are kept for 7 days: [EventBridge tries a
-    /// delivery for 24 hours][tries]. [No answer](Self::without_answer) is asked for.
+    /// The payload is the event's `detail`. The key is the event's `id` unless one is set:
+    /// EventBridge makes it once for an event, and a new one where the producer puts the event
+    /// again. Two events are compared by `source`, `detail-type` and `detail`. Outcomes are kept for
+    /// 7 days: by default [EventBridge tries a delivery for 24 hours][tries].
+    /// [No answer](Self::without_answer) is asked for.
     ///
     /// A function that two rules send the same event to runs once for both, unless each of them has
     /// a function, or an [operation](Self::operation), of its own.

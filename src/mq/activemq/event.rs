@@ -24,7 +24,7 @@ pub struct ActiveMqEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ActiveMqMessage {
-    /// The id that the broker gave the message.
+    /// The id that ActiveMQ gave the message.
     pub message_id: Option<String>,
     /// The type, such as `jms/text-message`.
     pub message_type: Option<String>,

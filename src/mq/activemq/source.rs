@@ -48,7 +48,7 @@ impl Source for ActiveMq {
         message.queue()
     }
 
-    /// Lambda promises no order: up to five invocations read one queue side by side.
+    /// Lambda promises no order: by default, up to five invocations read one queue side by side.
     fn is_ordered(_: &ActiveMqMessage) -> bool {
         false
     }
