@@ -5,7 +5,7 @@
 //! ```
 
 use axum::Router;
-use axum::extract::{Path, Request};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::post;
 use http_body_util::BodyExt;
@@ -16,18 +16,13 @@ use tower::ServiceExt;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-async fn book(
-    Path(shop): Path<String>,
-    request: Request,
-) -> Result<(StatusCode, String), StatusCode> {
-    let claim = request.extensions().get::<Claim>();
-    let claim = claim.ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+async fn book(Path(shop): Path<String>, claim: Claim) -> (StatusCode, String) {
     // For the payment provider: the same in every attempt.
     let provider_key = claim.derive_key("provider");
-    Ok((
+    (
         StatusCode::CREATED,
         format!("booked at {shop}, paid as {provider_key}"),
-    ))
+    )
 }
 
 /// `Router::layer` puts the layer behind the routing, so it knows the template: the operation is `POST /shops/{shop}/bookings`.

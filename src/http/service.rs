@@ -289,6 +289,11 @@ fn refuse<B>(
     route: &GuardedRoute,
     problem: Problem,
 ) -> Response<ResponseBody<B>> {
-    tracing::info!(event = "refused", code = problem.code(), "idempotency");
+    let (event, code) = ("refused", problem.code());
+    match problem {
+        // The authorizer is missing, or not the one that the scope reads.
+        Problem::ScopeMissing => tracing::warn!(event, code, "idempotency"),
+        _ => tracing::info!(event, code, "idempotency"),
+    }
     settings.refusal(problem, route).map(ResponseBody::whole)
 }

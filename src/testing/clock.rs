@@ -41,8 +41,9 @@ impl ManualClock {
     }
 
     /// Moves the clock forward past the [`retention`](crate::Builder::retention) of each outcome that
-    /// this engine has stored by now, 7 days unless it is set: the key is fresh again. A route of the
-    /// HTTP layer may keep its outcomes for longer.
+    /// this engine has stored by now, 7 days unless it is set: the key is fresh again. A route or a
+    /// message whose retention is longer stays: [`advance`](Self::advance) by that time, and two
+    /// seconds for the margin of clocks.
     ///
     /// ```
     /// use lambda_idempotency::testing::ManualClock;

@@ -42,6 +42,7 @@ pub struct TestRequest {
     parameters: Map<String, Value>,
     query: Vec<(String, String)>,
     headers: Vec<(String, String)>,
+    claims: Map<String, Value>,
     body: Option<String>,
 }
 
@@ -55,6 +56,7 @@ impl TestRequest {
             parameters: Map::new(),
             query: Vec::new(),
             headers: Vec::new(),
+            claims: Map::new(),
             body: None,
         }
     }
@@ -95,6 +97,24 @@ impl TestRequest {
         self.header("idempotency-key", key)
     }
 
+    /// Adds a claim of the client's token, as the API's JWT authorizer (of a REST API, its Cognito
+    /// authorizer) has verified it: what [`scope::jwt_claim`](crate::http::scope::jwt_claim) reads. A
+    /// function URL has no such authorizer.
+    ///
+    /// ```
+    /// use lambda_idempotency::http::scope;
+    /// use lambda_idempotency::testing::TestRequest;
+    ///
+    /// let order = TestRequest::post("/orders").jwt_claim("sub", "client-7").request()?;
+    /// let (parts, _) = order.into_parts();
+    /// assert_eq!(scope::jwt_claim("sub")(&parts).as_deref(), Some("client-7"));
+    /// # Ok::<(), lambda_idempotency::testing::TestError>(())
+    /// ```
+    pub fn jwt_claim(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.claims.insert(name.into(), json!(value.into()));
+        self
+    }
+
     /// Sets the body.
     pub fn body(mut self, text: impl Into<String>) -> Self {
         self.body = Some(text.into());
@@ -118,7 +138,7 @@ impl TestRequest {
     /// When the request is none that API Gateway sends: its method or a header isn't valid.
     pub fn rest_api(&self) -> Result<ApiGatewayProxyRequest, TestError> {
         let route = self.route.as_ref().unwrap_or(&self.path);
-        let event = json!({
+        let mut event = json!({
             "resource": route,
             "path": self.path,
             "httpMethod": self.method,
@@ -141,6 +161,7 @@ impl TestRequest {
             "body": self.body,
             "isBase64Encoded": false
         });
+        self.authorize(&mut event, |claims| json!({ "claims": claims }));
         Ok(serde_json::from_value(event)?)
     }
 
@@ -151,7 +172,9 @@ impl TestRequest {
     /// When the request is none that API Gateway sends: its method or a header isn't valid.
     pub fn http_api(&self) -> Result<ApiGatewayV2httpRequest, TestError> {
         let route = self.route.as_ref().unwrap_or(&self.path);
-        let event = self.version_2(&format!("{} {route}", self.method));
+        let mut event = self.version_2(&format!("{} {route}", self.method));
+        let authorizer = |claims| json!({ "jwt": { "claims": claims, "scopes": null } });
+        self.authorize(&mut event, authorizer);
         Ok(serde_json::from_value(event)?)
     }
 
@@ -171,6 +194,15 @@ impl TestRequest {
     /// When the request is none that API Gateway sends: its method or a header isn't valid.
     pub fn request(&self) -> Result<lambda_http::Request, TestError> {
         Ok(LambdaRequest::ApiGatewayV2(self.http_api()?).into())
+    }
+
+    /// Puts what an authorizer has verified into an event.
+    fn authorize(&self, event: &mut Value, authorizer: impl FnOnce(&Map<String, Value>) -> Value) {
+        let context = event.get_mut("requestContext");
+        let context = context.and_then(Value::as_object_mut);
+        if let (Some(context), false) = (context, self.claims.is_empty()) {
+            context.insert("authorizer".to_owned(), authorizer(&self.claims));
+        }
     }
 
     fn version_2(&self, route_key: &str) -> Value {

@@ -1,6 +1,8 @@
 //! The tests of `docs/testing.md`: the page shows these files as they are.
 
+#[allow(dead_code, reason = "a test can't serve")]
 mod api;
+#[allow(dead_code, reason = "a test can't serve")]
 mod queue;
 mod transaction;
 

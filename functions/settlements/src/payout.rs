@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names, reason = "the names on the wire")]
 pub(crate) struct Settlement {
     pub(crate) settlement_id: String,
     merchant: String,
@@ -19,6 +20,7 @@ pub(crate) struct Settlement {
 }
 
 #[derive(Serialize)]
+#[allow(clippy::struct_field_names, reason = "the names on the wire")]
 pub(crate) struct Payout {
     payout_id: String,
     settlement_id: String,

@@ -17,7 +17,7 @@ pub enum Call {
     Complete,
     /// [`RecordWrite::Renew`]
     Renew,
-    /// [`RecordWrite::Amend`]
+    /// [`RecordWrite::Amend`]: a note of a step, or a key that was derived.
     Amend,
     /// [`RecordWrite::Release`]
     Release,

@@ -1,13 +1,17 @@
 use http_body_util::BodyExt;
 use lambda_http::{Body, Error, Request, Response};
-use lambda_idempotency::http::{IdempotencyLayer, ResponseBody};
+use lambda_idempotency::http::{IdempotencyLayer, ResponseBody, scope};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestRequest};
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-// The function, in your `src/`. Its `main` calls `lambda_http::run(api(once))`.
+// The function, in your `src/`. Its `main` ends with `serve(once).await`.
+
+async fn serve<S: Store>(once: Idempotency<S>) -> Result<(), Error> {
+    lambda_http::run(api(once)).await
+}
 
 async fn order(request: Request) -> Result<Response<Body>, Error> {
     let claim = request.extensions().get::<Claim>().ok_or("no claim")?;
@@ -19,9 +23,9 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
 
 fn api<S: Store>(
     once: Idempotency<S>,
-) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error> {
+) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error, Future: Send> {
     ServiceBuilder::new()
-        .layer(IdempotencyLayer::unscoped(once))
+        .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
         .service_fn(order)
 }
 
@@ -29,7 +33,8 @@ fn api<S: Store>(
 
 fn tea(quantity: u32) -> Result<TestRequest, Error> {
     let order = json!({"sku": "tea", "quantity": quantity});
-    Ok(TestRequest::post("/orders").key("cart-17").json(&order)?)
+    let order = TestRequest::post("/orders").json(&order)?;
+    Ok(order.key("cart-17").jwt_claim("sub", "client-7"))
 }
 
 /// Sends a request to a new environment of the function; its status and its body.

@@ -1,7 +1,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use lambda_idempotency::sqs::{BatchLayer, Message, SqsBatchResponse, SqsEvent};
+use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, SqsBatchResponse, SqsEvent};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage,
@@ -11,7 +11,11 @@ use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use tower::{Service, ServiceBuilder};
 
-// The function, in your `src/`. Its `main` calls `lambda_runtime::run(worker(once, gateway))`.
+// The function, in your `src/`. Its `main` ends with `serve(once, gateway).await`.
+
+async fn serve<S: Store, G: Gateway>(once: Idempotency<S>, gateway: G) -> Result<(), Error> {
+    lambda_runtime::run(worker(once, gateway)).await
+}
 
 #[derive(Deserialize, Serialize)]
 struct Payment {
@@ -39,7 +43,7 @@ async fn pay<G: Gateway>(
 fn worker<S: Store, G: Gateway>(
     once: Idempotency<S>,
     gateway: G,
-) -> impl Service<LambdaEvent<SqsEvent>, Response = SqsBatchResponse, Error: Into<Error>> {
+) -> impl Service<LambdaEvent<SqsEvent>, Response = SqsBatchResponse, Error = BatchError> {
     ServiceBuilder::new()
         .layer(
             BatchLayer::new(once)
@@ -92,7 +96,7 @@ async fn deliver<S: Store>(
 ) -> Result<Vec<String>, Error> {
     let event = TestMessage::batch(messages);
     let mut worker = worker(once.clone(), gateway.clone());
-    let reply = worker.call(event).await.map_err(Into::into)?;
+    let reply = worker.call(event).await?;
     let failures = reply.batch_item_failures.into_iter();
     Ok(failures.map(|failure| failure.item_identifier).collect())
 }
