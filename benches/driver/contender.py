@@ -20,9 +20,12 @@ class Contender:
         peers = tools.BENCHES / "peers"
         request = tools.BENCHES / "request.json"
         folder = tools.NODE_HOME if "typescript" in name else None
+        python = [tools.PYTHON_HOME / "bin" / "python", peers / "powertools.py", endpoint, table, template]
         match name:
             case "powertools-python":
-                command = [tools.PYTHON_HOME / "bin" / "python", peers / "powertools.py", endpoint, table, template]
+                command = python
+            case "powertools-python-kinesis":
+                command = [*python, tools.BENCHES / "record.json"]
             case "powertools-typescript":
                 command = ["node", peers / "powertools.mjs", endpoint, table, template]
             case "web-typescript-bare":

@@ -4,7 +4,7 @@ import datetime
 import math
 import statistics
 
-from driver import compare, tools, web
+from driver import compare, kinesis, lane, tools, web
 
 OUTPUT = tools.BENCHES / "RESULTS.md"
 PLOT = tools.BENCHES / "results.svg"
@@ -76,26 +76,10 @@ def table(head, rows):
 
 
 def server(data):
-    layer = data["contenders"][compare.LAYER]
-    rows = []
-    for name, title in compare.NAMES.items():
-        row = [title]
-        for scenario in ("new", "replay"):
-            one = data["contenders"][name][scenario]
-            row += [
-                f"{one['cpu_us']:,.0f} µs",
-                f"{one['wall_us'] / 1e3:,.2f} ms",
-                f"{one['requests']:g}",
-                times(tools.ratio(one["cpu_rounds"], layer[scenario]["cpu_rounds"])["median"]),
-                times(tools.ratio(one["wall_rounds"], layer[scenario]["wall_rounds"])["median"]),
-            ]
-        rows.append(row)
-    head = ["batches of 10", "new: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
-    head += ["replay: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
-    again, reads = (data["contenders"][name]["redelivery"] for name in (compare.LAYER, compare.FLOOR))
+    again, reads = (data["contenders"][name]["redelivery"] for name in (compare.LAYER, lane.FLOOR))
     large = [
         [
-            {compare.LAYER: "the layer", compare.FLOOR: "the floor"}[row["name"]],
+            {compare.LAYER: "the layer", lane.FLOOR: "the floor"}[row["name"]],
             f"{row['size']:,}",
             f"{row['cpu_us']:,.1f} µs",
             f"{row['wall_us'] / 1e3:,.1f} ms",
@@ -107,18 +91,49 @@ def server(data):
     ]
     return [
         f"## On {data['server']}\n",
-        f"{data['rounds']} rounds, in turns, of {data['batches']} batches for the peers and {data['batches'] * compare.QUICKER} for the others; load average {data['load'][0]:.1f} before, "
+        f"{data['rounds']} rounds, in turns, of {data['batches']} batches for the peers and {data['batches'] * lane.QUICKER} for the others; load average {data['load'][0]:.1f} before, "
         f"{data['load'][1]:.1f} after. CPU is the client's, user and system, for one message (median of the rounds); time is a batch's "
         "(median of all); ratios are medians of the ratios within a round. The Rust contenders, by hand as by this library, allocate with "
         "mimalloc, with `MIMALLOC_PURGE_DELAY=-1`; the peers are as they come.\n",
-        table(head, rows),
+        side_by_side(compare.LANE, data["contenders"]),
         f"A redelivery, where SQS says that the messages were here before: the layer takes {again['cpu_us']:.0f} µs, "
         f"{again['wall_us'] / 1e3:.2f} ms and {again['requests']:g} requests, one consistent read by hand {reads['cpu_us']:.0f} µs and "
         f"{reads['wall_us'] / 1e3:.2f} ms.\n",
         f"Large batches of new messages, each in a new process, median of {compare.LARGE_ROUNDS}. `before` is what was resident before the first message, "
         "the events among it; `more` is what the batch needed on top.\n",
         table(["", "messages", "CPU per message", "time", "requests", "before", "more"], large),
+        *over_streams(data),
         *over_http(data["web"]),
+    ]
+
+
+def side_by_side(one_lane, sides):
+    layer = sides[one_lane.layer]
+    rows = []
+    for name, title in one_lane.names.items():
+        row = [title]
+        for scenario in ("new", "replay"):
+            one = sides[name][scenario]
+            row += [
+                f"{one['cpu_us']:,.0f} µs",
+                f"{one['wall_us'] / 1e3:,.2f} ms",
+                f"{one['requests']:g}",
+                times(tools.ratio(one["cpu_rounds"], layer[scenario]["cpu_rounds"])["median"]),
+                times(tools.ratio(one["wall_rounds"], layer[scenario]["wall_rounds"])["median"]),
+            ]
+        rows.append(row)
+    head = [f"batches of {one_lane.size}", "new: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
+    head += ["replay: CPU", "time", "requests", "CPU ÷ layer's", "time ÷ layer's"]
+    return table(head, rows)
+
+
+def over_streams(data):
+    messages = data["batches"] * compare.SIZE
+    peer, other = (kinesis.LANE.share(name, messages) for name in (kinesis.LANE.python, lane.FLOOR))
+    return [
+        f"Records of Kinesis, each with a partition key of its own: {data['rounds']} rounds; batches in a round: {peer} for the peer, {other} for "
+        "the others. CPU and time include the parsing of the event, in which this library decodes Base64. The floor parses nothing.\n",
+        side_by_side(kinesis.LANE, data["kinesis"]),
     ]
 
 

@@ -12,6 +12,7 @@ use lambda_idempotency::protocol::record::{
     Completion, Found, NewClaim, Owner, Record as Stored, StoredOutcome,
 };
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide, settle};
+use lambda_idempotency::sqs::Sqs;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
 use tokio::runtime::{Builder, Runtime};
@@ -195,7 +196,7 @@ fn runtime() -> Result<Rc<Runtime>, Error> {
 }
 
 /// Batches through the layer; `again`: each was there before.
-fn layer(layer: Layer, again: bool) -> Result<Path, Error> {
+fn layer(layer: Layer<Sqs>, again: bool) -> Result<Path, Error> {
     let (runtime, layer) = (runtime()?, Rc::new(RefCell::new(layer)));
     Ok(Box::new(move |number| {
         let batch = event(&ids("round", number, BATCH), 1)?;

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::sqs::SqsEvent;
+use lambda_idempotency::kinesis::Kinesis;
+use lambda_idempotency::sqs::{Sqs, SqsEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{Requests, connect};
 use crate::layer::Layer;
-use crate::messages::{event, ids};
+use crate::messages::{event, ids, stream_event};
 use crate::raw::{Raw, Record, Style};
 use crate::web::{Web, request};
 use crate::{Error, usage};
@@ -51,13 +52,15 @@ pub struct Contender {
 }
 
 enum Way {
-    Layer(Box<Layer>),
+    Layer(Box<Layer<Sqs>>),
+    Stream(Box<Layer<Kinesis>>),
     Raw(Box<Raw>),
     Web(Box<Web>),
 }
 
 enum Input {
     Event(SqsEvent),
+    Text(String),
     Records(Vec<Record>),
     Requests(Vec<ApiGatewayV2httpRequest>),
 }
@@ -69,6 +72,9 @@ impl Contender {
         let raw = |style| Way::Raw(Box::new(Raw::new(client.clone(), table, style)));
         let way = match name {
             "layer" => Way::Layer(Box::new(Layer::new(DynamoDbStore::new(client, table))?)),
+            "layer-kinesis" => {
+                Way::Stream(Box::new(Layer::new(DynamoDbStore::new(client, table))?))
+            }
             "raw-serial" => raw(Style::Serial),
             "raw-at-once" => raw(Style::AtOnce),
             "raw-groups" => raw(Style::Groups),
@@ -80,7 +86,8 @@ impl Contender {
         Ok(Self { requests, way })
     }
 
-    /// Does a job. Each batch is made just before its clock starts, as the runtime has just parsed the event that it hands over.
+    /// Does a job. Each batch is made just before its clock starts, as the runtime has just parsed the event that it hands over. An
+    /// event of Kinesis is parsed while the clock runs.
     pub async fn run(&mut self, job: &Job) -> Result<Report, Error> {
         let mut report = Report {
             cpu_us: 0,
@@ -102,6 +109,10 @@ impl Contender {
             let start = Instant::now();
             report.ran += match (&mut self.way, input) {
                 (Way::Layer(layer), Input::Event(event)) => layer.batch(event).await?,
+                // Base64 is decoded where the event is parsed; the peer decodes it later.
+                (Way::Stream(layer), Input::Text(text)) => {
+                    layer.batch(serde_json::from_str(&text)?).await?
+                }
                 (Way::Raw(raw), Input::Records(records)) => raw.batch(&records).await?,
                 (Way::Web(web), Input::Requests(requests)) => web.requests(requests).await?,
                 _ => 0,
@@ -118,6 +129,7 @@ impl Contender {
     fn input(&self, ids: &[String], receives: u32) -> Result<Input, Error> {
         Ok(match &self.way {
             Way::Layer(_) => Input::Event(event(ids, receives)?),
+            Way::Stream(_) => Input::Text(stream_event(ids)?),
             Way::Raw(_) => Input::Records(ids.iter().map(|id| Record::of(id)).collect()),
             Way::Web(_) => {
                 Input::Requests(ids.iter().map(|id| request(id)).collect::<Result<_, _>>()?)

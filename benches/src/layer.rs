@@ -1,4 +1,4 @@
-//! The library's SQS layer, as a function would use it.
+//! The library's layer for batches of a source, as a function would use it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lambda_idempotency::Idempotency;
-use lambda_idempotency::sqs::{BatchLayer, Message, SqsBatchResponse, SqsEvent};
+use lambda_idempotency::batch::{BatchLayer, Message, Source};
+use lambda_idempotency::kinesis::Kinesis;
+use lambda_idempotency::sqs::Sqs;
 use lambda_idempotency::store::Store;
 use lambda_runtime::{Context, LambdaEvent};
 use tower::Service;
@@ -16,29 +18,47 @@ use tower::Service;
 use crate::Error;
 use crate::messages::Payment;
 
-type Reply = Pin<Box<dyn Future<Output = Result<SqsBatchResponse, Error>> + Send>>;
+type Reply<Src> = Pin<Box<dyn Future<Output = Result<<Src as Source>::Reply, Error>> + Send>>;
+
+/// A source whose layer is measured.
+pub trait Measured: Source {
+    /// How many records a reply asks for again.
+    fn failures(reply: &Self::Reply) -> usize;
+}
+
+impl Measured for Sqs {
+    fn failures(reply: &Self::Reply) -> usize {
+        reply.batch_item_failures.len()
+    }
+}
+
+impl Measured for Kinesis {
+    fn failures(reply: &Self::Reply) -> usize {
+        reply.batch_item_failures.len()
+    }
+}
 
 /// A worker whose handler does nothing.
-pub struct Layer {
-    worker: Box<dyn FnMut(LambdaEvent<SqsEvent>) -> Reply>,
+pub struct Layer<Src: Measured> {
+    worker: Box<dyn FnMut(LambdaEvent<Src::Event>) -> Reply<Src>>,
     runs: Arc<AtomicUsize>,
 }
 
-impl Layer {
+impl<Src: Measured> Layer<Src> {
     /// With the layer's own settings; a key is all that it is told.
     pub fn new(store: impl Store) -> Result<Self, Error> {
         let once = Idempotency::builder(store).namespace("bench").build()?;
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
-        let mut service = BatchLayer::new(once)
+        let mut service = BatchLayer::<Src, _, _, _>::new(once)
             .operation("charge")
             .key(|payment: &Payment| payment.payment_id.clone())
-            .handler(move |message: Message<Payment>| {
+            .handler(move |message: Message<Src, Payment>| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 std::hint::black_box(message.body.amount);
                 async { Ok::<_, Infallible>("done".to_owned()) }
             });
-        let worker = Box::new(move |event| -> Reply {
+        let worker = Box::new(move |event: LambdaEvent<Src::Event>| -> Reply<Src> {
             let reply = service.call(event);
             Box::pin(async move { Ok(reply.await?) })
         });
@@ -46,10 +66,11 @@ impl Layer {
     }
 
     /// Takes a batch through; how many of its messages ran. All must have been acknowledged.
-    pub async fn batch(&mut self, event: SqsEvent) -> Result<usize, Error> {
+    pub async fn batch(&mut self, event: Src::Event) -> Result<usize, Error> {
         let reply = (self.worker)(LambdaEvent::new(event, context()?)).await?;
-        if !reply.batch_item_failures.is_empty() {
-            return Err(format!("{} messages failed", reply.batch_item_failures.len()).into());
+        let failures = Src::failures(&reply);
+        if failures > 0 {
+            return Err(format!("{failures} messages failed").into());
         }
         Ok(self.runs.swap(0, Ordering::Relaxed))
     }

@@ -1,11 +1,14 @@
-//! The messages that every contender gets, from one template.
+//! The messages that every contender gets, from one template: as messages of SQS, and as records of Kinesis.
 
+use data_encoding::BASE64;
 use lambda_idempotency::sqs::SqsEvent;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::Error;
 
 const TEMPLATE: &str = include_str!("../message.json");
+const RECORD: &str = include_str!("../record.json");
 
 /// The part of a body that a handler would look at.
 #[derive(Deserialize)]
@@ -37,4 +40,22 @@ pub fn event(ids: &[String], receives: u32) -> Result<SqsEvent, Error> {
     let mut event = SqsEvent::default();
     event.records = records;
     Ok(event)
+}
+
+/// The text of an event of Kinesis, whose records hold the bodies of the same messages. Each record has a partition key of its own.
+pub fn stream_event(ids: &[String]) -> Result<String, Error> {
+    let records = ids
+        .iter()
+        .enumerate()
+        .map(|(position, id)| {
+            let message: Value = serde_json::from_str(&TEMPLATE.replace("{id}", id))?;
+            let body = message.get("body").and_then(Value::as_str);
+            let data = BASE64.encode(body.ok_or("a message without a body")?.as_bytes());
+            Ok(RECORD
+                .replace("{id}", id)
+                .replace("{sequence}", &format!("4967{position:052}"))
+                .replace("{data}", &data))
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    Ok(format!(r#"{{"Records": [{}]}}"#, records.join(",")))
 }
