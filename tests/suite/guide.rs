@@ -1,6 +1,7 @@
 //! The tests of `docs/testing.md`: the page shows these files as they are.
 
 mod api;
+mod invocation;
 mod queue;
 mod transaction;
 
@@ -10,6 +11,7 @@ fn the_page_on_testing_shows_the_tests_that_run() {
     for (name, file) in [
         ("queue", include_str!("guide/queue.rs")),
         ("api", include_str!("guide/api.rs")),
+        ("invocation", include_str!("guide/invocation.rs")),
         ("transaction", include_str!("guide/transaction.rs")),
     ] {
         assert!(
