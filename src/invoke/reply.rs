@@ -141,6 +141,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::protocol::omission::Omission;
 
     const EVENT: &str = include_str!("../../tests/fixtures/s3-batch-v1.json");
 
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn what_no_try_of_the_job_mends_is_permanent() {
         let omitted = Error::OutcomeOmitted {
-            reason: "too large".into(),
+            reason: Omission::TooLarge,
             completed_at: None,
         };
         for (obstacle, is_rejected, code, word) in [
