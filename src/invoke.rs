@@ -3,7 +3,7 @@
 //! [`InvokeLayer`] takes the key of an event, runs the handler for it once, and stores the answer.
 //! An event of the same key that comes again gets the stored answer, byte for byte, and the handler
 //! doesn't run. It serves functions that are invoked directly, by Step Functions, SNS, an
-//! EventBridge bus or EventBridge Scheduler.
+//! EventBridge bus, EventBridge Scheduler or an S3 Batch Operations job.
 //!
 //! ```
 //! use lambda_idempotency::invoke::{InvokeLayer, Invocation};
@@ -50,6 +50,7 @@
 //! | [`InvokeLayer::sns`] | `MessageId` | the message | 30 days | `null` |
 //! | [`InvokeLayer::event_bridge`] | `id` | `detail` | 7 days | `null` |
 //! | [`InvokeLayer::scheduler`] | schedule and time | the event | 7 days | `null` |
+//! | [`InvokeLayer::s3_batch`] | job, bucket, object key, version | [`S3BatchTask`] | 7 days | the job's reply |
 //!
 //! An identity of the work in the payload is better than each id that a transport makes: it is the
 //! same where a producer sends its request again. `docs/invoke.md` in the repository says for each
@@ -93,6 +94,9 @@
 //! | `Idempotency.WrongEvent` | the event is not one of the layer's source | correct the trigger |
 //! | `Idempotency.Misconfigured` | the layer has no key, or the store no table or permission | correct the function |
 //!
+//! A job of S3 Batch Operations gets each of them as the result of its task instead, with the word
+//! at the beginning: [`InvokeLayer::s3_batch`].
+//!
 //! The handler's own error keeps the `errorType` that its conversion into a
 //! [`Diagnostic`](lambda_runtime::Diagnostic) gives it.
 //! [`on_rejected`](InvokeLayer::on_rejected) answers the events that no retry will mend, so that an
@@ -116,8 +120,10 @@ mod invocation;
 mod key;
 mod kind;
 mod layer;
+mod log;
 mod reader;
 mod rejection;
+mod reply;
 mod run;
 mod selector;
 mod service;
@@ -126,6 +132,7 @@ mod time;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;
 pub use invocation::Invocation;
+pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
 pub use rejection::Rejection;
 pub use selector::Selector;

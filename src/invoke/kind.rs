@@ -5,12 +5,16 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::reply::Reply;
 use crate::envelope::{Envelope, Opened};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
+mod s3_batch;
 mod scheduler;
 mod step_functions;
+
+pub use s3_batch::S3BatchTask;
 
 /// Names the source of a layer's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,7 @@ pub(super) enum Kind {
     EventBridge,
     Scheduler,
     StepFunctions,
+    S3Batch,
 }
 
 /// Says why an event is not one of its source, without any of its content.
@@ -55,6 +60,14 @@ pub(super) enum KindError {
         "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have"
     )]
     StepFunctionsPart,
+    #[error(
+        "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)"
+    )]
+    S3Batch,
+    #[error("the event of the S3 Batch Operations job has another number of tasks than one")]
+    S3BatchTasks,
+    #[error("the object's key is no UTF-8 when it is URL-decoded")]
+    S3BatchKey,
 }
 
 /// Holds the content of an event: the JSON text that is decoded, and what its source says of it.
@@ -65,13 +78,16 @@ pub(super) struct Content<'a> {
     id: Option<String>,
     /// The part of the envelope that says what the text asks for.
     context: Vec<Fingerprint>,
+    /// The JSON text that is compared, where it isn't the one that is decoded.
+    compared: Option<String>,
 }
 
 impl Content<'_> {
     /// Takes the fingerprint of the text without these fields, and of what its envelope says that
     /// the text asks for.
     pub(super) fn fingerprint(&self, left_out: &[Pointer]) -> Fingerprint {
-        let text = Fingerprint::json_without(self.text.as_bytes(), left_out);
+        let compared = self.compared.as_deref().unwrap_or(&self.text);
+        let text = Fingerprint::json_without(compared.as_bytes(), left_out);
         if self.context.is_empty() {
             return text;
         }
@@ -85,6 +101,7 @@ impl From<Opened> for Content<'_> {
             text: Cow::Owned(opened.text),
             id: opened.id,
             context: opened.context,
+            compared: None,
         }
     }
 }
@@ -111,7 +128,17 @@ impl Kind {
                 text: Cow::Borrowed(event),
                 id: None,
                 context: Vec::new(),
+                compared: None,
             }),
+            Self::S3Batch => {
+                let task = S3BatchTask::read(event)?;
+                Ok(Content {
+                    text: Cow::Borrowed(event),
+                    id: Some(task.token()?),
+                    context: Vec::new(),
+                    compared: Some(task.compared()?),
+                })
+            }
             Self::Sns => {
                 let event: SnsEvent<'_> =
                     serde_json::from_str(event).map_err(|_| KindError::Sns)?;
@@ -132,16 +159,25 @@ impl Kind {
     pub(super) fn token(self, content: &Content<'_>) -> Result<Option<String>, KindError> {
         match self {
             Self::Direct => Ok(None),
-            Self::Sns | Self::EventBridge => Ok(content.id.clone()),
+            Self::Sns | Self::EventBridge | Self::S3Batch => Ok(content.id.clone()),
             Self::Scheduler => scheduler::token(&content.text).map(Some),
             Self::StepFunctions => step_functions::token(&content.text).map(Some),
+        }
+    }
+
+    /// Makes the reply that the source reads, where it isn't the handler's answer; `None` for an
+    /// event without the ids that the reply repeats.
+    pub(super) fn reply(self, event: &str) -> Option<Reply> {
+        match self {
+            Self::S3Batch => Reply::to(event),
+            _ => None,
         }
     }
 
     /// Gives the value of the attribute `faas.trigger` of a span.
     pub(super) fn trigger(self) -> &'static str {
         match self {
-            Self::Direct | Self::StepFunctions => "other",
+            Self::Direct | Self::StepFunctions | Self::S3Batch => "other",
             Self::Sns | Self::EventBridge => "pubsub",
             Self::Scheduler => "timer",
         }

@@ -15,13 +15,15 @@ use tower::{Service, ServiceExt};
 use super::error::InvokeError;
 use super::hook::{self, ReplayedAnswer};
 use super::invocation::Invocation;
+use super::log::log;
 use super::reader::Contents;
 use super::rejection::Rejection;
+use super::reply::Reply;
 use super::service::Config;
 use super::time::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, Replayed, Run, unheard};
+use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::record::{Failure, error_kind};
 use crate::store::Store;
@@ -66,21 +68,25 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         Svc::Response: Serialize,
     {
         let LambdaEvent { payload, context } = event;
+        let reply = self.reader.kind.reply(payload.get());
         let once = self.once.invocation(&context);
         let times = Times::of(once.remaining(), self.reserve);
         let answered = self.answer(once, handler, &payload, context, times).await;
         let Unanswered { error, rejection } = match answered {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => return Ok(replied(reply.as_ref(), answer)),
             Err(unanswered) => unanswered,
         };
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
             && let Some(answer) = hook.answer("on_rejected", (payload, why), times).await
         {
             tracing::warn!(event = "rejected", reason = why.as_str(), "invoke");
-            return Ok(answer);
+            return Ok(replied(reply.as_ref(), answer));
         }
         log(&error);
-        Err(error)
+        match reply {
+            Some(reply) => Ok(reply.failed(&error, rejection.is_some())),
+            None => Err(error),
+        }
     }
 
     async fn answer<Svc>(
@@ -265,35 +271,15 @@ async fn within<F: Future>(times: Option<Times>, work: F) -> Option<F::Output> {
     }
 }
 
+/// Puts an answer into the reply that the source reads.
+fn replied(reply: Option<&Reply>, answer: Box<RawValue>) -> Box<RawValue> {
+    match reply {
+        Some(reply) => reply.succeeded(&answer),
+        None => answer,
+    }
+}
+
 /// Makes the answer where none is asked for.
 fn nothing() -> Box<RawValue> {
     RawValue::NULL.to_owned()
-}
-
-/// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.
-fn log<E>(error: &InvokeError<E>) {
-    let event = "reported";
-    let Some(reason) = error.error_type() else {
-        return;
-    };
-    match error {
-        InvokeError::Obstacle(obstacle) if !matches!(obstacle, Error::Key(_)) => {}
-        error => {
-            let detail = detail(error);
-            tracing::warn!(event, reason, %detail, "invoke");
-            unheard::error(event, &format_args!("{reason}: {detail}"));
-        }
-    }
-}
-
-/// Gives the text of an error that is not the handler's.
-fn detail<E>(error: &InvokeError<E>) -> String {
-    match error {
-        InvokeError::Handler(_) => String::new(),
-        InvokeError::Obstacle(obstacle) => obstacle.to_string(),
-        InvokeError::WrongEvent { reason } | InvokeError::Undecodable { reason } => reason.clone(),
-        InvokeError::NoKey => InvokeError::<&str>::NoKey.to_string(),
-        InvokeError::Panicked => InvokeError::<&str>::Panicked.to_string(),
-        InvokeError::TimedOut => InvokeError::<&str>::TimedOut.to_string(),
-    }
 }

@@ -6,7 +6,7 @@ use crate::protocol::selector::{JsonSelector, SelectorError};
 ///
 /// It reads the event as it was received, not the decoded payload, so that a handler's type needs
 /// no field for it. Of an event of SNS it reads the message, of one of an EventBridge bus the
-/// `detail`.
+/// `detail`, of one of an S3 Batch Operations job the whole event.
 ///
 /// [`InvokeLayer::key_from`](super::InvokeLayer::key_from) makes a token of what it finds:
 ///

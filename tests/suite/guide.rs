@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "a test can't serve")]
 mod api;
 #[allow(dead_code, reason = "a test can't serve")]
+mod invocation;
+#[allow(dead_code, reason = "a test can't serve")]
 mod queue;
 mod transaction;
 
@@ -12,6 +14,7 @@ fn the_page_on_testing_shows_the_tests_that_run() {
     for (name, file) in [
         ("queue", include_str!("guide/queue.rs")),
         ("api", include_str!("guide/api.rs")),
+        ("invocation", include_str!("guide/invocation.rs")),
         ("transaction", include_str!("guide/transaction.rs")),
     ] {
         assert!(

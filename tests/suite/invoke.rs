@@ -23,6 +23,7 @@ mod errors;
 mod hooks;
 mod policies;
 mod retention;
+mod s3_batch;
 mod sources;
 mod time;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::idempotency::Idempotency;
-use crate::invoke::InvokeLayer;
 use crate::invoke::kind::Kind;
+use crate::invoke::{InvokeLayer, S3BatchTask};
 use crate::protocol::pointer::Pointer;
 use crate::store::Store;
 
@@ -100,5 +100,51 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     /// Two nested `Map` states have two indexes: put both into `index`, as one text.
     pub fn step_functions(once: Idempotency<S>) -> Self {
         Self::of(once, Kind::StepFunctions)
+    }
+}
+
+impl<S: Store, E> InvokeLayer<S, S3BatchTask, E> {
+    /// Makes a layer for a function that an [S3 Batch Operations][page] job calls for each object of
+    /// its manifest, in both versions of the invocation schema.
+    ///
+    /// The payload is the [task](S3BatchTask). The key is the job, the bucket, the object's key and
+    /// its version, unless one is set: it is the same in each try of the job, and new in another
+    /// job. An object that a manifest lists twice runs once. AWS doesn't document whether a task
+    /// keeps its `taskId` when it is tried again, so the key is made without it. Two tasks of one
+    /// key are compared by `/bucket`, `/key`, `/version_id` and `/user_arguments`, which
+    /// [`fingerprint_without`](Self::fingerprint_without) may leave out. Outcomes are kept for 7
+    /// days: set a longer [retention](crate::Builder::retention) for a job that runs longer.
+    ///
+    /// The job gets a reply with the task's result:
+    ///
+    /// | what happened | `resultCode` | `resultString` |
+    /// |---|---|---|
+    /// | the handler answered, now or in an earlier try | `Succeeded` | the answer: a text as it is, other JSON as JSON, nothing for `null` |
+    /// | [`on_rejected`](Self::on_rejected) answered | `Succeeded` | the hook's answer |
+    /// | the work is done, and its answer was not kept | `Succeeded` | `Idempotency.OutcomeOmitted: …` |
+    /// | the handler failed | `TemporaryFailure` | its error |
+    /// | the handler failed with a [permanent](Self::permanent) error | `PermanentFailure` | its error |
+    /// | the event is [rejected](super::Rejection): a mismatch, an unusable key, an object's key that doesn't decode, an earlier permanent failure | `PermanentFailure` | `Idempotency.Mismatch: …` and so on |
+    /// | a person must look, or a write's condition didn't hold: `Interrupted`, `Exhausted`, `Unreadable`, `ConditionFailed` | `PermanentFailure` | the word and the reason |
+    /// | each other obstacle, such as `InFlight`, `TimedOut` and `StoreUnavailable` | `TemporaryFailure` | the word and the reason |
+    ///
+    /// S3 tries a task with a temporary failure again [before the job completes][page]. An event
+    /// without the ids of one task gets no reply: its invocation fails.
+    ///
+    /// ```
+    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, S3BatchTask};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("thumbnails").build()?;
+    /// let function = InvokeLayer::s3_batch(once)
+    ///     .permanent(|error: &std::io::Error| error.kind() == std::io::ErrorKind::InvalidData)
+    ///     .handler(|event: Invocation<S3BatchTask>| async move {
+    ///         Ok(format!("made a thumbnail of {}", event.payload.key))
+    ///     });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    ///
+    /// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/batch-ops-invoke-lambda.html
+    pub fn s3_batch(once: Idempotency<S>) -> Self {
+        Self::of(once, Kind::S3Batch)
     }
 }
