@@ -22,7 +22,9 @@ class Service:
     def __init__(self, stack):
         functions = stack.resources("AWS::Serverless::Function")
         self.namespaces = sorted(filter(None, map(_namespace, functions.values())))
-        (self.relay,) = (name for name, function in functions.items() if _reads_a_stream(function))
+        self.relays = sorted(name for name, function in functions.items() if _has_event(function, "DynamoDB"))
+        # Each function that reads a stream, with the queue of what its mapping discards.
+        self.readers = {name: _discarded(function) for name, function in functions.items() if _has_event(function, "Kinesis")}
         self.functions = sorted(functions)
         queues = stack.resources("AWS::SQS::Queue")
         # Each queue with its dead letters.
@@ -83,8 +85,11 @@ class Day:
             self.queue(dead_letters, minute, visible=0, age=0)
         for function in self.service.functions:
             # Other functions' errors are none of the relay's.
-            self.function(function, "Errors", minute, 0 if function == self.service.relay else 2)
-        self.function(self.service.relay, "IteratorAge", minute, 60_000)
+            self.function(function, "Errors", minute, 0 if function in self.service.relays else 2)
+        for function in (*self.service.relays, *self.service.readers):
+            self.function(function, "IteratorAge", minute, 60_000)
+        for queue in self.service.readers.values():
+            self.queue(queue, minute, visible=0, age=0)
         for table in self.service.tables:
             self.throttled(table, "ReadThrottleEvents", minute)
             self.throttled(table, "WriteThrottleEvents", minute)
@@ -159,6 +164,7 @@ BAD_DAYS = {
     "DeadLetters": [(_dead_letter, ())],
     "OldestMessage": [(_old_message, ())],
     "Behind": [(_behind, ())],
+    "Discarded": [(_dead_letter, ())],
     "Failing": [(_failing, ())],
     "Parked": [(_parked, ())],
     "Throttled": [(_throttled, ())],
@@ -177,8 +183,14 @@ def _namespace(function):
     return namespace
 
 
-def _reads_a_stream(function):
-    return any(event["Type"] == "DynamoDB" for event in function["Properties"].get("Events", {}).values())
+def _has_event(function, kind):
+    return any(event["Type"] == kind for event in function["Properties"].get("Events", {}).values())
+
+
+def _discarded(function):
+    (event,) = function["Properties"]["Events"].values()
+    target = event["Properties"]["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"]
+    return target.removesuffix(".Arn")
 
 
 def _dead_letters(queue):
