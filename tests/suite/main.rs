@@ -29,6 +29,7 @@ mod peers;
 mod properties;
 mod real_powertools;
 mod secrets;
+mod shards;
 mod spans;
 mod sqs;
 mod start_up;

@@ -9,6 +9,7 @@ mod orders_api;
 mod outbox;
 mod payments_worker;
 mod start_up;
+mod stock_movements;
 
 use crate::support::lambda::Function;
 use nix::errno::Errno;

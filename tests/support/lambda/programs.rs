@@ -39,7 +39,7 @@ pub fn program(name: &str) -> &'static Path {
 }
 
 fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
-    ["orders-api", "outbox-relay", "payments-worker"]
+    ["orders-api", "outbox-relay", "payments-worker", "stock-movements"]
         .map(|name| (name.to_owned(), folder.join(name)))
         .into()
 }
