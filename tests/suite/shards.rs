@@ -65,10 +65,8 @@ async fn read_twice<S: Store>(
     };
     let function = async |batch: &[Record]| environments.invoke(batch).await;
     let (one, other) = (mapping(40, 2, 1), mapping(25, 1, 2));
-    let (mut discarded, more) = tokio::join!(
-        one.read(stream, &function),
-        other.read(stream, &function)
-    );
+    let (mut discarded, more) =
+        tokio::join!(one.read(stream, &function), other.read(stream, &function));
     discarded.extend(more);
     discarded
 }
@@ -78,7 +76,10 @@ async fn read_twice<S: Store>(
 async fn in_memory_each_movement_is_booked_exactly_once_in_the_order_of_its_key() {
     let seed = seed();
     let stream = movements(&mut Rng::with_seed(seed));
-    let plan = Plan { crash: Crash::AtRest, ..Plan::default() };
+    let plan = Plan {
+        crash: Crash::AtRest,
+        ..Plan::default()
+    };
     let environments = Environments::new(MemoryStore::new(), plan, seed);
     let discarded = read_twice(&environments, &stream, seed).await;
     assert_eq!(discarded, []);
@@ -115,7 +116,10 @@ async fn on_a_server(server: &Server) {
     let seed = seed();
     let stream = movements(&mut Rng::with_seed(seed));
     // In real time: a crash costs the wait for its leases.
-    let plan = Plan { crash_in: 200, ..Plan::default() };
+    let plan = Plan {
+        crash_in: 200,
+        ..Plan::default()
+    };
     let environments = Environments::new(server.store().await, plan, seed);
     let mapping = Mapping {
         batch_size: 50,
@@ -143,7 +147,11 @@ fn judge_crashes(ledger: &Ledger, stream: &DataStream) {
 async fn in_memory_what_bounded_retries_do_not_book_is_in_the_list_of_the_discarded() {
     let seed = seed();
     let stream = movements(&mut Rng::with_seed(seed));
-    let plan = Plan { crash: Crash::Never, poison_every: Some(400), ..Plan::default() };
+    let plan = Plan {
+        crash: Crash::Never,
+        poison_every: Some(400),
+        ..Plan::default()
+    };
     let environments = Environments::new(MemoryStore::new(), plan, seed);
     let mapping = Mapping {
         batch_size: 20,
@@ -153,16 +161,26 @@ async fn in_memory_what_bounded_retries_do_not_book_is_in_the_list_of_the_discar
     };
     let function = async |batch: &[Record]| environments.invoke(batch).await;
     let discarded = mapping.read(&stream, &function).await;
-    assert!(discarded.iter().all(|part| part.why == Why::RetriesExhausted));
+    assert!(
+        discarded
+            .iter()
+            .all(|part| part.why == Why::RetriesExhausted)
+    );
     let discarded = ids_of(discarded.iter().flat_map(|part| &part.records));
     let ledger = environments.ledger();
     ledger.print();
     ledger.assert_each_at_most_once();
     let booked = ledger.booked();
     for id in ids_of(stream.records()) {
-        assert!(booked.contains(&id) || discarded.contains(&id), "{id} is lost");
+        assert!(
+            booked.contains(&id) || discarded.contains(&id),
+            "{id} is lost"
+        );
     }
     for poison in (0..MOVEMENTS).step_by(400).map(|n| format!("m-{n:04}")) {
-        assert!(discarded.contains(&poison) && !booked.contains(&poison), "{poison}");
+        assert!(
+            discarded.contains(&poison) && !booked.contains(&poison),
+            "{poison}"
+        );
     }
 }

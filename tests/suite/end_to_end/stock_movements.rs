@@ -25,7 +25,9 @@ fn movement(id: &str, sku: &str, delta: i64) -> Value {
 async fn entries(function: &Function) -> BTreeMap<String, usize> {
     let mut entries = BTreeMap::new();
     for entry in function.effects().await {
-        *entries.entry(text(&entry, "movement_id").to_owned()).or_default() += 1;
+        *entries
+            .entry(text(&entry, "movement_id").to_owned())
+            .or_default() += 1;
     }
     entries
 }
@@ -51,7 +53,10 @@ async fn each_movement_of_the_samples_event_is_booked_once_and_a_redelivery_book
         .collect();
     booked.sort();
     let expected = [("m-1", "tea", -2), ("m-2", "milk", 40)];
-    assert_eq!(booked, expected.map(|(id, sku, delta)| (id.to_owned(), sku.to_owned(), delta)));
+    assert_eq!(
+        booked,
+        expected.map(|(id, sku, delta)| (id.to_owned(), sku.to_owned(), delta))
+    );
 }
 
 #[tokio::test]
@@ -89,7 +94,10 @@ async fn a_process_killed_before_its_effect_is_succeeded_after_its_lease() {
     assert_eq!(entries(&function).await, BTreeMap::new());
     lease_over(&left).await;
     assert_eq!(failed(successor.invoke(event).await), NONE);
-    assert_eq!(entries(&function).await, BTreeMap::from([("m-1".to_owned(), 1)]));
+    assert_eq!(
+        entries(&function).await,
+        BTreeMap::from([("m-1".to_owned(), 1)])
+    );
 }
 
 /// The processes of a function behind its mapping, some of which are killed.

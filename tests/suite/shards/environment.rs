@@ -141,7 +141,9 @@ impl<S: Store> Environments<S> {
         state.invocation.store(invocation, Ordering::Relaxed);
         let deadline = self.clock.now() + TIMEOUT;
         let event = serde_json::from_value(event(batch)).expect("a Kinesis event");
-        let mut call = environment.worker.call(LambdaEvent::new(event, context(deadline)));
+        let mut call = environment
+            .worker
+            .call(LambdaEvent::new(event, context(deadline)));
         let crash = async {
             tokio::select! {
                 () = state.crash.notified() => {}
@@ -183,7 +185,8 @@ impl<S: Store> Environments<S> {
         let handler = {
             let state = Arc::clone(&state);
             move |message: kinesis::Message<Movement>| {
-                let (state, dice, ledger) = (Arc::clone(&state), Arc::clone(&dice), Arc::clone(&ledger));
+                let (state, dice, ledger) =
+                    (Arc::clone(&state), Arc::clone(&dice), Arc::clone(&ledger));
                 async move { handle(message.body, plan, &state, &dice, &ledger).await }
             }
         };
@@ -215,8 +218,15 @@ async fn handle(
     if state.is_crashing.load(Ordering::Relaxed) {
         return std::future::pending().await;
     }
-    let number = || movement.movement_id.trim_start_matches("m-").parse::<usize>();
-    let is_poison = plan.poison_every.is_some_and(|every| number().is_ok_and(|n| n % every == 0));
+    let number = || {
+        movement
+            .movement_id
+            .trim_start_matches("m-")
+            .parse::<usize>()
+    };
+    let is_poison = plan
+        .poison_every
+        .is_some_and(|every| number().is_ok_and(|n| n % every == 0));
     if is_poison || happens(dice, ledger, plan.fail_in, "handlers that failed") {
         return Err(Closed);
     }

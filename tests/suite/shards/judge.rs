@@ -48,19 +48,32 @@ impl Ledger {
     /// A run without trouble shows nothing.
     pub fn assert_disturbed(&self) {
         let counts = self.counts.lock().unwrap();
-        for what in ["handlers that failed", "invocations that crashed", "replies that were lost"] {
-            assert!(counts.get(what).is_some_and(|count| *count > 0), "{what}: {counts:?}");
+        for what in [
+            "handlers that failed",
+            "invocations that crashed",
+            "replies that were lost",
+        ] {
+            assert!(
+                counts.get(what).is_some_and(|count| *count > 0),
+                "{what}: {counts:?}"
+            );
         }
     }
 
     pub fn booked(&self) -> BTreeSet<String> {
         let effects = self.effects.lock().unwrap();
-        effects.iter().map(|effect| effect.movement_id.clone()).collect()
+        effects
+            .iter()
+            .map(|effect| effect.movement_id.clone())
+            .collect()
     }
 
     pub fn assert_each_at_least_once(&self, stream: &DataStream) {
         let booked = self.booked();
-        let lost: Vec<_> = ids_of(stream.records()).into_iter().filter(|id| !booked.contains(id)).collect();
+        let lost: Vec<_> = ids_of(stream.records())
+            .into_iter()
+            .filter(|id| !booked.contains(id))
+            .collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
     }
 
@@ -76,7 +89,9 @@ impl Ledger {
         for (id, mut invocations) in self.invocations() {
             let all = invocations.clone();
             invocations.pop();
-            let explained = invocations.iter().all(|invocation| crashed.contains(invocation));
+            let explained = invocations
+                .iter()
+                .all(|invocation| crashed.contains(invocation));
             let distinct: BTreeSet<_> = all.iter().collect();
             assert!(explained && distinct.len() == all.len(), "{id} by {all:?}");
         }
@@ -84,9 +99,13 @@ impl Ledger {
 
     /// The first effects of an article's movements are in the order in which the movements first came into its shard.
     pub fn assert_in_order(&self, stream: &DataStream) {
-        let came = stream.records().map(|record| (record.partition_key.clone(), id_of(record)));
+        let came = stream
+            .records()
+            .map(|record| (record.partition_key.clone(), id_of(record)));
         let effects = self.effects.lock().unwrap();
-        let took_effect = effects.iter().map(|effect| (effect.sku.clone(), effect.movement_id.clone()));
+        let took_effect = effects
+            .iter()
+            .map(|effect| (effect.sku.clone(), effect.movement_id.clone()));
         let (came, took_effect) = (firsts(came), firsts(took_effect));
         for (sku, expected) in came {
             assert_eq!(took_effect.get(&sku), Some(&expected), "{sku}");
@@ -97,7 +116,10 @@ impl Ledger {
     fn invocations(&self) -> BTreeMap<String, Vec<u64>> {
         let mut by_id: BTreeMap<_, Vec<u64>> = BTreeMap::new();
         for effect in self.effects.lock().unwrap().iter().cloned() {
-            by_id.entry(effect.movement_id).or_default().push(effect.invocation);
+            by_id
+                .entry(effect.movement_id)
+                .or_default()
+                .push(effect.invocation);
         }
         by_id
     }

@@ -65,7 +65,11 @@ fn what_says_nothing_is_success() {
         json!({ "batchItemFailures": null }),
         json!({ "batchItemFailures": [] }),
     ] {
-        assert_eq!(verdict(&answer, &stream.shards[0]), Verdict::Done, "{answer}");
+        assert_eq!(
+            verdict(&answer, &stream.shards[0]),
+            Verdict::Done,
+            "{answer}"
+        );
     }
 }
 
@@ -106,7 +110,11 @@ fn an_id_that_is_empty_missing_or_unknown_fails_the_batch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_comes_again_from_its_checkpoint_and_holds_up_what_is_behind_it() {
-    let mapping = Mapping { batch_size: 4, maximum_retry_attempts: Some(2), ..Mapping::default() };
+    let mapping = Mapping {
+        batch_size: 4,
+        maximum_retry_attempts: Some(2),
+        ..Mapping::default()
+    };
     let (delivered, discarded) = read(&mapping, &stream(6), |batch| failing(batch, &[2])).await;
     let expected = [vec![0, 1, 2, 3], vec![2, 3], vec![2, 3], vec![4, 5]];
     assert_eq!(delivered, expected);
@@ -114,7 +122,11 @@ async fn a_batch_comes_again_from_its_checkpoint_and_holds_up_what_is_behind_it(
         panic!("{discarded:?}");
     };
     assert_eq!(discarded.why, Why::RetriesExhausted);
-    assert_eq!(numbers(&discarded.records), [2, 3], "with what never started");
+    assert_eq!(
+        numbers(&discarded.records),
+        [2, 3],
+        "with what never started"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +145,14 @@ async fn a_failed_batch_is_split_until_the_poison_is_alone_and_splitting_takes_n
         }
     })
     .await;
-    let expected = [vec![0, 1, 2, 3], vec![0, 1], vec![0], vec![1], vec![1], vec![2, 3]];
+    let expected = [
+        vec![0, 1, 2, 3],
+        vec![0, 1],
+        vec![0],
+        vec![1],
+        vec![1],
+        vec![2, 3],
+    ];
     assert_eq!(delivered, expected);
     assert_eq!(discarded.len(), 1);
     assert_eq!(numbers(&discarded[0].records), [1]);
@@ -163,7 +182,11 @@ async fn parallel_batches_of_a_shard_keep_a_partition_key_together_and_in_order(
     for n in 0..200 {
         stream.put(&format!("key-{}", n % 20), &json!(n));
     }
-    let mapping = Mapping { batch_size: 7, parallelization_factor: 3, ..Mapping::default() };
+    let mapping = Mapping {
+        batch_size: 7,
+        parallelization_factor: 3,
+        ..Mapping::default()
+    };
     let delivered = RefCell::new(vec![Vec::new(); 20]);
     let (running, most) = (RefCell::new(0), RefCell::new(0));
     let discarded = mapping
@@ -188,7 +211,11 @@ async fn parallel_batches_of_a_shard_keep_a_partition_key_together_and_in_order(
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_forgets_delivers_again_and_comes_to_an_end() {
-    let mapping = Mapping { batch_size: 5, forgets: Some(7), ..Mapping::default() };
+    let mapping = Mapping {
+        batch_size: 5,
+        forgets: Some(7),
+        ..Mapping::default()
+    };
     let (delivered, _) = read(&mapping, &stream(100), |_| Invoked::Answered(json!(null))).await;
     let mut all: Vec<_> = delivered.concat();
     assert!(all.len() > 100, "{} deliveries", all.len());

@@ -39,9 +39,14 @@ pub fn program(name: &str) -> &'static Path {
 }
 
 fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
-    ["orders-api", "outbox-relay", "payments-worker", "stock-movements"]
-        .map(|name| (name.to_owned(), folder.join(name)))
-        .into()
+    [
+        "orders-api",
+        "outbox-relay",
+        "payments-worker",
+        "stock-movements",
+    ]
+    .map(|name| (name.to_owned(), folder.join(name)))
+    .into()
 }
 
 fn build() -> BTreeMap<String, PathBuf> {

@@ -144,9 +144,16 @@ impl Mapping {
                 }
                 // A partial success is split at its checkpoint, and no page says that it gives back retries.
                 Verdict::From(_) | Verdict::Failed => {
-                    let from = if let Verdict::From(from) = verdict { from } else { 0 };
+                    let from = if let Verdict::From(from) = verdict {
+                        from
+                    } else {
+                        0
+                    };
                     let records = &records[from..];
-                    if self.maximum_retry_attempts.is_some_and(|most| part.retries >= most) {
+                    if self
+                        .maximum_retry_attempts
+                        .is_some_and(|most| part.retries >= most)
+                    {
                         discarded.push(Discarded {
                             records: records.to_vec(),
                             why: Why::RetriesExhausted,

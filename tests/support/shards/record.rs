@@ -41,7 +41,10 @@ impl DataStream {
             stream: self.arn.clone(),
             shard,
             // As long as Kinesis's, which have 56 digits.
-            sequence_number: format!("4959033827149025660855969253836157109592157598{:010}", self.puts * 7),
+            sequence_number: format!(
+                "4959033827149025660855969253836157109592157598{:010}",
+                self.puts * 7
+            ),
             partition_key: partition_key.to_owned(),
             data: data.to_string(),
             arrival: Instant::now(),
