@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-#[cfg(any(feature = "http", feature = "batch"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 use std::time::Duration;
 use std::time::SystemTime;
 
@@ -31,6 +31,8 @@ mod detached;
 mod layers;
 pub(crate) mod outcome;
 mod retention;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod source_retention;
 mod switch;
 
 pub use build_error::BuildError;
@@ -187,8 +189,15 @@ impl<S: Store> Idempotency<S> {
         (bound, batch)
     }
 
+    /// Gives the engine without replays of outcomes: a large one needn't be kept or read.
+    #[cfg(feature = "invoke")]
+    pub(crate) fn without_outcome(mut self) -> Self {
+        self.options.wants_outcome = false;
+        self
+    }
+
     /// Tells how much time the invocation has left, where its deadline is known.
-    #[cfg(any(feature = "batch", feature = "http"))]
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn remaining(&self) -> Option<Duration> {
         let deadline = self.options.deadline?;
         Some(deadline.saturating_since(self.engine.clock.now()))

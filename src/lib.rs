@@ -29,7 +29,8 @@
 //! ```
 //!
 //! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by
-//! `http::IdempotencyLayer`; anything else calls [`Idempotency::run`].
+//! `http::IdempotencyLayer`, functions of one event by `invoke::InvokeLayer`; anything else calls
+//! [`Idempotency::run`].
 //!
 //! # What it promises
 //!
@@ -52,7 +53,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `http`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `kafka`, `http`, `invoke`, the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -75,7 +76,7 @@
 //! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue; implies `batch` |
 //! | `streams` | | `kinesis`, `dynamodb_streams`, `kafka` and the other sources of batches; implies `batch` |
 //! | `invoke` | | `invoke::InvokeLayer`, for handlers of one event: direct, Step Functions, EventBridge, SNS |
-//! | `jmespath` | | `sqs::Selector::jmespath`, `http::Selector::jmespath`: keys that an expression finds in the body |
+//! | `jmespath` | | `jmespath` of the `Selector` in `batch`, `http` and `invoke`: keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
 //! | `http` | | `http::IdempotencyLayer`, for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
@@ -97,7 +98,7 @@
 
 /// Implements `Clone` field by field. A derive would ask it of every type parameter: of a source, a
 /// store, an error.
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 macro_rules! clone_fields {
     ([$($parameters:tt)*] $type:ty { $($field:ident),+ }) => {
         impl<$($parameters)*> Clone for $type {
@@ -134,11 +135,22 @@ pub mod dynamodb;
 pub mod dynamodb_streams;
 mod engine;
 #[cfg(any(feature = "batch", feature = "invoke"))]
+#[cfg_attr(
+    not(feature = "batch"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        reason = "`invoke` opens two of the envelopes"
+    )
+)]
 mod envelope;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod idempotency;
+#[cfg(feature = "invoke")]
+#[cfg_attr(docsrs, doc(cfg(feature = "invoke")))]
+pub mod invoke;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod kafka;
@@ -195,6 +207,7 @@ pub use store::{BoxError, StoreError};
 #[cfg(all(
     doctest,
     feature = "dynamodb",
+    feature = "invoke",
     feature = "lambda-http",
     feature = "macros",
     feature = "powertools",
@@ -204,6 +217,9 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
+#[doc = include_str!("../docs/invoke.md")]
 #[doc = include_str!("../docs/powertools.md")]
 #[doc = include_str!("../docs/streams.md")]
+#[doc = include_str!("../docs/kafka.md")]
+#[doc = include_str!("../docs/sources.md")]
 struct Readme;

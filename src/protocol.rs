@@ -14,6 +14,8 @@ mod decide_step;
 pub(crate) mod fingerprint;
 pub(crate) mod hash;
 pub mod journal;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod json_error;
 pub(crate) mod key;
 pub(crate) mod namespace;
 mod omission;
@@ -21,7 +23,7 @@ pub(crate) mod owner;
 pub mod packed;
 pub(crate) mod pointer;
 pub mod record;
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod selector;
 pub(crate) mod token;
 mod transition;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | a handler that the test calls directly | [`TestClaim`] |
 //! | a handler of SQS messages | `TestMessage` (feature `sqs`) |
+//! | a handler of one event | `TestInvocation` (feature `invoke`) |
 //! | an HTTP handler | `TestRequest` (feature `lambda-http`) |
 //! | what a handler hands to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
 //! | a lease or a retention that is over | [`ManualClock`] |
@@ -50,6 +51,8 @@ mod error;
 mod faults;
 #[cfg(feature = "lambda-http")]
 mod http;
+#[cfg(feature = "invoke")]
+mod invoke;
 #[cfg(feature = "sqs")]
 mod sqs;
 
@@ -65,6 +68,9 @@ pub use faults::{Call, Fault, FaultyStore};
 #[cfg(feature = "lambda-http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
 pub use http::TestRequest;
+#[cfg(feature = "invoke")]
+#[cfg_attr(docsrs, doc(cfg(feature = "invoke")))]
+pub use invoke::TestInvocation;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub use sqs::TestMessage;

@@ -20,6 +20,7 @@ use crate::batch::rejection::{Hook, Rejection};
 use crate::batch::selector::Selector;
 use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
+use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::token::IntoToken;
 
 mod fingerprint;
@@ -78,6 +79,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
                 once,
                 operation: None,
                 reader,
+                source_retention: None,
                 permanent: None,
                 concurrency: DEFAULT_CONCURRENCY,
                 order: Order::BySource,
@@ -204,6 +206,30 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     ) -> Self {
         let retention = move |body: &T, message: &Src::Record| retention(body, message).into();
         self.config.reader.retention = Some(Arc::new(retention));
+        self
+    }
+
+    /// Declares how long the source may deliver a message again: the retention of a long queue with
+    /// its dead-letter queue and a redrive, or of an archive that is replayed. Default: undeclared,
+    /// and nothing is compared.
+    ///
+    /// The layer logs a warning once, `retention_too_short`, where outcomes are kept for a shorter
+    /// time. It compares the engine's [retention](crate::Builder::retention), so a
+    /// [`retention`](Self::retention) by message switches the comparison off.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// const DAYS_28: Duration = Duration::from_secs(28 * 86_400);
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("jobs").retention(DAYS_28).build()?;
+    /// // 14 days in the queue, and 14 more after a redrive.
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .source_retention(DAYS_28)
+    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn source_retention(mut self, longest: Duration) -> Self {
+        self.config.source_retention = Some(SourceRetention::new(longest));
         self
     }
 

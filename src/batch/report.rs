@@ -10,6 +10,7 @@ use crate::batch::source::BodyError;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::unheard;
 use crate::envelope::EnvelopeError;
+use crate::protocol::json_error;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::error_kind;
 use crate::store::StoreError;
@@ -58,16 +59,11 @@ impl Reason {
     /// Takes the place of the error, and its kind or the field that is missing. The parser's own
     /// message is taken where `quotes` allows it, because it quotes the body.
     pub(super) fn undecodable(error: &serde_json::Error, quotes: bool) -> Self {
-        let message = error.to_string();
-        if quotes {
-            return Self::Undecodable(message);
-        }
-        let what = match missing_field(&message) {
-            Some(name) => format!("missing field `{name}`"),
-            None => format!("{:?} error", error.classify()),
-        };
-        let (line, column) = (error.line(), error.column());
-        Self::Undecodable(format!("{what} at line {line}, column {column}"))
+        Self::Undecodable(if quotes {
+            error.to_string()
+        } else {
+            json_error::unquoted(error)
+        })
     }
 
     /// Makes the reason of the handler's own error. The error's text may quote the message, so its
@@ -189,14 +185,6 @@ impl Reason {
             unheard::error(event, &format_args!("{message_id}: {reason}: {detail}"));
         }
     }
-}
-
-/// Finds the field that a body lacks. Its name is one of the decoded type, not of the body; a name
-/// that no Rust field has may be a text of the body's in a message of the caller's own code.
-fn missing_field(message: &str) -> Option<&str> {
-    let (name, place) = message.strip_prefix("missing field `")?.split_once('`')?;
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    (place.starts_with(" at line ") && name.chars().all(is_name)).then_some(name)
 }
 
 /// Rejects a message for its key, unless the key is unusable by the layer's settings.

@@ -29,6 +29,7 @@ use crate::batch::run::{MessageRun, Permanent};
 use crate::batch::watched::{OnError, Watched};
 use crate::engine::GROUP;
 use crate::idempotency::Idempotency;
+use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
 use crate::store::Store;
 
@@ -37,6 +38,7 @@ pub(super) struct Config<Src: Source, S, T, E> {
     pub(super) once: Idempotency<S>,
     pub(super) operation: Option<Arc<str>>,
     pub(super) reader: Reader<Src, T>,
+    pub(super) source_retention: Option<SourceRetention>,
     pub(super) permanent: Option<Permanent<E>>,
     pub(super) concurrency: usize,
     pub(super) order: Order,
@@ -50,7 +52,7 @@ pub(super) struct Config<Src: Source, S, T, E> {
 }
 
 clone_fields!([Src: Source, S, T, E] Config<Src, S, T, E> {
-    once, operation, reader, permanent, concurrency, order, reserve, single_writes, whole, redelivered, hooks, on_error
+    once, operation, reader, source_retention, permanent, concurrency, order, reserve, single_writes, whole, redelivered, hooks, on_error
 });
 
 impl<Src: Source, S, T, E> fmt::Debug for Config<Src, S, T, E> {
@@ -172,6 +174,9 @@ where
         let ids = ids::<Src>(&messages);
         let ids = ids.map_err(|position| BatchError::MessageWithoutId { position })?;
         let once = config.once.deadline(deadline);
+        if let (Some(source), None) = (&config.source_retention, &config.reader.retention) {
+            source.check(&once);
+        }
         let marks = config.redelivered.marks::<Src>(&messages);
         let kept = config.hooks.keep(&messages, once.remaining());
         let groups = config.order.groups::<Src>(&messages);

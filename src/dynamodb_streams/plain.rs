@@ -113,10 +113,9 @@ fn is_json_number(text: &[u8]) -> bool {
         rest = fraction.get(places..).unwrap_or_default();
     }
     if let [b'e' | b'E', exponent @ ..] = rest {
-        let exponent = match exponent {
-            [b'+' | b'-', exponent @ ..] => exponent,
-            exponent => exponent,
-        };
+        let signed = exponent.strip_prefix(b"+");
+        let signed = signed.or_else(|| exponent.strip_prefix(b"-"));
+        let exponent = signed.unwrap_or(exponent);
         return !exponent.is_empty() && digits(exponent) == exponent.len();
     }
     rest.is_empty()

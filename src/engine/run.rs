@@ -157,7 +157,7 @@ impl<S: Store> Run<S> {
     }
 
     /// Ends a run whose work was ended before it returned, as one whose work panicked.
-    #[cfg(feature = "batch")]
+    #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) async fn timed_out(self) {
         self.crashed("timed out").await;
     }

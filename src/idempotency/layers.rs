@@ -19,7 +19,7 @@ impl<S> Idempotency<S> {
     }
 
     /// Tells whether handlers run whatever the records say.
-    #[cfg(any(feature = "http", feature = "batch"))]
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn is_passive(&self) -> bool {
         self.engine.disabled || self.engine.is_observing()
     }
@@ -31,7 +31,7 @@ impl<S> Idempotency<S> {
     }
 
     /// Tells whether texts that may quote a payload are logged.
-    #[cfg(feature = "batch")]
+    #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn logs_errors(&self) -> bool {
         self.engine.settings.logs_errors
     }

@@ -32,14 +32,14 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Gives the engine another default for the retention; a retention that was set stays.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "invoke"))]
     pub(crate) fn default_retention(mut self, retention: Duration) -> Self {
         self.options.default_retention = retention;
         self
     }
 
     /// Gives the engine this retention, where it is given.
-    #[cfg(feature = "batch")]
+    #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn keep_for(mut self, retention: Option<Duration>) -> Self {
         self.options.retention = retention.or(self.options.retention);
         self

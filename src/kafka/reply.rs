@@ -36,7 +36,7 @@ impl KafkaItemFailures {
     /// that is left out could be lost.
     pub(super) fn of(failed: Vec<String>) -> Self {
         let item = |id: String| KafkaItemFailure {
-            item_identifier: RecordPlace::of(&id).unwrap_or_else(|| RecordPlace {
+            item_identifier: RecordPlace::of(&id).unwrap_or(RecordPlace {
                 partition: id,
                 offset: 0,
             }),

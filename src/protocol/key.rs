@@ -107,7 +107,7 @@ impl Key {
     }
 
     /// Makes a key as [`new`](Self::new) does, of an operation that many keys share.
-    #[cfg(feature = "batch")]
+    #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn of_operation(operation: Arc<str>, token: String) -> Self {
         Self::with(operation, Token::Text(token))
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 use {serde_json::value::RawValue, std::collections::HashMap};
 
 /// A JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): names one value of a JSON
@@ -52,7 +52,7 @@ impl Pointer {
     }
 
     /// Returns the part of a JSON text that it names, unchanged: a number keeps its digits.
-    #[cfg(any(feature = "batch", feature = "http"))]
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().try_fold(text, |json, name| {
             let found: Option<&RawValue> = match json.trim_start().bytes().next()? {
@@ -98,7 +98,7 @@ fn unescape(name: &str) -> Option<String> {
 }
 
 /// Parses an index (RFC 6901, 4): digits, without a sign or a leading zero.
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 fn index(name: &str) -> Option<usize> {
     let index: usize = name.parse().ok()?;
     (index.to_string() == name).then_some(index)

@@ -62,6 +62,13 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_compared_by_value_and_not_as_text() {
+        let failed = ["1000", "999"].map(str::to_owned).to_vec();
+        let lowest = ItemFailures::lowest(failed).batch_item_failures;
+        assert_eq!(lowest[0].item_identifier, "999");
+    }
+
+    #[test]
     fn nothing_failed_is_an_empty_list() {
         let reply = serde_json::to_string(&ItemFailures::lowest(Vec::new())).unwrap();
         assert_eq!(reply, r#"{"batchItemFailures":[]}"#);

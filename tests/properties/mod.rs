@@ -8,10 +8,12 @@ pub mod fingerprint;
 pub mod header;
 pub mod http_event;
 pub mod identity;
+pub mod invoke_event;
 pub mod multipart;
 pub mod outbox;
 pub mod record;
 pub mod selector;
+pub mod source_event;
 pub mod sqs_event;
 pub mod stored_answer;
 pub mod stream_event;
@@ -28,15 +30,17 @@ use tokio::runtime::{Builder, Runtime};
 pub type Property = fn(&[u8]);
 
 /// All of them, each under the name of its target and its corpus.
-pub const ALL: [(&str, Property); 11] = [
+pub const ALL: [(&str, Property); 13] = [
     ("fingerprint", fingerprint::check),
     ("header", header::check),
     ("http_event", http_event::check),
     ("identity", identity::check),
+    ("invoke_event", invoke_event::check),
     ("multipart", multipart::check),
     ("outbox", outbox::check),
     ("record", record::check),
     ("selector", selector::check),
+    ("source_event", source_event::check),
     ("sqs_event", sqs_event::check),
     ("stored_answer", stored_answer::check),
     ("stream_event", stream_event::check),

@@ -72,6 +72,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "engine",
             "idempotency",
             "dynamodb",
+            "invoke",
             "sqs",
         ],
     ),

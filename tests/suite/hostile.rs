@@ -196,7 +196,7 @@ macro_rules! targets {
     };
 }
 
-targets! { fingerprint header http_event identity multipart outbox record selector sqs_event stored_answer stream_event }
+targets! { fingerprint header http_event identity invoke_event multipart outbox record selector source_event sqs_event stored_answer stream_event }
 
 #[test]
 fn each_property_is_held_here_and_by_the_fuzzer() {

@@ -18,7 +18,7 @@ fn of_item(arn: &str, keys: &Value) -> DynamoDbStreamRecord {
 #[test]
 fn the_body_is_plain_json_with_the_images_that_there_are() {
     let images = json!({
-        "ApproximateCreationDateTime": 1_785_600_000,
+        "ApproximateCreationDateTime": 1_785_600_001,
         "Keys": { "id": { "N": "7" } },
         "OldImage": { "id": { "N": "7" }, "state": { "S": "placed" } },
         "NewImage": { "id": { "N": "7" }, "state": { "S": "paid" } },
@@ -33,7 +33,7 @@ fn the_body_is_plain_json_with_the_images_that_there_are() {
         "new": { "id": 7, "state": "paid" },
     });
     assert_eq!(body, expected);
-    let created = SystemTime::UNIX_EPOCH + Duration::from_secs(1_785_600_000);
+    let created = SystemTime::UNIX_EPOCH + Duration::from_secs(1_785_600_001);
     assert_eq!(modified.approximate_creation, Some(created));
     let keys_only = of_item(STREAM, &json!({ "id": { "N": "7" } }));
     let body = std::str::from_utf8(keys_only.body().unwrap()).unwrap();

@@ -27,13 +27,13 @@ fn what_is_no_pointer_is_refused() {
     }
 }
 
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 fn find<'a>(pointer: &str, text: &'a str) -> Option<&'a str> {
     pointer.parse::<Pointer>().unwrap().find(text)
 }
 
 #[test]
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 fn the_examples_of_the_rfc_hold() {
     let text = r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8}"#;
     for (pointer, found) in [
@@ -55,7 +55,7 @@ fn the_examples_of_the_rfc_hold() {
 }
 
 #[test]
-#[cfg(any(feature = "batch", feature = "http"))]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 fn what_is_not_there_is_not_found() {
     let text = r#"{"a": [1], "b": "text", "c": null}"#;
     for pointer in [

@@ -8,6 +8,7 @@ mod openapi;
 mod orders_api;
 mod outbox;
 mod payments_worker;
+mod settlements;
 mod start_up;
 mod stock_movements;
 

@@ -177,10 +177,17 @@ async fn a_change_that_cannot_be_read_sets_the_checkpoint<S: Store>(once: Idempo
     }
 }
 
-#[test]
-fn a_change_without_a_sequence_number_has_no_id() {
-    let mut nameless = change(1, &json!({ "id": { "N": "7" } }), "x");
+on_each_store!(a_change_without_a_sequence_number_fails_the_batch_before_anything_runs);
+async fn a_change_without_a_sequence_number_fails_the_batch_before_anything_runs<S: Store>(
+    once: Idempotency<S>,
+) {
+    let ledger = Ledger::default();
+    let item = json!({ "id": { "N": "7" } });
+    let mut nameless = change(2, &item, "x");
     nameless["dynamodb"]["SequenceNumber"] = json!(null);
-    let event = batch([nameless]).payload;
-    assert_eq!(event.records[0].sequence_number, None);
+    let mut listener = listening(&once, &ledger);
+    let error = listener.call(batch([change(1, &item, "y"), nameless]));
+    let error = error.await.unwrap_err();
+    assert_eq!(error, BatchError::MessageWithoutId { position: 1 });
+    assert_eq!(ledger.take(), NOTHING);
 }

@@ -74,6 +74,10 @@ impl Function {
         Self::deploy("payments-worker", "LEDGER_TABLE", "entry_id").await
     }
 
+    pub async fn settlements() -> Self {
+        Self::deploy("settlements", "PAYOUTS_TABLE", "payout_id").await
+    }
+
     pub async fn stock_movements() -> Self {
         Self::deploy("stock-movements", "MOVEMENTS_TABLE", "entry_id").await
     }

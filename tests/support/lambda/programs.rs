@@ -43,6 +43,7 @@ fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
         "orders-api",
         "outbox-relay",
         "payments-worker",
+        "settlements",
         "stock-movements",
     ]
     .map(|name| (name.to_owned(), folder.join(name)))

@@ -1,0 +1,131 @@
+//! The error of an invocation that gave no answer, and the word that a caller matches it by.
+
+use lambda_runtime::Diagnostic;
+
+use crate::engine::error::{Error, Obstacle};
+use crate::protocol::key::KeyError;
+use crate::store::StoreError;
+
+/// Says why an invocation gave no answer. `E` is the handler's own error.
+///
+/// Lambda's caller gets it as `errorType` and `errorMessage`. The handler's own error keeps the
+/// type that its conversion to a `Diagnostic` gives it; each of the others has a stable word,
+/// [`error_type`](Self::error_type), which `Retry` and `Catch` of a Step Functions state can match
+/// in `ErrorEquals`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvokeError<E> {
+    /// The handler failed. Its claim was released, or the failure stored where it is
+    /// [permanent](super::InvokeLayer::permanent).
+    #[error("the handler failed: {0}")]
+    Handler(E),
+    /// The engine's own reason; [`Error`] says what each means.
+    #[error(transparent)]
+    Obstacle(Obstacle),
+    /// The event is not one of the source that the layer was made for, or lacks what the source
+    /// must be set up to send. Nothing ran.
+    #[error("{reason}")]
+    WrongEvent {
+        /// The reason says what the event lacks, without quoting it.
+        reason: String,
+    },
+    /// The payload doesn't decode as the handler's type. Nothing ran.
+    #[error("the payload doesn't decode: {reason}")]
+    Undecodable {
+        /// The field that it lacks, or the kind of error, and the place; the payload is not quoted
+        /// unless [`log_errors`](crate::Builder::log_errors) is set.
+        reason: String,
+    },
+    /// The layer was given no key. Nothing ran. A hash of the payload would be unsafe as a default:
+    /// two equal payments are two payments.
+    #[error(
+        "the layer has no idempotency key: call `.key(…)`, `.key_from(…)` or `.raw_id(…)` with an identity of the work, such as a payment id"
+    )]
+    NoKey,
+    /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
+    /// ([`Crashed`](crate::Crashed)).
+    #[error("the handler panicked")]
+    Panicked,
+    /// The handler was ended shortly before the invocation's deadline, and its claim as after a
+    /// panic.
+    #[error("the handler was ended shortly before the invocation's deadline")]
+    TimedOut,
+}
+
+impl<E> InvokeError<E> {
+    /// Returns the word that the caller gets as `errorType`; `None` for the handler's own error.
+    /// [The module](super#errors) lists the words.
+    pub fn error_type(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Handler(_) => return None,
+            Self::Obstacle(obstacle) => word(obstacle),
+            Self::WrongEvent { .. } => "Idempotency.WrongEvent",
+            Self::Undecodable { .. } => "Idempotency.Undecodable",
+            Self::NoKey => "Idempotency.Misconfigured",
+            Self::Panicked => "Idempotency.Panicked",
+            Self::TimedOut => "Idempotency.TimedOut",
+        })
+    }
+}
+
+impl<E> From<Obstacle> for InvokeError<E> {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Obstacle(obstacle)
+    }
+}
+
+impl<E: Into<Diagnostic>> From<InvokeError<E>> for Diagnostic {
+    fn from(error: InvokeError<E>) -> Self {
+        let word = error.error_type().unwrap_or_default();
+        let error_message = match error {
+            InvokeError::Handler(error) => return error.into(),
+            InvokeError::Obstacle(obstacle) => obstacle.to_string(),
+            InvokeError::WrongEvent { reason } => reason,
+            InvokeError::Undecodable { reason } => said(&InvokeError::Undecodable { reason }),
+            InvokeError::NoKey => said(&InvokeError::NoKey),
+            InvokeError::Panicked => said(&InvokeError::Panicked),
+            InvokeError::TimedOut => said(&InvokeError::TimedOut),
+        };
+        Self {
+            error_type: word.to_owned(),
+            error_message,
+        }
+    }
+}
+
+/// Gives the text of an error that is not the handler's, whose type need have no `Display`.
+fn said(error: &InvokeError<std::convert::Infallible>) -> String {
+    error.to_string()
+}
+
+fn word(obstacle: &Obstacle) -> &'static str {
+    match obstacle {
+        Error::Handler(never) => match *never {},
+        Error::Failed(_) => "Idempotency.Failed",
+        Error::InFlight { .. } => "Idempotency.InFlight",
+        Error::Mismatch => "Idempotency.Mismatch",
+        Error::Interrupted { .. } => "Idempotency.Interrupted",
+        Error::Exhausted { .. } => "Idempotency.Exhausted",
+        Error::LeaseLost => "Idempotency.LeaseLost",
+        Error::TooLate => "Idempotency.TooLate",
+        Error::OutcomeOmitted { .. } => "Idempotency.OutcomeOmitted",
+        Error::Unrecorded(_) => "Idempotency.Unrecorded",
+        Error::Refused(_) => "Idempotency.ConditionFailed",
+        Error::NotCommitted(_) => "Idempotency.NotCommitted",
+        Error::OutcomeUnknown(_) => "Idempotency.OutcomeUnknown",
+        Error::Overloaded => "Idempotency.Overloaded",
+        Error::Unreadable(_) => "Idempotency.Unreadable",
+        Error::Key(KeyError::Missing) => "Idempotency.MissingKey",
+        Error::Key(KeyError::EmptyOperation | KeyError::RawIdWithScope)
+        | Error::Fingerprint(_)
+        | Error::Write(_)
+        | Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
+            "Idempotency.Misconfigured"
+        }
+        Error::Key(_) => "Idempotency.UnusableKey",
+        Error::Store(_) | Error::Entropy(_) => "Idempotency.StoreUnavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! Configures the layer that makes a handler of Lambda's events of a handler of one invocation.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tower::Layer;
+use tower::util::{ServiceFn, service_fn};
+
+use super::hook::{Hook, ReplayedAnswer};
+use super::invocation::Invocation;
+use super::key::KeySource;
+use super::kind::Kind;
+use super::reader::{FingerprintSource, Reader};
+use super::rejection::Rejection;
+use super::selector::Selector;
+use super::service::{Config, InvokeService};
+use crate::idempotency::Idempotency;
+use crate::idempotency::source_retention::SourceRetention;
+use crate::protocol::token::IntoToken;
+use crate::store::Store;
+
+mod compared;
+mod ready_made;
+
+/// Makes a handler of Lambda's events of a handler of one [`Invocation`]: an event that comes twice
+/// takes effect once, and gets the same answer.
+///
+/// `T` is the payload's type and `E` the handler's error; both are inferred. [The module](super)
+/// has an example.
+#[must_use = "a layer does nothing until it wraps a handler"]
+pub struct InvokeLayer<S, T, E> {
+    config: Config<S, T, E>,
+}
+
+impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
+    /// Makes a layer over an engine, for a function that its callers invoke directly. It needs a
+    /// key: [`key`](Self::key), [`key_from`](Self::key_from) or [`raw_id`](Self::raw_id). The
+    /// operation is the function's name.
+    pub fn new(once: Idempotency<S>) -> Self {
+        Self::of(once, Kind::Direct)
+    }
+
+    fn of(once: Idempotency<S>, kind: Kind) -> Self {
+        let reader = Reader {
+            kind,
+            key: KeySource::of_source(),
+            fingerprint: FingerprintSource::Content(Arc::default()),
+            retention: None,
+            quotes_errors: once.logs_errors(),
+        };
+        Self {
+            config: Config {
+                once,
+                operation: None,
+                reader,
+                permanent: None,
+                reserve: None,
+                answers: true,
+                source_retention: None,
+                on_rejected: None,
+                on_replay: None,
+                on_error: None,
+            },
+        }
+    }
+
+    /// Answers `null` to each event that is done, because no caller reads the answer: for
+    /// asynchronous invocations. An outcome that was not kept, because it is too large or can't be
+    /// written as JSON, is done like any other. Default: the caller gets the handler's answer, and
+    /// an error where an earlier answer was not kept.
+    ///
+    /// An [on-success destination][destination] gets the answer, `null` here.
+    ///
+    /// [destination]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
+    pub fn without_answer(mut self) -> Self {
+        self.config.once = self.config.once.without_outcome();
+        self.config.answers = false;
+        self
+    }
+}
+
+impl<S, T, E> InvokeLayer<S, T, E> {
+    /// Names the operation. Default: the name of the function.
+    ///
+    /// Set it when the same work arrives through several functions, or when one may be renamed: an
+    /// event that was done under one operation is new under another.
+    pub fn operation(mut self, name: impl Into<String>) -> Self {
+        self.config.operation = Some(name.into().into());
+        self
+    }
+
+    /// Takes the key from the decoded payload: any [text](IntoToken), or an `Option` of it where it
+    /// may be missing. Default: the source's own, which [`new`](Self::new) doesn't have.
+    ///
+    /// An empty key is a missing one, and a missing one meets the engine's
+    /// [policy](crate::Builder::missing_key).
+    pub fn key<V: IntoToken>(mut self, token: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        self.config.reader.key = self.config.reader.key.payload(token);
+        self
+    }
+
+    /// Takes the key from the event as it was received, where a JSON pointer or a JMESPath
+    /// expression finds it. It replaces [`key`](Self::key): the last call counts.
+    ///
+    /// ```
+    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, Selector};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let function = InvokeLayer::new(once)
+    ///     .key_from(Selector::pointer("/settlement/id")?)
+    ///     .handler(|event: Invocation<serde_json::Value>| async move { Ok::<_, std::io::Error>("paid") });
+    /// # Ok(()) }
+    /// ```
+    pub fn key_from(mut self, selector: Selector) -> Self {
+        self.config.reader.key = self.config.reader.key.selected(selector);
+        self
+    }
+
+    /// Takes the whole id of the record from the decoded payload, whatever the namespace and the
+    /// operation: to share records with another library, as [`Key::raw`](crate::Key::raw) does; the
+    /// feature `powertools` makes the ids of Powertools for AWS Lambda. It replaces
+    /// [`key`](Self::key): the last call counts. With a [`scope`](Self::scope) each event fails,
+    /// because the id has no room for one.
+    pub fn raw_id<V: IntoToken>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        self.config.reader.key = self.config.reader.key.raw_id(id);
+        self
+    }
+
+    /// Takes the tenant from the decoded payload: any [text](IntoToken), or an `Option` of it. Two
+    /// tenants that choose the same token then have two records. Default: none, which is right
+    /// where the tokens are your own.
+    ///
+    /// All events for which it gives `None` share their tokens.
+    pub fn scope<V: IntoToken>(mut self, tenant: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        self.config.reader.key = self.config.reader.key.scope(tenant);
+        self
+    }
+
+    /// Sets how long the outcome of an event is kept, by its decoded payload; `None` for the
+    /// engine's [`retention`](crate::Builder::retention), which is the default. For one retention of
+    /// all events, make the layer of [`Idempotency::retention`](crate::Idempotency::retention).
+    ///
+    /// Failures for good are kept for the
+    /// [failure's retention](crate::Builder::failure_retention).
+    pub fn retention<V: Into<Option<Duration>>>(
+        mut self,
+        retention: impl Fn(&T) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let retention = move |payload: &T| retention(payload).into();
+        self.config.reader.retention = Some(Arc::new(retention));
+        self
+    }
+
+    /// Declares how long the source may deliver an event again: the retention of an archive that is
+    /// replayed, or of a queue in which a caller keeps its requests. Default: undeclared, and
+    /// nothing is compared.
+    ///
+    /// The layer logs a warning once, `retention_too_short`, at the first event whose outcome is
+    /// kept for a shorter time.
+    pub fn source_retention(mut self, longest: Duration) -> Self {
+        self.config.source_retention = Some(SourceRetention::new(longest));
+        self
+    }
+
+    /// Selects the handler's errors that no retry will mend. Default: none.
+    ///
+    /// Such a failure is stored, and a retry fails with `Idempotency.Failed` without a run, until
+    /// the [failure's retention](crate::Builder::failure_retention) is over.
+    pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
+        self.config.permanent = Some(Arc::new(is_permanent));
+        self
+    }
+
+    /// Answers rejected events: those that no retry will mend, as [`Rejection`] lists them.
+    /// Default: their invocation fails.
+    ///
+    /// The function gets the event as it was received, and keeps it somewhere. Its `Ok` is the
+    /// answer that the caller gets. After an error, a panic, or no answer shortly before the
+    /// invocation ends, the invocation fails as it would without the hook. The function may get an
+    /// event twice.
+    ///
+    /// ```
+    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// # async fn park(why: &str, event: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// let function = InvokeLayer::sns(once)
+    ///     .key(|payment: &Payment| payment.id.clone())
+    ///     .on_rejected(|event, why| async move { park(why.as_str(), event.get()).await })
+    ///     .handler(|event: Invocation<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_rejected<F, Fut, R, HookError>(mut self, hook: F) -> Self
+    where
+        F: Fn(Box<RawValue>, Rejection) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, HookError>> + Send + 'static,
+        R: Serialize,
+        HookError: fmt::Display,
+    {
+        self.config.on_rejected = Some(Hook::new(move |(event, why)| hook(event, why)));
+        self
+    }
+
+    /// Changes replayed answers on their way to the caller: for a signed address that has expired
+    /// meanwhile, or a field that marks a replay. Default: a replay is the stored answer, byte for
+    /// byte.
+    ///
+    /// The hook runs for replays only, never for a first answer, and the record stays as it is.
+    /// After an error, a panic, or no answer shortly before the invocation ends, the caller gets the
+    /// stored answer, and the event `hook_failed` is logged. It must have no effect that may not be
+    /// repeated. With [`without_answer`](Self::without_answer) it doesn't run.
+    ///
+    /// ```
+    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, ReplayedAnswer};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("files").build()?;
+    /// let function = InvokeLayer::new(once)
+    ///     .key(|file: &String| file.clone())
+    ///     .on_replay(|replayed: ReplayedAnswer| async move {
+    ///         let mut answer: serde_json::Value = serde_json::from_str(replayed.answer.get())?;
+    ///         answer["attempt"] = replayed.replay.attempt.into();
+    ///         Ok::<_, serde_json::Error>(answer)
+    ///     })
+    ///     .handler(|event: Invocation<String>| async move {
+    ///         Ok::<_, std::io::Error>(serde_json::json!({ "stored": event.payload }))
+    ///     });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn on_replay<F, Fut, R, HookError>(mut self, hook: F) -> Self
+    where
+        F: Fn(ReplayedAnswer) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, HookError>> + Send + 'static,
+        R: Serialize,
+        HookError: fmt::Display,
+    {
+        self.config.on_replay = Some(Hook::new(hook));
+        self
+    }
+
+    /// Shows each error of the handler to this function, with the event as it was received: to log
+    /// it, to count it. Default: none.
+    ///
+    /// The function changes nothing: the caller gets the error. It is not called for a panic, for
+    /// an obstacle of the engine's, or for the error that a write's
+    /// [condition](crate::store::transaction::Write::or_else) answers with.
+    pub fn on_error(mut self, hook: impl Fn(&RawValue, &E) + Send + Sync + 'static) -> Self {
+        self.config.on_error = Some(Arc::new(hook));
+        self
+    }
+
+    /// Sets the reserve, the last part of the invocation's time: a handler that still runs then is
+    /// ended, so that its claim is released and the caller gets `Idempotency.TimedOut`. Default: a
+    /// twentieth of the time that the invocation has, at most 500 ms. At most half of that time,
+    /// whatever is set.
+    pub fn reserve(mut self, reserve: Duration) -> Self {
+        self.config.reserve = Some(reserve);
+        self
+    }
+
+    /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
+    /// `service_fn`.
+    pub fn handler<F, Fut, R>(self, handler: F) -> InvokeService<S, T, E, ServiceFn<F>>
+    where
+        F: FnMut(Invocation<T>) -> Fut,
+        Fut: Future<Output = Result<R, E>>,
+    {
+        InvokeService {
+            config: self.config,
+            handler: service_fn(handler),
+        }
+    }
+}
+
+impl<S, T, E, Svc> Layer<Svc> for InvokeLayer<S, T, E> {
+    type Service = InvokeService<S, T, E, Svc>;
+
+    fn layer(&self, handler: Svc) -> Self::Service {
+        InvokeService {
+            config: self.config.clone(),
+            handler,
+        }
+    }
+}
+
+clone_fields!([S, T, E] InvokeLayer<S, T, E> { config });
+
+impl<S, T, E> fmt::Debug for InvokeLayer<S, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InvokeLayer").field(&self.config).finish()
+    }
+}

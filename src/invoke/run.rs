@@ -1,0 +1,299 @@
+//! Runs one event: reads it, claims its key, calls the handler, ends the run, answers.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use lambda_runtime::{Context, LambdaEvent};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
+use tokio::time::timeout_at;
+use tower::{Service, ServiceExt};
+
+use super::error::InvokeError;
+use super::hook::{self, ReplayedAnswer};
+use super::invocation::Invocation;
+use super::reader::Contents;
+use super::rejection::Rejection;
+use super::service::Config;
+use super::time::Times;
+use crate::engine::claim::to_json;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::{Begun, Disposition, Ended, Replayed, Run, unheard};
+use crate::idempotency::Idempotency;
+use crate::protocol::record::{Failure, error_kind};
+use crate::store::Store;
+
+/// The operation of a function whose name is not known, as in a test without a context.
+const UNNAMED: &str = "invoke";
+
+/// Holds the error of an event without an answer, and whether it is rejected.
+struct Unanswered<E> {
+    error: InvokeError<E>,
+    rejection: Option<Rejection>,
+}
+
+impl<E> From<InvokeError<E>> for Unanswered<E> {
+    fn from(error: InvokeError<E>) -> Self {
+        let rejection = match &error {
+            InvokeError::WrongEvent { .. } | InvokeError::Undecodable { .. } => {
+                Some(Rejection::Undecodable)
+            }
+            InvokeError::Obstacle(obstacle) => Rejection::of(obstacle),
+            _ => None,
+        };
+        Self { error, rejection }
+    }
+}
+
+impl<E> From<Obstacle> for Unanswered<E> {
+    fn from(obstacle: Obstacle) -> Self {
+        InvokeError::Obstacle(obstacle).into()
+    }
+}
+
+impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
+    /// Answers an event.
+    pub(super) async fn serve<Svc>(
+        self,
+        handler: Svc,
+        event: LambdaEvent<Box<RawValue>>,
+    ) -> Result<Box<RawValue>, InvokeError<E>>
+    where
+        Svc: Service<Invocation<T>, Error = E>,
+        Svc::Response: Serialize,
+    {
+        let LambdaEvent { payload, context } = event;
+        let once = self.once.invocation(&context);
+        let times = Times::of(once.remaining(), self.reserve);
+        let answered = self.answer(once, handler, &payload, context, times).await;
+        let Unanswered { error, rejection } = match answered {
+            Ok(answer) => return Ok(answer),
+            Err(unanswered) => unanswered,
+        };
+        if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
+            && let Some(answer) = hook.answer("on_rejected", (payload, why), times).await
+        {
+            tracing::warn!(event = "rejected", reason = why.as_str(), "invoke");
+            return Ok(answer);
+        }
+        log(&error);
+        Err(error)
+    }
+
+    async fn answer<Svc>(
+        &self,
+        once: Idempotency<S>,
+        mut handler: Svc,
+        event: &RawValue,
+        context: Context,
+        times: Option<Times>,
+    ) -> Result<Box<RawValue>, Unanswered<E>>
+    where
+        Svc: Service<Invocation<T>, Error = E>,
+        Svc::Response: Serialize,
+    {
+        let operation = self.operation(&context);
+        let contents = self
+            .reader
+            .read(operation, event.get(), once.is_passive())?;
+        let Contents {
+            payload,
+            key,
+            fingerprint,
+            retention,
+        } = contents;
+        let once = once.keep_for(retention);
+        if let Some(source) = &self.source_retention {
+            source.check(&once);
+        }
+        // A handler that is not ready holds no key.
+        match within(times, handler.ready()).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(self.handler_failed(error)),
+            None => return Err(Error::TooLate.into()),
+        }
+        let run = match once.begin(key, fingerprint).await {
+            Ok(Begun::Run(run)) => run,
+            Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, times).await,
+            Err(obstacle) => return self.refuse(obstacle),
+        };
+        let invocation = Invocation::new(payload, run.claim().clone(), context);
+        // The call itself is inside, too: a handler may panic before it returns its future.
+        let handling = Box::pin(async move { handler.call(invocation).await });
+        let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
+        match within(times, handling).await {
+            Some(Ok(result)) => self.end(&once, run, event, result, times).await,
+            Some(Err(_)) => {
+                run.panicked().await;
+                Err(InvokeError::Panicked.into())
+            }
+            None => {
+                // What is left of the reserve is the answer's.
+                let give_up = times.map(|times| times.give_up);
+                match give_up {
+                    Some(give_up) => drop(timeout_at(give_up, run.timed_out()).await),
+                    None => run.timed_out().await,
+                }
+                Err(InvokeError::TimedOut.into())
+            }
+        }
+    }
+
+    /// Ends the run as the handler's result asks.
+    async fn end<R: Serialize>(
+        &self,
+        once: &Idempotency<S>,
+        run: Run<S>,
+        event: &RawValue,
+        result: Result<R, E>,
+        times: Option<Times>,
+    ) -> Result<Box<RawValue>, Unanswered<E>> {
+        let (disposition, answer) = match result {
+            Ok(value) => {
+                // The text that is stored is the one that is answered.
+                let text = to_json(&value);
+                let disposition = run.completion(|| text.clone());
+                (disposition, Ok(text))
+            }
+            Err(error) => {
+                once.log_error(run.claim(), &error);
+                self.show(event, &error);
+                let disposition = if self.is_permanent(&error) {
+                    Disposition::Fail(Failure::of(&error))
+                } else {
+                    Disposition::Release(Some(error_kind::<E>().into()))
+                };
+                (disposition, Err(error))
+            }
+        };
+        match run.end(disposition).await {
+            Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, times).await,
+            Ok(_) => match answer {
+                Ok(_) if !self.answers => Ok(nothing()),
+                Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
+                    let reason = format!("the answer is no JSON (column {})", error.column());
+                    Error::Unreadable(reason).into()
+                }),
+                // The work is done, and so it is for the next delivery, which gets the same error.
+                Ok(Err(reason)) => Err(Error::OutcomeOmitted {
+                    reason,
+                    completed_at: None,
+                }
+                .into()),
+                Err(error) => Err(self.handler_failed(error)),
+            },
+            // The condition of a business write did not hold, and the handler may have an error of
+            // its own for that.
+            Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {
+                Ok(error) => Err(self.handler_failed(error)),
+                Err(refusal) => Err(Error::Refused(refusal).into()),
+            },
+            Err(obstacle) => self.refuse(obstacle),
+        }
+    }
+
+    /// Gives the stored answer, byte for byte unless the hook changes it.
+    async fn replay(
+        &self,
+        event: &RawValue,
+        replayed: &Replayed,
+        times: Option<Times>,
+    ) -> Result<Box<RawValue>, Unanswered<E>> {
+        if !self.answers {
+            let IgnoredAny = replayed.decode()?;
+            return Ok(nothing());
+        }
+        let stored: Box<RawValue> = replayed.decode()?;
+        let Some(hook) = &self.on_replay else {
+            return Ok(stored);
+        };
+        let replayed = ReplayedAnswer {
+            event: event.to_owned(),
+            answer: stored.clone(),
+            replay: replayed.replay(),
+        };
+        let changed = hook.answer("on_replay", replayed, times).await;
+        Ok(changed.unwrap_or(stored))
+    }
+
+    fn refuse(&self, obstacle: Obstacle) -> Result<Box<RawValue>, Unanswered<E>> {
+        match obstacle {
+            // The work is done, and the outcome that was not kept is not asked for.
+            Error::OutcomeOmitted { .. } if !self.answers => Ok(nothing()),
+            obstacle => Err(obstacle.into()),
+        }
+    }
+
+    fn handler_failed(&self, error: E) -> Unanswered<E> {
+        let rejection = self.is_permanent(&error).then_some(Rejection::Failed);
+        let error = InvokeError::Handler(error);
+        Unanswered { error, rejection }
+    }
+
+    fn is_permanent(&self, error: &E) -> bool {
+        // A panic of the caller's judgement must not keep the run from its end.
+        let judge = || self.permanent.as_ref().is_some_and(|judge| judge(error));
+        catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false)
+    }
+
+    /// Shows an error to the layer's hook. A panic of the hook doesn't change how the run ends.
+    fn show(&self, event: &RawValue, error: &E) {
+        if let Some(hook) = &self.on_error
+            && catch_unwind(AssertUnwindSafe(|| hook(event, error))).is_err()
+        {
+            hook::failed("on_error", "it panicked");
+        }
+    }
+
+    fn operation(&self, context: &Context) -> Arc<str> {
+        match (&self.operation, context.env_config.function_name.as_str()) {
+            (Some(operation), _) => Arc::clone(operation),
+            (None, "") => UNNAMED.into(),
+            (None, name) => name.into(),
+        }
+    }
+}
+
+/// Awaits this until the handler's time is over.
+async fn within<F: Future>(times: Option<Times>, work: F) -> Option<F::Output> {
+    match times {
+        Some(times) => timeout_at(times.end, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+/// Makes the answer where none is asked for.
+fn nothing() -> Box<RawValue> {
+    RawValue::NULL.to_owned()
+}
+
+/// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.
+fn log<E>(error: &InvokeError<E>) {
+    let event = "reported";
+    let Some(reason) = error.error_type() else {
+        return;
+    };
+    match error {
+        InvokeError::Obstacle(obstacle) if !matches!(obstacle, Error::Key(_)) => {}
+        error => {
+            let detail = detail(error);
+            tracing::warn!(event, reason, %detail, "invoke");
+            unheard::error(event, &format_args!("{reason}: {detail}"));
+        }
+    }
+}
+
+/// Gives the text of an error that is not the handler's.
+fn detail<E>(error: &InvokeError<E>) -> String {
+    match error {
+        InvokeError::Handler(_) => String::new(),
+        InvokeError::Obstacle(obstacle) => obstacle.to_string(),
+        InvokeError::WrongEvent { reason } | InvokeError::Undecodable { reason } => reason.clone(),
+        InvokeError::NoKey => InvokeError::<&str>::NoKey.to_string(),
+        InvokeError::Panicked => InvokeError::<&str>::Panicked.to_string(),
+        InvokeError::TimedOut => InvokeError::<&str>::TimedOut.to_string(),
+    }
+}

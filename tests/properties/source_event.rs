@@ -1,0 +1,142 @@
+//! Whatever the event of a source holds: the reply names records of it; what is acknowledged was done; no key runs twice, in one
+//! delivery or in the next. Where a source reads no reply, nothing of a batch is acknowledged until all of it is done.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use lambda_idempotency::Idempotency;
+use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Source};
+use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
+use lambda_idempotency::kafka::{Kafka, KafkaItemFailures};
+use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
+use lambda_idempotency::pipes::{ItemFailures, Pipe};
+use lambda_idempotency::s3_events::S3Events;
+use lambda_idempotency::sqs::Sqs;
+use lambda_idempotency::store::MemoryStore;
+use lambda_runtime::{Context, LambdaEvent};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::{block_on, empty};
+
+/// The first byte chooses the source, the others are an event as Lambda delivers it.
+///
+/// # Panics
+///
+/// Where the property doesn't hold.
+pub fn check(data: &[u8]) {
+    let Some((source, event)) = data.split_first() else {
+        return;
+    };
+    match source % 6 {
+        0 => judge::<Kafka>(event, |reply: KafkaItemFailures| {
+            let failures = reply.batch_item_failures.into_iter();
+            let places = failures.map(|failure| failure.item_identifier);
+            places
+                .map(|place| format!("{}-{}", place.partition, place.offset))
+                .collect()
+        }),
+        1 => judge::<CloudWatchLogs>(event, |()| Vec::new()),
+        2 => judge::<ActiveMq>(event, |()| Vec::new()),
+        3 => judge::<RabbitMq>(event, |()| Vec::new()),
+        4 => judge::<S3Events>(event, |()| Vec::new()),
+        _ => judge::<Pipe<Sqs>>(event, |reply: ItemFailures| {
+            let failures = reply.batch_item_failures.into_iter();
+            failures.map(|failure| failure.item_identifier).collect()
+        }),
+    }
+}
+
+/// A handler that ran: on which record, under which key, and whether it succeeded.
+#[derive(Clone, Debug)]
+struct Run {
+    token: Option<String>,
+    key: String,
+    ok: bool,
+}
+
+fn token<Src: Source>(record: &Src::Record) -> Option<String> {
+    Src::token(record).map(|token| token.into_owned())
+}
+
+fn judge<Src: Source>(event: &[u8], named: fn(Src::Reply) -> Vec<String>)
+where
+    Src::Event: DeserializeOwned,
+{
+    let read = || serde_json::from_slice::<Src::Event>(event).ok();
+    let (Some(first), Some(second), Some(shown)) = (read(), read(), read()) else {
+        return;
+    };
+    let records = Src::records(shown);
+    let id = |record| Src::id(record).filter(|id| !id.is_empty());
+    let ids: Option<Vec<_>> = records.iter().map(id).collect();
+    let once = empty();
+    let (reply, runs) = block_on(deliver::<Src>(&once, first));
+    let Some(ids) = ids else {
+        assert!(matches!(reply, Err(BatchError::MessageWithoutId { .. })));
+        assert!(runs.is_empty(), "nothing may run that can't be reported");
+        return;
+    };
+    let mut keys = HashSet::new();
+    assert!(
+        runs.iter().all(|run| keys.insert(&run.key)),
+        "a key ran twice in one batch: {runs:?}"
+    );
+    let was_done = |record| {
+        let token = token::<Src>(record);
+        token.is_some() && runs.iter().any(|run| run.ok && run.token == token)
+    };
+    match reply {
+        Ok(reply) => {
+            let again = named(reply);
+            assert!(
+                again.iter().all(|id| ids.contains(&id.as_str())),
+                "{again:?}"
+            );
+            for (record, id) in records.iter().zip(&ids) {
+                let is_reported = again.iter().any(|again| again == id);
+                assert!(is_reported || was_done(record), "{id} is lost");
+            }
+        }
+        Err(error) => {
+            assert!(!Src::READS_REPLY, "{error}");
+            assert!(
+                !records.iter().all(was_done),
+                "all was done, and comes again"
+            );
+        }
+    }
+    let done: HashSet<_> = runs
+        .iter()
+        .filter(|run| run.ok)
+        .map(|run| &run.key)
+        .collect();
+    let (_, more) = block_on(deliver::<Src>(&once, second));
+    for run in &more {
+        assert!(!done.contains(&run.key), "what was done ran again: {run:?}");
+    }
+}
+
+async fn deliver<Src: Source>(
+    once: &Idempotency<MemoryStore>,
+    event: Src::Event,
+) -> (Result<Src::Reply, BatchError>, Vec<Run>) {
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&runs);
+    let layer = BatchLayer::<Src, _, _, _>::new(once.clone());
+    let worker = layer.handler(move |message: Message<Src, Value>| {
+        let run = Run {
+            token: token::<Src>(&message.metadata),
+            key: message.claim.key_hash().to_owned(),
+            ok: message.body["fail"] != true,
+        };
+        let ok = run.ok;
+        seen.lock().expect("no panic while it is held").push(run);
+        std::future::ready(if ok { Ok(()) } else { Err("it fails") })
+    });
+    let event = LambdaEvent::new(event, Context::default());
+    let reply = worker.oneshot(event).await;
+    let runs = std::mem::take(&mut *runs.lock().expect("no panic while it is held"));
+    (reply, runs)
+}

@@ -1,0 +1,110 @@
+//! The hooks: for rejected events, for replays, for errors.
+
+use lambda_idempotency::invoke::{Rejection, ReplayedAnswer};
+
+use super::*;
+
+type Seen = Arc<Mutex<Vec<(String, Rejection)>>>;
+
+/// A layer whose hook answers each rejected event.
+fn answering(
+    once: &Idempotency<MemoryStore>,
+    seen: &Seen,
+) -> InvokeLayer<MemoryStore, Settlement, SettleError> {
+    let seen = Arc::clone(seen);
+    settle(once)
+        .permanent(|error| matches!(error, SettleError::Closed))
+        .on_rejected(move |event, why| {
+            seen.lock().unwrap().push((event.get().to_owned(), why));
+            async move { Ok::<_, SettleError>(json!({ "rejected": why.as_str() })) }
+        })
+}
+
+#[tokio::test]
+async fn a_hook_answers_what_no_retry_mends_and_nothing_else() {
+    let seen = Seen::default();
+    let function = answering(&engine(), &seen).handler(|event| async move {
+        match event.payload.amount {
+            0 => Err(SettleError::Closed),
+            1 => Err(SettleError::Unreachable),
+            amount => Ok(amount),
+        }
+    });
+    assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "5");
+    for (payload, why) in [
+        (json!("hunter2"), "undecodable"),
+        (settlement("", 5), "unusable_key"),
+        (settlement("s-1", 6), "mismatch"),
+        (settlement("s-2", 0), "failed"),
+        (settlement("s-2", 0), "failed"),
+    ] {
+        let answer = invoke(&function, &payload).await.unwrap();
+        assert_eq!(answer, json!({ "rejected": why }).to_string());
+        let (event, rejection) = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(event, payload.to_string());
+        assert_eq!(rejection.as_str(), why);
+    }
+    let unreachable = error_type(&function, &settlement("s-3", 1)).await;
+    assert_eq!(unreachable, "Unreachable");
+    assert!(seen.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_or_panics_leaves_the_error_as_it_was() {
+    for panics in [false, true] {
+        let layer = settle(&engine()).on_rejected(move |_, _| async move {
+            assert!(!panics, "on purpose");
+            Err::<(), _>(SettleError::Unreachable)
+        });
+        let function = counting(layer, &Runs::default());
+        let failed = error_type(&function, &json!("hunter2")).await;
+        assert_eq!(failed, "Idempotency.Undecodable");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_changes_replays_and_no_first_answer() {
+    let runs = Runs::default();
+    let layer = settle(&engine()).on_replay(|replayed: ReplayedAnswer| async move {
+        let mut answer: Value = serde_json::from_str(replayed.answer.get()).unwrap();
+        let event: Value = serde_json::from_str(replayed.event.get()).unwrap();
+        if event["broken"] == true {
+            return Err(SettleError::Unreachable);
+        }
+        answer["attempt"] = replayed.replay.attempt.into();
+        Ok(answer)
+    });
+    let layer = layer.fingerprint_without(["/broken".parse().unwrap()]);
+    let function = counting(layer, &runs);
+    let first = r#"{"amount":5,"run":1}"#;
+    assert_eq!(
+        invoke(&function, &settlement("s-1", 5)).await.unwrap(),
+        first
+    );
+    let changed = r#"{"amount":5,"attempt":1,"run":1}"#;
+    assert_eq!(
+        invoke(&function, &settlement("s-1", 5)).await.unwrap(),
+        changed
+    );
+    let mut broken = settlement("s-1", 5);
+    broken["broken"] = json!(true);
+    assert_eq!(invoke(&function, &broken).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_hook_is_shown_each_error_of_the_handler() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let shown = Arc::clone(&seen);
+    let layer = settle(&engine()).on_error(move |event, error: &SettleError| {
+        shown
+            .lock()
+            .unwrap()
+            .push(format!("{error} {}", event.get()));
+        panic!("which changes nothing");
+    });
+    let function = layer.handler(|_| async { Err::<(), _>(SettleError::Unreachable) });
+    let payload = settlement("s-1", 5);
+    assert_eq!(error_type(&function, &payload).await, "Unreachable");
+    let expected = format!("bank unreachable {payload}");
+    assert_eq!(*seen.lock().unwrap(), [expected]);
+}

@@ -1,0 +1,63 @@
+//! A handler whose time is over.
+
+use std::time::Instant;
+
+use super::*;
+
+on_each_server!(a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs);
+async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(server: Server) {
+    let once = builder(server.store().await).build().unwrap();
+    let runs = Runs::default();
+    let count = runs.clone();
+    let function = settle(&once).handler(move |_| {
+        let run = count.count();
+        async move {
+            if run == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(run)
+        }
+    });
+    let invocation = TestInvocation::json(&settlement("s-1", 5)).unwrap();
+    let began = Instant::now();
+    let hanging = invocation.clone().timeout(Duration::from_secs(4)).event();
+    let ended = function.clone().oneshot(hanging).await.unwrap_err();
+    assert_eq!(ended.error_type(), Some("Idempotency.TimedOut"));
+    let took = began.elapsed();
+    assert!(
+        took > Duration::from_secs(3) && took < Duration::from_secs(4),
+        "{took:?}"
+    );
+    assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "2");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_never_ready_holds_no_key() {
+    #[derive(Clone)]
+    struct NeverReady;
+    impl Service<Invocation<Settlement>> for NeverReady {
+        type Response = u8;
+        type Error = SettleError;
+        type Future = std::future::Ready<Result<u8, SettleError>>;
+        fn poll_ready(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Result<(), SettleError>> {
+            std::task::Poll::Pending
+        }
+        fn call(&mut self, _: Invocation<Settlement>) -> Self::Future {
+            std::future::ready(Ok(0))
+        }
+    }
+    let once = engine();
+    let function = tower::Layer::layer(&settle(&once), NeverReady);
+    let invocation = TestInvocation::json(&settlement("s-1", 5)).unwrap();
+    let event = invocation.timeout(Duration::from_millis(400)).event();
+    let ended = function.oneshot(event).await.unwrap_err();
+    assert_eq!(ended.error_type(), Some("Idempotency.TooLate"));
+    let runs = Runs::default();
+    invoke(&settling(&once, &runs), &settlement("s-1", 5))
+        .await
+        .unwrap();
+    assert_eq!(runs.take(), 1);
+}

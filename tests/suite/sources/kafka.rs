@@ -1,0 +1,131 @@
+//! Kafka: what comes again after a failure, and under which key.
+
+use lambda_idempotency::batch::{Order, Selector};
+use lambda_idempotency::kafka::{Kafka, KafkaItemFailures};
+use serde_json::json;
+
+use super::*;
+
+const MSK: &str = include_str!("../../fixtures/kafka-msk.json");
+const SELF_MANAGED: &str = include_str!("../../fixtures/kafka-self-managed.json");
+
+fn named(reply: KafkaItemFailures) -> Vec<(String, u64)> {
+    let failures = reply.batch_item_failures.into_iter();
+    let places = failures.map(|failure| failure.item_identifier);
+    places
+        .map(|place| (place.partition, place.offset))
+        .collect()
+}
+
+on_each_server!(a_batch_that_comes_twice_takes_effect_once);
+async fn a_batch_that_comes_twice_takes_effect_once(server: Server) {
+    let once = engine(&server).await;
+    for (event, records) in [(MSK, 5), (SELF_MANAGED, 1)] {
+        let world = World::default();
+        let layer = || layer::<Kafka>(&once);
+        assert_eq!(named(deliver(layer(), &world, event).await.unwrap()), []);
+        assert_eq!(world.take().len(), records);
+        assert_eq!(named(deliver(layer(), &world, event).await.unwrap()), []);
+        assert_eq!(world.take(), NOTHING);
+    }
+}
+
+on_each_server!(a_partition_stops_at_its_first_failure_and_goes_on_from_there);
+async fn a_partition_stops_at_its_first_failure_and_goes_on_from_there(server: Server) {
+    let (once, world) = (engine(&server).await, World::default());
+    world.fail_on(&["stock-movements-0-16"]);
+    let reply = deliver(layer::<Kafka>(&once), &world, MSK).await.unwrap();
+    let expected = json!({ "batchItemFailures": [
+        { "itemIdentifier": { "partition": "stock-movements-0", "offset": 16 } },
+        { "itemIdentifier": { "partition": "stock-movements-0", "offset": 17 } },
+    ] });
+    assert_eq!(serde_json::to_value(reply).unwrap(), expected);
+    let done = [
+        "stock-movements-0-15",
+        "stock-movements-1-15",
+        "stock-movements-1-16",
+    ];
+    assert_eq!(world.take(), done);
+
+    world.fail_on(&[]);
+    let reply = deliver(layer::<Kafka>(&once), &world, MSK).await.unwrap();
+    assert_eq!(named(reply), []);
+    assert_eq!(
+        world.take(),
+        ["stock-movements-0-16", "stock-movements-0-17"]
+    );
+}
+
+on_each_server!(unordered_records_behind_a_failure_run_and_are_not_named);
+async fn unordered_records_behind_a_failure_run_and_are_not_named(server: Server) {
+    let (once, world) = (engine(&server).await, World::default());
+    world.fail_on(&["stock-movements-0-16"]);
+    let layer = layer::<Kafka>(&once).order(Order::Unordered);
+    let reply = deliver(layer, &world, MSK).await.unwrap();
+    assert_eq!(named(reply), [("stock-movements-0".to_owned(), 16)]);
+    assert_eq!(world.take().len(), 4);
+}
+
+on_each_server!(a_key_in_a_header_is_the_same_in_another_cluster);
+async fn a_key_in_a_header_is_the_same_in_another_cluster(server: Server) {
+    let (once, world) = (engine(&server).await, World::default());
+    let layer = || layer::<Kafka>(&once).key_from(Selector::attribute("movement-id"));
+    // Of the five records one has the header; the others have no key.
+    let reply = deliver(layer().order(Order::Unordered), &world, MSK)
+        .await
+        .unwrap();
+    assert_eq!(named(reply).len(), 4);
+    assert_eq!(world.take(), ["stock-movements-0-15"]);
+    let reply = deliver(layer(), &world, SELF_MANAGED).await.unwrap();
+    assert_eq!(named(reply), []);
+    assert_eq!(world.take(), NOTHING);
+}
+
+on_each_server!(without_item_failures_the_whole_batch_fails);
+async fn without_item_failures_the_whole_batch_fails(server: Server) {
+    let (once, world) = (engine(&server).await, World::default());
+    world.fail_on(&["stock-movements-1-16"]);
+    let layer = layer::<Kafka>(&once).without_item_failures();
+    let error = deliver(layer, &world, MSK).await.unwrap_err();
+    let expected = BatchError::Incomplete {
+        failed: 1,
+        messages: 5,
+    };
+    assert_eq!(error, expected);
+}
+
+on_each_server!(a_tombstone_is_none_and_a_broken_value_fails_alone);
+async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
+    let once = engine(&server).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let bodies = Arc::clone(&seen);
+    let layer = BatchLayer::<Kafka, _, Option<u32>, &str>::new(once).order(Order::Unordered);
+    let mut worker = layer.handler(move |message| {
+        bodies
+            .lock()
+            .unwrap()
+            .push((message.body, message.metadata.is_tombstone()));
+        async { Ok(()) }
+    });
+    let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:eu-central-1:123456789012:cluster/c/1", "records": { "t-0": [
+        { "offset": 1, "value": null },
+        { "offset": 2, "value": "Nw==" },
+        { "offset": 3, "value": "bnVsbA==" },
+        { "offset": 4, "value": "%%%" },
+        { "offset": 5, "value": "" },
+    ] } });
+    let event = serde_json::from_value(event).unwrap();
+    let reply = worker
+        .call(LambdaEvent::new(event, Context::default()))
+        .await;
+    let again: Vec<_> = named(reply.unwrap())
+        .into_iter()
+        .map(|(_, offset)| offset)
+        .collect();
+    assert_eq!(again, [4, 5]);
+    seen.lock().unwrap().sort_unstable();
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [(None, false), (None, true), (Some(7), false)]
+    );
+}

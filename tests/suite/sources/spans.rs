@@ -1,0 +1,97 @@
+//! The spans of each source have the names of OpenTelemetry's conventions, and no content.
+
+use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
+use lambda_idempotency::kafka::Kafka;
+use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
+use lambda_idempotency::s3_events::S3Events;
+use lambda_idempotency::store::MemoryStore;
+
+use super::*;
+use crate::secrets::Log;
+
+/// What the log says when a handler fails on the first record.
+async fn released_line<Src: Source>(event: &str) -> String
+where
+    Src::Event: DeserializeOwned,
+{
+    let (log, _capture) = Log::capture();
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("spans");
+    let layer = BatchLayer::<Src, _, Value, _>::new(builder.build().unwrap());
+    let mut worker = layer.handler(|_| async { Err::<(), _>("no") });
+    let mut context = Context::default();
+    context.request_id = "invocation-1".to_owned();
+    let event = serde_json::from_str(event).unwrap();
+    // Some sources fail as a whole.
+    let _ = worker.call(LambdaEvent::new(event, context)).await;
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains("released"));
+    line.unwrap_or_else(|| panic!("{log}")).to_owned()
+}
+
+async fn has<Src: Source>(event: &str, fields: &[&str])
+where
+    Src::Event: DeserializeOwned,
+{
+    let line = released_line::<Src>(event).await;
+    let all = [
+        r#"faas.invocation_id="invocation-1""#,
+        r#"otel.kind="consumer""#,
+    ];
+    for field in fields.iter().chain(&all) {
+        assert!(line.contains(field), "{field} is not in {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_tells_where_it_comes_from() {
+    has::<Kafka>(
+        include_str!("../../fixtures/kafka-msk.json"),
+        &[
+            r#"faas.trigger="pubsub""#,
+            r#"messaging.system="kafka""#,
+            r#"messaging.destination.name="stock-movements""#,
+            "messaging.destination.partition.id=0",
+            "messaging.kafka.offset=15",
+            "messaging.batch.message_count=5",
+            "otel.name=process stock-movements",
+        ],
+    )
+    .await;
+    has::<CloudWatchLogs>(
+        include_str!("../../fixtures/cloudwatch-logs.json"),
+        &[
+            r#"faas.trigger="other""#,
+            r#"aws.log.group.names="/aws/lambda/orders""#,
+        ],
+    )
+    .await;
+    has::<ActiveMq>(
+        include_str!("../../fixtures/activemq.json"),
+        &[
+            r#"messaging.system="activemq""#,
+            r#"messaging.destination.name="bills""#,
+        ],
+    )
+    .await;
+    has::<RabbitMq>(
+        include_str!("../../fixtures/rabbitmq.json"),
+        &[
+            r#"messaging.system="rabbitmq""#,
+            r#"messaging.destination.name="bills""#,
+            r#"messaging.message.id="bill-1""#,
+        ],
+    )
+    .await;
+    let s3 = include_str!("../../fixtures/s3-notification.json");
+    has::<S3Events>(
+        s3,
+        &[
+            r#"faas.trigger="datasource""#,
+            r#"faas.document.collection="amzn-s3-demo-bucket""#,
+            r#"faas.document.operation="insert""#,
+        ],
+    )
+    .await;
+    let line = released_line::<S3Events>(s3).await;
+    assert!(!line.contains("flower"), "{line}");
+}
