@@ -26,6 +26,9 @@ class Service:
         # Each function that reads a stream, with the queue of what its mapping discards.
         self.readers = {name: _discarded(function) for name, function in functions.items() if _has_event(function, "Kinesis")}
         self.functions = sorted(functions)
+        # Each function with settings for asynchronous invocations, with the queue of what failed.
+        invoked = {name: function["Properties"].get("EventInvokeConfig") for name, function in functions.items()}
+        self.asynchronous = {name: _on_failure(config) for name, config in invoked.items() if config}
         queues = stack.resources("AWS::SQS::Queue")
         # Each queue with its dead letters.
         self.queues = {name: _dead_letters(queue) for name, queue in queues.items() if "RedrivePolicy" in queue["Properties"]}
@@ -88,7 +91,7 @@ class Day:
             self.function(function, "Errors", minute, 0 if function in self.service.relays else 2)
         for function in (*self.service.relays, *self.service.readers):
             self.function(function, "IteratorAge", minute, 60_000)
-        for queue in self.service.readers.values():
+        for queue in (*self.service.readers.values(), *self.service.asynchronous.values()):
             self.queue(queue, minute, visible=0, age=0)
         for table in self.service.tables:
             self.throttled(table, "ReadThrottleEvents", minute)
@@ -143,6 +146,10 @@ def _parked(day, function):
     day.metrics.put("LambdaIdempotency", "outbox_parked", {"function": function}, TROUBLE, 1)
 
 
+def _dropped(day, function):
+    day.function(function, "AsyncEventsDropped", TROUBLE, 1)
+
+
 def _throttled(day, table):
     day.throttled(table, "ReadThrottleEvents", TROUBLE)
     day.throttled(table, "WriteThrottleEvents", TROUBLE + 3)
@@ -165,6 +172,8 @@ BAD_DAYS = {
     "OldestMessage": [(_old_message, ())],
     "Behind": [(_behind, ())],
     "Discarded": [(_dead_letter, ())],
+    "Dropped": [(_dropped, ())],
+    "Failed": [(_dead_letter, ())],
     "Failing": [(_failing, ())],
     "Parked": [(_parked, ())],
     "Throttled": [(_throttled, ())],
@@ -189,7 +198,11 @@ def _has_event(function, kind):
 
 def _discarded(function):
     (event,) = function["Properties"]["Events"].values()
-    target = event["Properties"]["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"]
+    return _on_failure(event["Properties"])
+
+
+def _on_failure(properties):
+    target = properties["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"]
     return target.removesuffix(".Arn")
 
 

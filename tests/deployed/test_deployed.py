@@ -23,8 +23,8 @@ def setUpModule():
 
 
 def tearDownModule():
-    effects = tuple(len(stack.items(table)) for table in ("OrdersTable", "LedgerTable", "MovementsTable"))
-    print("\neffects counted: %d orders, %d payments, %d movements" % effects, flush=True)
+    effects = tuple(len(stack.items(table)) for table in ("OrdersTable", "LedgerTable", "MovementsTable", "PayoutsTable"))
+    print("\neffects counted: %d orders, %d payments, %d movements, %d settlements" % effects, flush=True)
     sent = Counter(request.operation for request in stack.wire.requests())
     print(f"requests to DynamoDB: {dict(sent)}", flush=True)
     stack.close()
@@ -356,19 +356,63 @@ class Payments(Queues, unittest.TestCase):
         self.assertEqual(self.entries([killed]), {killed: 1})
 
 
+class Settlements(unittest.TestCase):
+    """Settlements, by direct invocation."""
+
+    def invoke(self, settlement, kind="RequestResponse"):
+        payload = json.dumps(settlement).encode()
+        return stack.client("lambda").invoke(FunctionName=stack.outputs["Settlements"], InvocationType=kind, Payload=payload)
+
+    def answer(self, settlement):
+        reply = self.invoke(settlement)
+        answer = json.loads(reply["Payload"].read())
+        self.assertNotIn("FunctionError", reply, answer)
+        return answer
+
+    def settlement(self):
+        return {"settlement_id": unique("settlement"), "merchant": unique("merchant"), "amount": 1250}
+
+    def payouts(self, settlement):
+        return [item["payout_id"]["S"] for item in stack.items("PayoutsTable") if item["settlement_id"]["S"] == settlement["settlement_id"]]
+
+    def test_a_settlement_invoked_twice_is_paid_out_once_and_answered_alike(self):
+        settlement = self.settlement()
+        first, again = self.answer(settlement), self.answer(settlement)
+        self.assertEqual(again, first)
+        self.assertEqual(first["settlement_id"], settlement["settlement_id"])
+        self.assertEqual(self.payouts(settlement), [first["payout_id"]])
+
+    def test_a_settlement_invoked_asynchronously_is_paid_out_once_and_answered_to_who_asks_later(self):
+        settlement = self.settlement()
+        for _ in range(3):
+            self.assertEqual(self.invoke(settlement, "Event")["StatusCode"], 202)
+        eventually(lambda: self.payouts(settlement))
+        answer = eventually(lambda: self.settled(settlement))
+        self.assertEqual(self.payouts(settlement), [answer["payout_id"]])
+
+    def settled(self, settlement):
+        """The answer; `None` while an asynchronous invocation is at work on it."""
+        reply = self.invoke(settlement)
+        answer = json.loads(reply["Payload"].read())
+        if "FunctionError" in reply:
+            self.assertEqual(answer["errorType"], "Idempotency.InFlight", answer)
+            return None
+        return answer
+
+
 class Template(unittest.TestCase):
     """What was deployed is what the template says."""
 
     def test_every_resource_was_made(self):
         made = Counter(kind for _, kind, _ in stack.resources())
         for kind, count in {
-            "AWS::Lambda::Function": 4,
+            "AWS::Lambda::Function": 5,
             "AWS::Lambda::EventSourceMapping": 4,
-            "AWS::SQS::Queue": 5,
+            "AWS::SQS::Queue": 6,
             "AWS::Kinesis::Stream": 1,
-            "AWS::DynamoDB::Table": 5,
-            "AWS::IAM::ManagedPolicy": 3,
-            "AWS::CloudWatch::Alarm": 3 * 9 + 2 * 2 + 2 + 3 + 1,
+            "AWS::DynamoDB::Table": 6,
+            "AWS::IAM::ManagedPolicy": 4,
+            "AWS::CloudWatch::Alarm": 4 * 9 + 2 * 2 + 2 + 2 + 3 + 1,
             "AWS::CloudWatch::Dashboard": 1,
             "AWS::ApiGatewayV2::Route": 1,
             "AWS::SNS::Subscription": 1,
@@ -399,6 +443,12 @@ class Template(unittest.TestCase):
         discarded = self.attributes("MovementsDiscardedUrl")["QueueArn"]
         self.assertEqual(mapping["DestinationConfig"]["OnFailure"]["Destination"], discarded)
 
+    def test_asynchronous_invocations_are_bounded_and_what_fails_is_kept(self):
+        config = stack.client("lambda").get_function_event_invoke_config(FunctionName=stack.outputs["Settlements"])
+        self.assertEqual((config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]), (2, 3_600))
+        failed = self.attributes("SettlementsFailedUrl")["QueueArn"]
+        self.assertEqual(config["DestinationConfig"]["OnFailure"]["Destination"], failed)
+
     def attributes(self, queue):
         return stack.client("sqs").get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=["All"])["Attributes"]
 
@@ -410,7 +460,7 @@ class Template(unittest.TestCase):
 
     def test_alarms_say_what_missing_data_means_and_whom_to_tell(self):
         alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        self.assertEqual(len(alarms), 37)
+        self.assertEqual(len(alarms), 48)
         for alarm in alarms:
             self.assertEqual(alarm["TreatMissingData"], "notBreaching", alarm["AlarmName"])
             self.assertEqual(len(alarm["AlarmActions"]), 1, alarm["AlarmName"])
@@ -446,7 +496,7 @@ class Told(unittest.TestCase):
 
     def test_the_metrics_tell_what_the_tables_tell(self):
         # A killed invocation tells nothing, and had no effect; a failed run is counted, and had none either.
-        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable"), ("stock-movements", "MovementsTable")):
+        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable"), ("settlements", "PayoutsTable"), ("stock-movements", "MovementsTable")):
             runs = self.total(namespace, "idempotency_executions") - self.total(namespace, "idempotency_failures")
             self.assertEqual(runs, len(stack.items(table)), namespace)
         self.assertGreater(self.total("payments-worker", "idempotency_replays"), 0)
@@ -501,6 +551,7 @@ class UsedPermissions(unittest.TestCase):
             stack.outputs["OrdersTable"]: "OrdersApi",
             stack.outputs["LedgerTable"]: "PaymentsWorker",
             stack.outputs["MovementsTable"]: "StockMovements",
+            stack.outputs["PayoutsTable"]: "Settlements",
             "pending": "OutboxRelay",
         }
         by_function = {}
@@ -523,7 +574,7 @@ class UsedPermissions(unittest.TestCase):
 
     def test_a_role_is_confined_to_the_records_of_its_namespace(self):
         iam, used, roles = stack.client("iam"), self.used(), self.roles()
-        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "StockMovements", "StockMovements": "OrdersApi"}
+        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "StockMovements", "StockMovements": "Settlements", "Settlements": "OrdersApi"}
         records = stack.outputs["IdempotencyTable"]
         # The relay keeps no records.
         for name in other:
