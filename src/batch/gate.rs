@@ -116,8 +116,8 @@ impl Gate {
         }
     }
 
-    /// Waits until these messages are done.
-    async fn turn(&self, after: &[usize]) -> Result<(), Reason> {
+    /// Waits until these messages are done; an error when one of them is reported.
+    pub(super) async fn turn(&self, after: &[usize]) -> Result<(), Reason> {
         if after.is_empty() {
             return Ok(());
         }

@@ -61,6 +61,7 @@ where
     /// Runs the message; gives its place in the batch, and its fate.
     pub(super) async fn run(self) -> (usize, Fate) {
         let (gate, position) = (Arc::clone(&self.gate), self.message.position);
+        let after = self.message.after.clone();
         let mut entry = gate.entry();
         gate.admit(self.index).await;
         let fate = if let Some(reason) = gate.refusal(&self.message.after) {
@@ -74,7 +75,11 @@ where
             let fate = AssertUnwindSafe(running).catch_unwind().await;
             fate.unwrap_or(Fate::Reported(Reason::Panicked))
         };
-        gate.ended(position, matches!(fate, Fate::Done));
+        // A replay didn't wait for its turn. The next message of its group waits for this one alone,
+        // and must not start before those ahead of both are done.
+        entry.started();
+        let is_done = matches!(fate, Fate::Done) && gate.turn(&after).await.is_ok();
+        gate.ended(position, is_done);
         (position, fate)
     }
 

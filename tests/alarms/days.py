@@ -22,8 +22,13 @@ class Service:
     def __init__(self, stack):
         functions = stack.resources("AWS::Serverless::Function")
         self.namespaces = sorted(filter(None, map(_namespace, functions.values())))
-        (self.relay,) = (name for name, function in functions.items() if _reads_a_stream(function))
+        self.relays = sorted(name for name, function in functions.items() if _has_event(function, "DynamoDB"))
+        # Each function that reads a stream, with the queue of what its mapping discards.
+        self.readers = {name: _discarded(function) for name, function in functions.items() if _has_event(function, "Kinesis")}
         self.functions = sorted(functions)
+        # Each function with settings for asynchronous invocations, with the queue of what failed.
+        invoked = {name: function["Properties"].get("EventInvokeConfig") for name, function in functions.items()}
+        self.asynchronous = {name: _on_failure(config) for name, config in invoked.items() if config}
         queues = stack.resources("AWS::SQS::Queue")
         # Each queue with its dead letters.
         self.queues = {name: _dead_letters(queue) for name, queue in queues.items() if "RedrivePolicy" in queue["Properties"]}
@@ -83,8 +88,11 @@ class Day:
             self.queue(dead_letters, minute, visible=0, age=0)
         for function in self.service.functions:
             # Other functions' errors are none of the relay's.
-            self.function(function, "Errors", minute, 0 if function == self.service.relay else 2)
-        self.function(self.service.relay, "IteratorAge", minute, 60_000)
+            self.function(function, "Errors", minute, 0 if function in self.service.relays else 2)
+        for function in (*self.service.relays, *self.service.readers):
+            self.function(function, "IteratorAge", minute, 60_000)
+        for queue in (*self.service.readers.values(), *self.service.asynchronous.values()):
+            self.queue(queue, minute, visible=0, age=0)
         for table in self.service.tables:
             self.throttled(table, "ReadThrottleEvents", minute)
             self.throttled(table, "WriteThrottleEvents", minute)
@@ -138,6 +146,10 @@ def _parked(day, function):
     day.metrics.put("LambdaIdempotency", "outbox_parked", {"function": function}, TROUBLE, 1)
 
 
+def _dropped(day, function):
+    day.function(function, "AsyncEventsDropped", TROUBLE, 1)
+
+
 def _throttled(day, table):
     day.throttled(table, "ReadThrottleEvents", TROUBLE)
     day.throttled(table, "WriteThrottleEvents", TROUBLE + 3)
@@ -159,6 +171,9 @@ BAD_DAYS = {
     "DeadLetters": [(_dead_letter, ())],
     "OldestMessage": [(_old_message, ())],
     "Behind": [(_behind, ())],
+    "Discarded": [(_dead_letter, ())],
+    "Dropped": [(_dropped, ())],
+    "Failed": [(_dead_letter, ())],
     "Failing": [(_failing, ())],
     "Parked": [(_parked, ())],
     "Throttled": [(_throttled, ())],
@@ -177,8 +192,18 @@ def _namespace(function):
     return namespace
 
 
-def _reads_a_stream(function):
-    return any(event["Type"] == "DynamoDB" for event in function["Properties"].get("Events", {}).values())
+def _has_event(function, kind):
+    return any(event["Type"] == kind for event in function["Properties"].get("Events", {}).values())
+
+
+def _discarded(function):
+    (event,) = function["Properties"]["Events"].values()
+    return _on_failure(event["Properties"])
+
+
+def _on_failure(properties):
+    target = properties["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"]
+    return target.removesuffix(".Arn")
 
 
 def _dead_letters(queue):

@@ -103,10 +103,12 @@ class Alarms(unittest.TestCase):
         nested = {stack.path for stack in STACK.nested().values()}
         self.assertEqual(with_alarms - nested, set())
 
-    def test_every_engine_queue_relay_and_table_has_its_alarms(self):
+    def test_every_engine_queue_stream_relay_table_and_asynchronous_function_has_its_alarms(self):
         watched = {days.subject(properties) for properties in ALARMS.values()}
         queues = {name for pair in SERVICE.queues.items() for name in pair}
-        self.assertEqual(watched, {*SERVICE.namespaces, *queues, SERVICE.relay, SERVICE.records})
+        streams = {name for pair in SERVICE.readers.items() for name in pair}
+        invoked = {name for pair in SERVICE.asynchronous.items() for name in pair}
+        self.assertEqual(watched, {*SERVICE.namespaces, *queues, *streams, *invoked, *SERVICE.relays, SERVICE.records})
 
     def test_each_alarm_notifies_the_topic(self):
         for name, properties in ALARMS.items():

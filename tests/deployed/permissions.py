@@ -36,7 +36,7 @@ def needs(request):
 
 
 def keys_of(item):
-    return tuple(item[name]["S"] for name in ("id", "order_id", "entry_id") if name in item)[:1]
+    return tuple(item[name]["S"] for name in ("id", "order_id", "entry_id", "payout_id") if name in item)[:1]
 
 
 def key_parameter(statement, parameters):

@@ -157,7 +157,7 @@ class Stack:
     def _make_up_for_ministack(self):
         """ministack keeps tables of its own: DynamoDB Local gets the same, and the TTL that ministack drops."""
         own = self.client("dynamodb")
-        for output in ("IdempotencyTable", "OrdersTable", "LedgerTable", "OutboxTable"):
+        for output in ("IdempotencyTable", "OrdersTable", "LedgerTable", "OutboxTable", "MovementsTable", "PayoutsTable"):
             name = self.outputs[output]
             table = own.describe_table(TableName=name)["Table"]
             self._local.create_table(

@@ -1,8 +1,9 @@
-"""The deployed stack, driven through its endpoint and its queues: each request that comes twice takes effect once.
+"""The deployed stack, driven through its endpoint, its queues and its stream: each request that comes twice takes effect once.
 
 The classes run in the order of their names; the last one looks at all that the others made the functions send.
 """
 
+import base64
 import json
 import re
 import unittest
@@ -22,8 +23,8 @@ def setUpModule():
 
 
 def tearDownModule():
-    effects = len(stack.items("OrdersTable")), len(stack.items("LedgerTable"))
-    print("\neffects counted: %d orders, %d payments" % effects, flush=True)
+    effects = tuple(len(stack.items(table)) for table in ("OrdersTable", "LedgerTable", "MovementsTable", "PayoutsTable"))
+    print("\neffects counted: %d orders, %d payments, %d movements, %d settlements" % effects, flush=True)
     sent = Counter(request.operation for request in stack.wire.requests())
     print(f"requests to DynamoDB: {dict(sent)}", flush=True)
     stack.close()
@@ -100,6 +101,78 @@ class Costs(Queues, unittest.TestCase):
             for item in stack.items(output):
                 size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
                 self.assertLess(size, 1_024, item)
+
+
+class Movements(unittest.TestCase):
+    """Stock movements, through the stream. ministack's mapping goes on behind a batch whatever the function's reply names, so that a
+    checkpoint is gone back to by hand here; tests/suite/shards.rs has a mapping that reads replies."""
+
+    def put(self, movements):
+        """Puts movements, in their order within an article."""
+        records = [{"Data": json.dumps(one).encode(), "PartitionKey": one["sku"]} for one in movements]
+        reply = stack.client("kinesis").put_records(StreamName=stack.outputs["MovementsStream"], Records=records)
+        self.assertEqual(reply["FailedRecordCount"], 0)
+
+    def movement(self, sku):
+        return {"movement_id": unique("movement"), "sku": sku, "delta": 5}
+
+    def entries(self, movements):
+        """How many entries each movement has."""
+        found = Counter(item["movement_id"]["S"] for item in stack.items("MovementsTable"))
+        return [found[one["movement_id"]] for one in movements]
+
+    def deliver(self, movements, first):
+        """Delivers a batch of movements, one article each, as a mapping does; the places in it that the reply names."""
+        numbers = [f"{first + place:056}" for place in range(len(movements))]
+        records = [
+            {
+                "kinesis": {
+                    "partitionKey": one["sku"],
+                    "sequenceNumber": number,
+                    "data": base64.b64encode(json.dumps(one).encode()).decode(),
+                },
+                "eventSource": "aws:kinesis",
+                "eventID": f"shardId-000000000000:{number}",
+                "eventSourceARN": "arn:aws:kinesis:eu-central-1:123456789012:stream/by-hand",
+            }
+            for one, number in zip(movements, numbers)
+        ]
+        event = json.dumps({"Records": records}).encode()
+        reply = stack.client("lambda").invoke(FunctionName=stack.outputs["StockMovements"], Payload=event)
+        answer = json.loads(reply["Payload"].read())
+        self.assertNotIn("FunctionError", reply, answer)
+        return [numbers.index(item["itemIdentifier"]) for item in answer["batchItemFailures"]]
+
+    def refuse(self, movement, times):
+        def is_entry(request):
+            return request.body.get("Item", {}).get("movement_id", {}).get("S") == movement["movement_id"]
+
+        stack.wire.fail(is_entry, times)
+
+    def test_each_movement_is_booked_once_however_often_it_is_put(self):
+        articles = [unique("article") for _ in range(8)]
+        movements = [self.movement(articles[place % 8]) for place in range(64)]
+        # The producer's own retry, in the same request and in a later one: each copy has a sequence number of its own.
+        self.put([copy for one in movements for copy in (one, one)])
+        self.put(movements)
+        # Behind all of them in its shard: when it is booked, they were delivered.
+        last = [self.movement(article) for article in articles]
+        self.put(last)
+        eventually(lambda: set(self.entries(last)) == {1})
+        self.assertEqual(set(self.entries(movements)), {1})
+
+    def test_from_the_checkpoint_of_a_reply_on_nothing_is_booked_again(self):
+        one, two, three = movements = [self.movement(unique("article")) for _ in range(3)]
+        self.refuse(two, times=1)
+        self.refuse(three, times=2)
+        self.assertEqual(self.deliver(movements, first=100), [1])
+        self.assertEqual(self.entries(movements), [1, 0, 0])
+        self.assertEqual(self.deliver([two, three], first=101), [1])
+        self.assertEqual(self.entries(movements), [1, 1, 0])
+        self.assertEqual(self.deliver([three], first=102), [])
+        # A mapping that lost its checkpoint.
+        self.assertEqual(self.deliver(movements, first=100), [])
+        self.assertEqual(self.entries(movements), [1, 1, 1])
 
 
 class Orders(unittest.TestCase):
@@ -283,18 +356,63 @@ class Payments(Queues, unittest.TestCase):
         self.assertEqual(self.entries([killed]), {killed: 1})
 
 
+class Settlements(unittest.TestCase):
+    """Settlements, by direct invocation."""
+
+    def invoke(self, settlement, kind="RequestResponse"):
+        payload = json.dumps(settlement).encode()
+        return stack.client("lambda").invoke(FunctionName=stack.outputs["Settlements"], InvocationType=kind, Payload=payload)
+
+    def answer(self, settlement):
+        reply = self.invoke(settlement)
+        answer = json.loads(reply["Payload"].read())
+        self.assertNotIn("FunctionError", reply, answer)
+        return answer
+
+    def settlement(self):
+        return {"settlement_id": unique("settlement"), "merchant": unique("merchant"), "amount": 1250}
+
+    def payouts(self, settlement):
+        return [item["payout_id"]["S"] for item in stack.items("PayoutsTable") if item["settlement_id"]["S"] == settlement["settlement_id"]]
+
+    def test_a_settlement_invoked_twice_is_paid_out_once_and_answered_alike(self):
+        settlement = self.settlement()
+        first, again = self.answer(settlement), self.answer(settlement)
+        self.assertEqual(again, first)
+        self.assertEqual(first["settlement_id"], settlement["settlement_id"])
+        self.assertEqual(self.payouts(settlement), [first["payout_id"]])
+
+    def test_a_settlement_invoked_asynchronously_is_paid_out_once_and_answered_to_who_asks_later(self):
+        settlement = self.settlement()
+        for _ in range(3):
+            self.assertEqual(self.invoke(settlement, "Event")["StatusCode"], 202)
+        eventually(lambda: self.payouts(settlement))
+        answer = eventually(lambda: self.settled(settlement))
+        self.assertEqual(self.payouts(settlement), [answer["payout_id"]])
+
+    def settled(self, settlement):
+        """The answer; `None` while an asynchronous invocation is at work on it."""
+        reply = self.invoke(settlement)
+        answer = json.loads(reply["Payload"].read())
+        if "FunctionError" in reply:
+            self.assertEqual(answer["errorType"], "Idempotency.InFlight", answer)
+            return None
+        return answer
+
+
 class Template(unittest.TestCase):
     """What was deployed is what the template says."""
 
     def test_every_resource_was_made(self):
         made = Counter(kind for _, kind, _ in stack.resources())
         for kind, count in {
-            "AWS::Lambda::Function": 3,
-            "AWS::Lambda::EventSourceMapping": 3,
-            "AWS::SQS::Queue": 4,
-            "AWS::DynamoDB::Table": 4,
-            "AWS::IAM::ManagedPolicy": 2,
-            "AWS::CloudWatch::Alarm": 2 * 9 + 2 * 2 + 3 + 1,
+            "AWS::Lambda::Function": 5,
+            "AWS::Lambda::EventSourceMapping": 4,
+            "AWS::SQS::Queue": 6,
+            "AWS::Kinesis::Stream": 1,
+            "AWS::DynamoDB::Table": 6,
+            "AWS::IAM::ManagedPolicy": 4,
+            "AWS::CloudWatch::Alarm": 4 * 9 + 2 * 2 + 2 + 2 + 3 + 1,
             "AWS::CloudWatch::Dashboard": 1,
             "AWS::ApiGatewayV2::Route": 1,
             "AWS::SNS::Subscription": 1,
@@ -303,7 +421,7 @@ class Template(unittest.TestCase):
 
     def test_batches_report_their_failures_and_queues_give_up(self):
         mappings = stack.client("lambda").list_event_source_mappings()["EventSourceMappings"]
-        self.assertEqual(len(mappings), 3)
+        self.assertEqual(len(mappings), 4)
         for mapping in mappings:
             self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
             if ":sqs:" in mapping["EventSourceArn"]:
@@ -314,6 +432,22 @@ class Template(unittest.TestCase):
             self.assertEqual(redrive["deadLetterTargetArn"], self.attributes(dead)["QueueArn"])
             self.assertEqual(int(redrive["maxReceiveCount"]), MAX_RECEIVES)
             self.assertEqual(self.attributes(dead)["MessageRetentionPeriod"], str(14 * 86_400))
+
+    def test_the_stream_gives_up_records_by_retries_and_by_age_and_says_where(self):
+        mappings = stack.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+        (mapping,) = (mapping for mapping in mappings if ":kinesis:" in mapping["EventSourceArn"])
+        self.assertEqual(mapping["MaximumRetryAttempts"], 100)
+        self.assertEqual(mapping["MaximumRecordAgeInSeconds"], 6 * 3_600)
+        self.assertTrue(mapping["BisectBatchOnFunctionError"])
+        self.assertEqual(mapping["ParallelizationFactor"], 2)
+        discarded = self.attributes("MovementsDiscardedUrl")["QueueArn"]
+        self.assertEqual(mapping["DestinationConfig"]["OnFailure"]["Destination"], discarded)
+
+    def test_asynchronous_invocations_are_bounded_and_what_fails_is_kept(self):
+        config = stack.client("lambda").get_function_event_invoke_config(FunctionName=stack.outputs["Settlements"])
+        self.assertEqual((config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]), (2, 3_600))
+        failed = self.attributes("SettlementsFailedUrl")["QueueArn"]
+        self.assertEqual(config["DestinationConfig"]["OnFailure"]["Destination"], failed)
 
     def attributes(self, queue):
         return stack.client("sqs").get_queue_attributes(QueueUrl=stack.outputs[queue], AttributeNames=["All"])["Attributes"]
@@ -326,7 +460,7 @@ class Template(unittest.TestCase):
 
     def test_alarms_say_what_missing_data_means_and_whom_to_tell(self):
         alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        self.assertEqual(len(alarms), 26)
+        self.assertEqual(len(alarms), 48)
         for alarm in alarms:
             self.assertEqual(alarm["TreatMissingData"], "notBreaching", alarm["AlarmName"])
             self.assertEqual(len(alarm["AlarmActions"]), 1, alarm["AlarmName"])
@@ -362,7 +496,7 @@ class Told(unittest.TestCase):
 
     def test_the_metrics_tell_what_the_tables_tell(self):
         # A killed invocation tells nothing, and had no effect; a failed run is counted, and had none either.
-        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable")):
+        for namespace, table in (("orders-api", "OrdersTable"), ("payments-worker", "LedgerTable"), ("settlements", "PayoutsTable"), ("stock-movements", "MovementsTable")):
             runs = self.total(namespace, "idempotency_executions") - self.total(namespace, "idempotency_failures")
             self.assertEqual(runs, len(stack.items(table)), namespace)
         self.assertGreater(self.total("payments-worker", "idempotency_replays"), 0)
@@ -413,7 +547,13 @@ class UsedPermissions(unittest.TestCase):
         for request in stack.wire.requests():
             used.setdefault(request.access_key, []).extend(permissions.needs(request))
         # Each function does something that no other does, which tells who it is.
-        own = {stack.outputs["OrdersTable"]: "OrdersApi", stack.outputs["LedgerTable"]: "PaymentsWorker", "pending": "OutboxRelay"}
+        own = {
+            stack.outputs["OrdersTable"]: "OrdersApi",
+            stack.outputs["LedgerTable"]: "PaymentsWorker",
+            stack.outputs["MovementsTable"]: "StockMovements",
+            stack.outputs["PayoutsTable"]: "Settlements",
+            "pending": "OutboxRelay",
+        }
         by_function = {}
         for needed in used.values():
             (name,) = {own[need.table] for need in needed if need.table in own}
@@ -434,7 +574,7 @@ class UsedPermissions(unittest.TestCase):
 
     def test_a_role_is_confined_to_the_records_of_its_namespace(self):
         iam, used, roles = stack.client("iam"), self.used(), self.roles()
-        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "OrdersApi"}
+        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "StockMovements", "StockMovements": "Settlements", "Settlements": "OrdersApi"}
         records = stack.outputs["IdempotencyTable"]
         # The relay keeps no records.
         for name in other:

@@ -30,6 +30,7 @@ mod peers;
 mod properties;
 mod real_powertools;
 mod secrets;
+mod shards;
 mod sources;
 mod spans;
 mod sqs;

@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod queue_api;
 pub mod recorder;
 pub mod server;
+pub mod shards;
 pub mod stream;
 
 pub use bucket::Bucket;

@@ -10,6 +10,7 @@ mod outbox;
 mod payments_worker;
 mod settlements;
 mod start_up;
+mod stock_movements;
 
 use crate::support::lambda::Function;
 use nix::errno::Errno;

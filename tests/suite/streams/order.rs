@@ -79,6 +79,33 @@ async fn a_key_stops_at_its_first_failure_and_what_succeeded_is_replayed<S: Stor
     assert_eq!(ledger.take(), ["rice-1"]);
 }
 
+on_each_store!(a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure);
+async fn a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure<S: Store>(
+    once: Idempotency<S>,
+) {
+    let ledger = Ledger::default();
+    let mut worker = booking(&once, &ledger);
+    assert_eq!(
+        deliver(&mut worker, [record(1, "tea", "tea-1")]).await,
+        None
+    );
+    assert_eq!(ledger.take(), ["tea-1"]);
+
+    let records = [
+        record(2, "tea", "tea-2"),
+        // The producer's second send of the first: replayed at once.
+        record(3, "tea", "tea-1"),
+        record(4, "tea", "tea-3"),
+    ];
+    ledger.fail_only(["tea-2"]);
+    assert_eq!(deliver(&mut worker, records.clone()).await, Some(number(2)));
+    assert_eq!(ledger.take(), NOTHING);
+    ledger.fail_only([]);
+    assert_eq!(deliver(&mut worker, records).await, None);
+    let booked = ledger.booked.lock().unwrap();
+    assert_eq!(*booked, ["tea-2", "tea-3"], "in their order");
+}
+
 on_each_store!(a_producers_second_send_is_recognised_by_a_key_of_the_work_alone);
 async fn a_producers_second_send_is_recognised_by_a_key_of_the_work_alone<S: Store>(
     once: Idempotency<S>,

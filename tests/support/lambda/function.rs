@@ -78,6 +78,10 @@ impl Function {
         Self::deploy("settlements", "PAYOUTS_TABLE", "payout_id").await
     }
 
+    pub async fn stock_movements() -> Self {
+        Self::deploy("stock-movements", "MOVEMENTS_TABLE", "entry_id").await
+    }
+
     async fn deploy(program: &'static str, variable: &'static str, key: &str) -> Self {
         let server = Server::dynamodb_local().await;
         let records = server.idempotency_table().await;

@@ -44,6 +44,7 @@ fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
         "outbox-relay",
         "payments-worker",
         "settlements",
+        "stock-movements",
     ]
     .map(|name| (name.to_owned(), folder.join(name)))
     .into()
