@@ -10,9 +10,12 @@ use crate::envelope::{Envelope, Opened};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
+mod error;
 mod s3_batch;
 mod scheduler;
 mod step_functions;
+
+pub(super) use error::KindError;
 
 pub use s3_batch::S3BatchTask;
 
@@ -25,49 +28,6 @@ pub(super) enum Kind {
     Scheduler,
     StepFunctions,
     S3Batch,
-}
-
-/// Says why an event is not one of its source, without any of its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum KindError {
-    #[error(
-        "the event is no SNS notification (JSON with `Records`, and in its one record `Sns` with the texts `Type`, `MessageId`, `TopicArn` and `Message`)"
-    )]
-    Sns,
-    #[error("the SNS event has another number of records than one")]
-    SnsRecords,
-    #[error(
-        "the event is none of an EventBridge bus (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, use `InvokeLayer::new` with a key"
-    )]
-    EventBridge,
-    #[error(
-        "the event doesn't name its schedule and its time: put \"schedule_arn\": \"<aws.scheduler.schedule-arn>\" and \"scheduled_time\": \"<aws.scheduler.scheduled-time>\" into the schedule's input, or set a key"
-    )]
-    Scheduler,
-    #[error(
-        "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't"
-    )]
-    SchedulerPlaceholder,
-    #[error(
-        "the payload doesn't name the execution and its state: put \"idempotency\": {{\"execution\": …, \"state\": …}} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key"
-    )]
-    StepFunctions,
-    #[error(
-        "a value of the payload's \"idempotency\" is a path that Step Functions did not evaluate: in JSONPath the member's name ends with `.$`, in JSONata the value is in `{{% … %}}` and the state's query language is JSONata"
-    )]
-    StepFunctionsPath,
-    #[error(
-        "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have"
-    )]
-    StepFunctionsPart,
-    #[error(
-        "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)"
-    )]
-    S3Batch,
-    #[error("the event of the S3 Batch Operations job has another number of tasks than one")]
-    S3BatchTasks,
-    #[error("the object's key is no UTF-8 when it is URL-decoded")]
-    S3BatchKey,
 }
 
 /// Holds the content of an event: the JSON text that is decoded, and what its source says of it.

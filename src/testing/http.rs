@@ -161,7 +161,7 @@ impl TestRequest {
             "body": self.body,
             "isBase64Encoded": false
         });
-        self.authorize(&mut event, |claims| json!({ "claims": claims }));
+        self.authorize(&mut event, json!({ "claims": self.claims }));
         Ok(serde_json::from_value(event)?)
     }
 
@@ -173,8 +173,8 @@ impl TestRequest {
     pub fn http_api(&self) -> Result<ApiGatewayV2httpRequest, TestError> {
         let route = self.route.as_ref().unwrap_or(&self.path);
         let mut event = self.version_2(&format!("{} {route}", self.method));
-        let authorizer = |claims| json!({ "jwt": { "claims": claims, "scopes": null } });
-        self.authorize(&mut event, authorizer);
+        let jwt = json!({ "claims": self.claims, "scopes": null });
+        self.authorize(&mut event, json!({ "jwt": jwt }));
         Ok(serde_json::from_value(event)?)
     }
 
@@ -197,11 +197,11 @@ impl TestRequest {
     }
 
     /// Puts what an authorizer has verified into an event.
-    fn authorize(&self, event: &mut Value, authorizer: impl FnOnce(&Map<String, Value>) -> Value) {
+    fn authorize(&self, event: &mut Value, authorizer: Value) {
         let context = event.get_mut("requestContext");
         let context = context.and_then(Value::as_object_mut);
         if let (Some(context), false) = (context, self.claims.is_empty()) {
-            context.insert("authorizer".to_owned(), authorizer(&self.claims));
+            context.insert("authorizer".to_owned(), authorizer);
         }
     }
 

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::KindError;
+use super::error::KindError;
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Holds one task of an [S3 Batch Operations][page] job: an object of the job's manifest. The

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::KindError;
+use super::error::KindError;
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::KindError;
+use super::error::KindError;
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]
