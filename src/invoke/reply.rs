@@ -141,7 +141,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::protocol::omission::Omission;
+    use crate::protocol::record::Omission;
 
     const EVENT: &str = include_str!("../../tests/fixtures/s3-batch-v1.json");
 
