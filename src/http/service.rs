@@ -290,10 +290,11 @@ fn refuse<B>(
     problem: Problem,
 ) -> Response<ResponseBody<B>> {
     let (event, code) = ("refused", problem.code());
-    match problem {
+    if problem == Problem::ScopeMissing {
         // The authorizer is missing, or not the one that the scope reads.
-        Problem::ScopeMissing => tracing::warn!(event, code, "idempotency"),
-        _ => tracing::info!(event, code, "idempotency"),
+        tracing::warn!(event, code, "idempotency");
+    } else {
+        tracing::info!(event, code, "idempotency");
     }
     settings.refusal(problem, route).map(ResponseBody::whole)
 }

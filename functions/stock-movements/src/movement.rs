@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::journal::Journal;
 
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names, reason = "the names on the wire")]
 pub(crate) struct Movement {
     pub(crate) movement_id: String,
     pub(crate) sku: String,

@@ -68,7 +68,8 @@ struct Job {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Task {
-    task_id: String,
+    #[serde(rename = "taskId")]
+    id: String,
     s3_key: String,
     s3_version_id: Option<String>,
     s3_bucket: Option<String>,
@@ -103,7 +104,7 @@ impl S3BatchTask {
         }
         Ok(Self {
             job_id: job.id,
-            task_id: task.task_id,
+            task_id: task.id,
             bucket,
             key: decoded(&task.s3_key)?,
             version_id: task.s3_version_id.filter(|version| !version.is_empty()),
