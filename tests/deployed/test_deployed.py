@@ -444,7 +444,9 @@ class Template(unittest.TestCase):
         self.assertEqual(mapping["DestinationConfig"]["OnFailure"]["Destination"], discarded)
 
     def test_asynchronous_invocations_are_bounded_and_what_fails_is_kept(self):
-        config = stack.client("lambda").get_function_event_invoke_config(FunctionName=stack.outputs["Settlements"])
+        # SAM names the qualifier, and ministack looks for it.
+        client, name = stack.client("lambda"), stack.outputs["Settlements"]
+        config = client.get_function_event_invoke_config(FunctionName=name, Qualifier="$LATEST")
         self.assertEqual((config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]), (2, 3_600))
         failed = self.attributes("SettlementsFailedUrl")["QueueArn"]
         self.assertEqual(config["DestinationConfig"]["OnFailure"]["Destination"], failed)

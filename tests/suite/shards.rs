@@ -115,15 +115,15 @@ async fn dynamodb_local_a_crash_at_any_moment_repeats_only_effects_that_it_could
 async fn on_a_server(server: &Server) {
     let seed = seed();
     let stream = movements(&mut Rng::with_seed(seed));
-    // In real time: a crash costs the wait for its leases.
+    // In real time, a crash costs the wait for its leases.
     let plan = Plan {
         crash_in: 200,
         ..Plan::default()
     };
     let environments = Environments::new(server.store().await, plan, seed);
+    // Small batches end long before their deadline.
     let mapping = Mapping {
-        batch_size: 50,
-        parallelization_factor: 2,
+        batch_size: 12,
         bisect_batch_on_function_error: true,
         forgets: Some(seed),
         ..Mapping::default()

@@ -21,7 +21,9 @@ use super::judge::Ledger;
 use crate::support::shards::{Invoked, Record, event};
 
 /// How long an invocation may take. A claim of one that died lasts so much longer than its arrival, and a second.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(8);
+/// From then on a completion may be given up for the sake of the reply: on a busy machine, with a real server.
+const LATE: Duration = Duration::from_secs(6);
 /// Longer than anything that a batch in memory waits for, in tokio's paused time.
 const REST: Duration = Duration::from_secs(1);
 
@@ -139,6 +141,7 @@ impl<S: Store> Environments<S> {
         let mut environment = waiting.unwrap_or_else(|| self.start());
         let state = Arc::clone(&environment.state);
         state.invocation.store(invocation, Ordering::Relaxed);
+        let arrival = Instant::now();
         let deadline = self.clock.now() + TIMEOUT;
         let event = serde_json::from_value(event(batch)).expect("a Kinesis event");
         let mut call = environment
@@ -155,6 +158,10 @@ impl<S: Store> Environments<S> {
         };
         tokio::select! {
             reply = &mut call => {
+                if arrival.elapsed() > LATE {
+                    self.ledger.crashed(invocation);
+                    self.ledger.count("invocations that ran out of time");
+                }
                 // A process that was about to die has answered before it did.
                 if !state.is_crashing.load(Ordering::Relaxed) {
                     self.waiting.lock().unwrap().push(environment);

@@ -32,6 +32,7 @@ impl Ledger {
         });
     }
 
+    /// Notes that an invocation may not have completed what it did: it died, or ran out of time.
     pub fn crashed(&self, invocation: u64) {
         self.crashed.lock().unwrap().insert(invocation);
     }
@@ -83,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// All effects of a movement but the last one are of invocations that crashed, one of each at most.
+    /// All effects of a movement but the last one are of invocations that crashed or ran out of time, one of each at most.
     pub fn assert_repeated_by_crashes_alone(&self) {
         let crashed = self.crashed.lock().unwrap();
         for (id, mut invocations) in self.invocations() {
