@@ -57,7 +57,7 @@ struct Run {
 }
 
 fn token<Src: Source>(record: &Src::Record) -> Option<String> {
-    Src::token(record).map(|token| token.into_owned())
+    Src::token(record).map(std::borrow::Cow::into_owned)
 }
 
 fn judge<Src: Source>(event: &[u8], named: fn(Src::Reply) -> Vec<String>)

@@ -9,12 +9,12 @@ fn read(event: Value) -> Vec<KafkaRecord> {
     Kafka::records(event)
 }
 
-fn record(fields: Value) -> KafkaRecord {
+fn record(fields: &Value) -> KafkaRecord {
     let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": ARN, "records": { "a-b-0": [fields] } });
     read(event).remove(0)
 }
 
-fn token_from(source: Value) -> Option<String> {
+fn token_from(source: &Value) -> Option<String> {
     let mut event =
         json!({ "eventSource": "SelfManagedKafka", "records": { "a-0": [{ "offset": 7 }] } });
     let members = source.as_object().unwrap().clone();
@@ -24,7 +24,7 @@ fn token_from(source: Value) -> Option<String> {
 
 #[test]
 fn a_key_names_cluster_topic_partition_and_offset() {
-    let record = record(json!({ "offset": 15 }));
+    let record = record(&json!({ "offset": 15 }));
     assert_eq!(Kafka::id(&record), Some("a-b-0-15"));
     assert_eq!(Kafka::token(&record).unwrap(), format!("{ARN}#a-b-0-15"));
     assert_eq!(Kafka::origin(&record), Some("a-b"));
@@ -34,12 +34,12 @@ fn a_key_names_cluster_topic_partition_and_offset() {
 
 #[test]
 fn a_cluster_without_an_arn_is_its_servers_in_any_order() {
-    let one = token_from(json!({ "bootstrapServers": "b-2:9092,b-1:9092" }));
-    let other = token_from(json!({ "bootstrapServers": "b-1:9092, b-2:9092" }));
+    let one = token_from(&json!({ "bootstrapServers": "b-2:9092,b-1:9092" }));
+    let other = token_from(&json!({ "bootstrapServers": "b-1:9092, b-2:9092" }));
     assert_eq!(one.as_deref(), Some("b-1:9092,b-2:9092#a-0-7"));
     assert_eq!(one, other);
-    assert_eq!(token_from(json!({ "bootstrapServers": "" })), None);
-    assert_eq!(token_from(json!({})), None);
+    assert_eq!(token_from(&json!({ "bootstrapServers": "" })), None);
+    assert_eq!(token_from(&json!({})), None);
 }
 
 #[test]
@@ -48,22 +48,22 @@ fn a_record_without_a_value_is_a_tombstone_and_its_body_is_null() {
         json!({ "offset": 1, "value": null }),
         json!({ "offset": 1 }),
     ] {
-        let record = record(fields);
+        let record = record(&fields);
         assert!(record.is_tombstone());
         assert_eq!(Kafka::body(&record), Ok(b"null".as_slice()));
         assert_eq!(record.value(), None);
     }
-    let full = record(json!({ "offset": 1, "value": "Nw==" }));
+    let full = record(&json!({ "offset": 1, "value": "Nw==" }));
     assert!(!full.is_tombstone());
     assert_eq!(Kafka::body(&full), Ok(b"7".as_slice()));
-    let broken = record(json!({ "offset": 1, "value": "%%%" }));
+    let broken = record(&json!({ "offset": 1, "value": "%%%" }));
     assert!(!broken.is_tombstone());
     assert!(Kafka::body(&broken).is_err());
 }
 
 #[test]
 fn keys_and_headers_are_bytes_or_text() {
-    let with = record(json!({
+    let with = record(&json!({
         "offset": 1,
         "key": "c2t1LTc=",
         "headers": [{ "id": [112, 45, 48] }, { "raw": [-56] }, { "id": [112, 45, 49] }, { "none": null }],
@@ -77,7 +77,7 @@ fn keys_and_headers_are_bytes_or_text() {
         json!({ "offset": 1 }),
         json!({ "offset": 1, "key": null, "headers": null }),
     ] {
-        let without = record(without);
+        let without = record(&without);
         assert_eq!(without.key(), None);
         assert_eq!(Kafka::attribute(&without, "id"), None);
     }
@@ -85,7 +85,7 @@ fn keys_and_headers_are_bytes_or_text() {
 
 #[test]
 fn a_record_without_a_place_has_no_id() {
-    assert_eq!(Kafka::id(&record(json!({ "value": "Nw==" }))), None);
+    assert_eq!(Kafka::id(&record(&json!({ "value": "Nw==" }))), None);
     let nameless = json!({ "eventSource": "aws:kafka", "records": { "": [{ "offset": 1 }] } });
     assert_eq!(Kafka::id(&read(nameless)[0]), None);
 }

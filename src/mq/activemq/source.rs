@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn message(fields: Value) -> ActiveMqMessage {
+    fn message(fields: &Value) -> ActiveMqMessage {
         let arn = "arn:aws:mq:eu-central-1:123456789012:broker:shop:b-1";
         let event = json!({ "eventSource": "aws:mq", "eventSourceArn": arn, "messages": [fields] });
         let event = serde_json::from_value(event).unwrap();
@@ -111,7 +111,7 @@ mod tests {
 
     fn token(id: &str, queue: &str) -> String {
         let fields = json!({ "messageID": id, "destination": { "physicalName": queue } });
-        ActiveMq::token(&message(fields)).unwrap().into_owned()
+        ActiveMq::token(&message(&fields)).unwrap().into_owned()
     }
 
     #[test]
@@ -119,12 +119,12 @@ mod tests {
         assert_eq!(token("ID:1", "orders"), token("ID:1", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:2", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:1", "bills"));
-        assert_eq!(ActiveMq::id(&message(json!({}))), None);
+        assert_eq!(ActiveMq::id(&message(&json!({}))), None);
     }
 
     #[test]
     fn a_redelivered_message_is_a_repeated_one() {
-        let deliveries = |fields| ActiveMq::deliveries(&message(fields));
+        let deliveries = |fields: Value| ActiveMq::deliveries(&message(&fields));
         assert_eq!(deliveries(json!({ "redelivered": true })), Some(2));
         assert_eq!(deliveries(json!({ "redelivered": false })), None);
         assert_eq!(deliveries(json!({})), None);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn properties_are_text() {
-        let message = message(json!({ "properties": { "id": "p-1", "count": 7, "none": null } }));
+        let message = message(&json!({ "properties": { "id": "p-1", "count": 7, "none": null } }));
         assert_eq!(ActiveMq::attribute(&message, "id").as_deref(), Some("p-1"));
         assert_eq!(ActiveMq::attribute(&message, "count").as_deref(), Some("7"));
         assert_eq!(ActiveMq::attribute(&message, "none"), None);

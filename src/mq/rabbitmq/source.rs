@@ -114,14 +114,14 @@ mod tests {
         RabbitMq::records(event)
     }
 
-    fn with_id(id: Value) -> Value {
+    fn with_id(id: &Value) -> Value {
         json!({ "basicProperties": { "messageId": id }, "data": "Nw==" })
     }
 
     #[test]
     fn a_message_without_an_id_has_no_key_and_can_be_reported() {
         let ids = [json!("p-1"), json!(null), json!(""), json!("p-1")];
-        let messages = messages(&ids.map(with_id));
+        let messages = messages(&ids.each_ref().map(with_id));
         let ids: Vec<_> = messages
             .iter()
             .map(|message| RabbitMq::id(message).unwrap())
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_queue_has_its_virtual_host_where_names_must_differ() {
-        let message = &messages(&[with_id(json!(null))])[0];
+        let message = &messages(&[with_id(&json!(null))])[0];
         assert_eq!(message.queue(), "bills");
         assert_eq!(RabbitMq::origin(message), Some("bills::/"));
     }

@@ -127,15 +127,13 @@ impl Processes {
         let mut doomed = self.doomed.start().await;
         let invocation = doomed.begin(event(batch)).await;
         let pause = SHORT / 2;
-        match doomed.finish_within(&invocation, pause).await {
+        if let Some(reply) = doomed.finish_within(&invocation, pause).await {
             // All of them were done, or held by another process.
-            Some(reply) => of(reply),
-            None => {
-                self.count("before an effect");
-                doomed.kill();
-                Invoked::Failed
-            }
+            return of(reply);
         }
+        self.count("before an effect");
+        doomed.kill();
+        Invoked::Failed
     }
 
     /// Waits for the answer; the process is killed after it, or waits for another event.

@@ -69,6 +69,6 @@ async fn a_duplicate_may_wait_for_the_answer_of_the_first(server: Server) {
         }
     });
     let payload = settlement("s-1", 5);
-    let (one, other) = tokio::join!(invoke(&function, &payload), invoke(&function, &payload));
-    assert_eq!((one.unwrap(), other.unwrap()), ("1".into(), "1".into()));
+    let (first, second) = tokio::join!(invoke(&function, &payload), invoke(&function, &payload));
+    assert_eq!((first.unwrap(), second.unwrap()), ("1".into(), "1".into()));
 }

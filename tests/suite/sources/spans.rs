@@ -19,7 +19,7 @@ where
     let layer = BatchLayer::<Src, _, Value, _>::new(builder.build().unwrap());
     let mut worker = layer.handler(|_| async { Err::<(), _>("no") });
     let mut context = Context::default();
-    context.request_id = "invocation-1".to_owned();
+    "invocation-1".clone_into(&mut context.request_id);
     let event = serde_json::from_str(event).unwrap();
     // Some sources fail as a whole.
     let _ = worker.call(LambdaEvent::new(event, context)).await;

@@ -73,7 +73,7 @@ async fn a_groups_messages_run_in_order_and_groups_side_by_side(server: Server) 
     });
     let messages = ["a1", "b1", "a2", "b2", "a3"].map(|id| fifo(id, &id[..1], 1));
     let delivered = deliver(&mut worker, messages);
-    let reported = tokio::time::timeout(Duration::from_secs(60), delivered).await;
+    let reported = tokio::time::timeout(Duration::from_mins(1), delivered).await;
     assert_eq!(reported.expect("b waited for a"), NOTHING);
     assert_eq!(trace.take(), ["b1", "b2", "a1", "a2", "a3"]);
 }
