@@ -98,6 +98,10 @@
 //! `fingerprint_from(Selector::pointer("/detail")?)`. Events of an outbox have an id of their own,
 //! whatever their type: `key_from(Selector::attribute("event_id"))`.
 //!
+//! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its
+//! payload bound to the key, since an effect may have happened under what was derived: a corrected
+//! message is a mismatch, and needs another key. One that failed before may come corrected.
+//!
 //! # Keys of another worker
 //!
 //! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with

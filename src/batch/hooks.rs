@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::batch::fate::Fate;
-use crate::batch::rejection::{Hook, Rejection};
+use crate::batch::rejection::{Hook, Rejected, Rejection};
 use crate::batch::report::Reason;
 use crate::engine::REPLY_TIME;
 
@@ -83,9 +83,16 @@ impl<S: Source> Hooks<S> {
         };
         let messages = messages.into_iter().zip(ids).enumerate();
         let rejected = messages.filter_map(|(position, (message, id))| {
-            let why = rejection(fates, position)?;
+            let (why, reason) = rejection(fates, position)?;
+            let (code, detail) = reason.words();
+            let rejected = Rejected {
+                id,
+                why,
+                code,
+                detail: detail.into_owned(),
+            };
             Some(async move {
-                let is_taken = hook.takes::<S>(message, id, why, until).await;
+                let is_taken = hook.takes::<S>(message, &rejected, until).await;
                 (position, is_taken)
             })
         });
@@ -102,19 +109,21 @@ impl<S: Source> Hooks<S> {
     }
 }
 
-/// Says why the message in this position is rejected, if it is.
+/// Says why the message in this position is rejected, if it is, and why it is reported otherwise.
 ///
 /// A message that differs from an earlier one of its batch is rejected only if that one is done.
 /// Otherwise the key has no outcome yet, and this message, delivered again, may be the one that
 /// gets it.
-fn rejection(fates: &[Fate], position: usize) -> Option<Rejection> {
-    match fates.get(position)? {
-        Fate::Reported(Reason::Mismatch { leader }) => {
-            matches!(fates.get(*leader)?, Fate::Done).then_some(Rejection::Mismatch)
-        }
-        Fate::Reported(reason) => reason.rejection(),
-        Fate::Done | Fate::Follows(_) => None,
-    }
+fn rejection(fates: &[Fate], position: usize) -> Option<(Rejection, &Reason)> {
+    let Fate::Reported(reason) = fates.get(position)? else {
+        return None;
+    };
+    let is_early = match reason {
+        Reason::Mismatch { leader } => !matches!(fates.get(*leader)?, Fate::Done),
+        _ => false,
+    };
+    let why = reason.rejection().filter(|_| !is_early)?;
+    Some((why, reason))
 }
 
 /// Gives the instant when the claim of a message that is in flight elsewhere is free; its followers
@@ -189,7 +198,8 @@ mod tests {
             Fate::Reported(Reason::NotRun),
             differs(2),
         ];
-        let rejected: Vec<_> = (0..4).map(|position| rejection(&fates, position)).collect();
+        let why = |position| rejection(&fates, position).map(|(why, _)| why);
+        let rejected: Vec<_> = (0..4).map(why).collect();
         assert_eq!(rejected, [None, Some(Rejection::Mismatch), None, None]);
     }
 }

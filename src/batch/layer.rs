@@ -249,7 +249,9 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// The function gets the message as its source delivered it, after all messages have run, and
     /// keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
     /// deletes it. After an error, a panic, or no answer 250 ms before the invocation ends, the
-    /// message is reported. The function may get a message twice, because an acknowledgement can be
+    /// message is reported: answer an error for a [`Rejection`] that you don't park. What went wrong
+    /// in detail is logged with the event `rejected`; a handler's own error, which may quote the
+    /// message, is shown to [`on_error`](Self::on_error) alone. The function may get a message twice, because an acknowledgement can be
     /// lost.
     ///
     /// A message that differs from an earlier one of its batch is rejected when that one is done,

@@ -35,7 +35,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Gives the code for logs and metrics.
+    /// Gives the code for logs and metrics: `undecodable`, `unusable_key`, `mismatch` or `failed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
@@ -50,6 +50,15 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Names a rejected message, and says why it is rejected.
+pub(super) struct Rejected<'a> {
+    pub(super) id: &'a str,
+    pub(super) why: Rejection,
+    /// The code and the detail that the message would be reported with.
+    pub(super) code: &'static str,
+    pub(super) detail: String,
 }
 
 /// Calls the caller's function with a rejected message; an error is the name of its type.
@@ -81,10 +90,10 @@ impl<R> Hook<R> {
     pub(super) async fn takes<S: Source>(
         &self,
         message: R,
-        id: &str,
-        why: Rejection,
+        rejected: &Rejected<'_>,
         until: Option<Instant>,
     ) -> bool {
+        let &Rejected { id, why, code, .. } = rejected;
         // The call itself is caught, too: a hook may panic before it returns its future.
         let taking = AssertUnwindSafe(async { (self.call)(message, why).await }).catch_unwind();
         let answer = match until {
@@ -95,8 +104,10 @@ impl<R> Hook<R> {
             Ok(Ok(Ok(()))) => {
                 tracing::warn!(
                     event = "rejected",
-                    reason = why.as_str(),
+                    rejection = why.as_str(),
+                    reason = code,
                     message_id = id,
+                    detail = rejected.detail,
                     source = S::NAME,
                     "batch"
                 );
@@ -108,7 +119,8 @@ impl<R> Hook<R> {
         };
         tracing::error!(
             event = "hook_failed",
-            reason = why.as_str(),
+            rejection = why.as_str(),
+            reason = code,
             message_id = id,
             error = problem,
             source = S::NAME,
@@ -131,8 +143,14 @@ mod tests {
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
         let until = Instant::now() + Duration::from_millis(50);
+        let rejected = Rejected {
+            id: "m-1",
+            why: Rejection::Failed,
+            code: "failed",
+            detail: String::new(),
+        };
         Hook::new(hook)
-            .takes::<crate::sqs::Sqs>((), "m-1", Rejection::Failed, Some(until))
+            .takes::<crate::sqs::Sqs>((), &rejected, Some(until))
             .await
     }
 

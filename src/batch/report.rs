@@ -135,7 +135,7 @@ impl Reason {
 
     /// Gives the code, one of a small fixed set that is shared with [`Error::code`], and the detail
     /// for people.
-    fn words(&self) -> (&'static str, Cow<'_, str>) {
+    pub(super) fn words(&self) -> (&'static str, Cow<'_, str>) {
         let (code, detail) = match self {
             Self::NotRun => ("not_run", "the message did not run"),
             Self::OutOfTime => ("out_of_time", "the invocation's time was nearly over"),

@@ -1,6 +1,7 @@
 //! Logs the errors of the layer's own.
 
 use super::error::InvokeError;
+use super::rejection::Rejection;
 use crate::engine::error::Error;
 use crate::engine::unheard;
 
@@ -18,6 +19,13 @@ pub(super) fn log<E>(error: &InvokeError<E>) {
             unheard::error(event, &format_args!("{reason}: {detail}"));
         }
     }
+}
+
+/// Logs an event that the hook answered.
+pub(super) fn rejected<E>(error: &InvokeError<E>, why: Rejection) {
+    let (event, rejection) = ("rejected", why.as_str());
+    let (reason, detail) = (error.error_type(), detail(error));
+    tracing::warn!(event, rejection, reason, %detail, "invoke");
 }
 
 /// Gives the text of an error that is not the handler's.

@@ -25,7 +25,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Gives the code for logs and metrics.
+    /// Gives the code for logs and metrics: `undecodable`, `unusable_key`, `mismatch` or `failed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",

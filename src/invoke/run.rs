@@ -15,7 +15,7 @@ use tower::{Service, ServiceExt};
 use super::error::InvokeError;
 use super::hook::{self, ReplayedAnswer};
 use super::invocation::Invocation;
-use super::log::log;
+use super::log::{log, rejected};
 use super::reader::Contents;
 use super::rejection::Rejection;
 use super::reply::Reply;
@@ -79,7 +79,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
             && let Some(answer) = hook.answer("on_rejected", (payload, why), times).await
         {
-            tracing::warn!(event = "rejected", reason = why.as_str(), "invoke");
+            rejected(&error, why);
             return Ok(replied(reply.as_ref(), answer));
         }
         log(&error);

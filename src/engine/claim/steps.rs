@@ -32,6 +32,9 @@ impl Claim {
     /// [`StepError::ResultOmitted`](crate::StepError::ResultOmitted). Steps with different names
     /// may run side by side. Each costs two requests, a step that is skipped none.
     ///
+    /// Steps with different error types need one: map it inside of the effect, as in
+    /// `claim.step("mail", async |key| mail(key).await.map_err(MyError::Mail))`.
+    ///
     /// Where nothing protects the run ([`is_protected`](Self::is_protected)), the effect just
     /// fires, and nothing is recorded.
     ///

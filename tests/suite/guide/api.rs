@@ -23,6 +23,7 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
 
 fn api<S: Store>(
     once: Idempotency<S>,
+    // `lambda_http::run` asks for `Future: Send`.
 ) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error, Future: Send> {
     ServiceBuilder::new()
         .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
