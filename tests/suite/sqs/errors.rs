@@ -85,3 +85,22 @@ async fn a_hook_that_panics_changes_nothing(server: Server) {
     assert_eq!(text.matches("hook_failed").count(), 1, "{text}");
     assert!(text.contains("failure_replayed"), "{text}");
 }
+
+on_each_server!(a_message_that_the_hook_took_is_logged_with_the_words_of_a_reported_one);
+async fn a_message_that_the_hook_took_is_logged_with_the_words_of_a_reported_one(server: Server) {
+    let (log, _capture) = Log::capture();
+    let once = engine(&server).await;
+    let parking = charge(&once).on_rejected(|_, _| async { Ok::<_, PaymentError>(()) });
+    let mut worker = parking.handler(|_| async { Ok(()) });
+    let lacking = message("m-1", r#"{"payment_id": "p-1"}"#);
+    assert!(deliver(&mut worker, [lacking]).await.is_empty());
+    let text = log.text();
+    for word in [
+        r#"event="rejected""#,
+        r#"rejection="undecodable""#,
+        r#"reason="undecodable_body""#,
+        "missing field `amount`",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
