@@ -23,8 +23,8 @@
 //!    ignores the reply, set [`READS_REPLY`](Source::READS_REPLY) to `false`.
 //! 5. Write what the source knows of a message besides: [`origin`](Source::origin),
 //!    [`order_key`](Source::order_key), [`is_ordered`](Source::is_ordered),
-//!    [`deliveries`](Source::deliveries) and [`attribute`](Source::attribute). Where it knows
-//!    nothing, return `None` or `false`.
+//!    [`deliveries`](Source::deliveries) and [`attribute`](Source::attribute). All but the first
+//!    have a default, for a source that knows nothing.
 //! 6. Write the spans, [`batch_span`](Source::batch_span) and [`record_span`](Source::record_span).
 //!    No body and no key belongs into them.
 //! 7. Use the layer: `BatchLayer::<YourSource, _, _, _>::new(once)`. A type alias, as
@@ -72,20 +72,8 @@
 //!     fn reply(failed: Vec<String>) -> Vec<String> {
 //!         failed
 //!     }
-//!     // A line comes from nowhere in particular, in no order, and has nothing beside its text.
+//!     // A line comes from nowhere in particular.
 //!     fn origin(_: &Line) -> Option<&str> {
-//!         None
-//!     }
-//!     fn order_key(_: &Line) -> Option<&str> {
-//!         None
-//!     }
-//!     fn is_ordered(_: &Line) -> bool {
-//!         false
-//!     }
-//!     fn deliveries(_: &Line) -> Option<u32> {
-//!         None
-//!     }
-//!     fn attribute(_: &Line, _: &str) -> Option<String> {
 //!         None
 //!     }
 //!     fn batch_span(lines: &[Line], context: &Context) -> Span {

@@ -28,6 +28,8 @@ mod fence_off;
 mod finish;
 #[cfg(feature = "batch")]
 mod groups;
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+pub(crate) mod hook;
 mod journal;
 pub mod metrics;
 mod moment;

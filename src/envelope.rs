@@ -8,6 +8,8 @@ mod sns;
 pub(crate) use opened::{EnvelopeError, Opened};
 #[cfg(feature = "streams")]
 pub(crate) use s3::identity as s3_identity;
+#[cfg(any(feature = "streams", feature = "invoke"))]
+pub(crate) use s3::object_key;
 
 /// The envelope that a service puts around what its producer sent.
 ///

@@ -3,15 +3,14 @@
 
 use std::fmt::{self, Display};
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::batch::Source;
-use crate::engine::unheard;
+use crate::engine::{hook, unheard};
 use crate::protocol::record::error_kind;
 
 /// Says why a message is rejected: no retry will mend it.
@@ -94,14 +93,9 @@ impl<R> Hook<R> {
         until: Option<Instant>,
     ) -> bool {
         let &Rejected { id, why, code, .. } = rejected;
-        // The call itself is caught, too: a hook may panic before it returns its future.
-        let taking = AssertUnwindSafe(async { (self.call)(message, why).await }).catch_unwind();
-        let answer = match until {
-            Some(until) => timeout_at(until, taking).await,
-            None => Ok(taking.await),
-        };
-        let problem = match answer {
-            Ok(Ok(Ok(()))) => {
+        let taking = async { (self.call)(message, why).await };
+        let problem = match hook::answer(taking, until).await {
+            Ok(()) => {
                 tracing::warn!(
                     event = "rejected",
                     rejection = why.as_str(),
@@ -113,9 +107,7 @@ impl<R> Hook<R> {
                 );
                 return true;
             }
-            Ok(Ok(Err(kind))) => kind,
-            Ok(Err(_)) => "it panicked",
-            Err(_) => "it did not answer in time",
+            Err(problem) => problem,
         };
         tracing::error!(
             event = "hook_failed",

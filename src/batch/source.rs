@@ -51,20 +51,30 @@ pub trait Source: Send + Sync + 'static {
     /// unless the layer has another setting.
     fn origin(record: &Self::Record) -> Option<&str>;
 
-    /// Gives the key within which messages are ordered, where the message has one.
-    fn order_key(record: &Self::Record) -> Option<&str>;
+    /// Gives the key within which messages are ordered, where the message has one. Default: none.
+    fn order_key(_: &Self::Record) -> Option<&str> {
+        None
+    }
 
-    /// Says whether the source promises an order within [`order_key`](Self::order_key).
-    fn is_ordered(record: &Self::Record) -> bool;
+    /// Says whether the source promises an order within [`order_key`](Self::order_key). Default: it
+    /// doesn't.
+    fn is_ordered(_: &Self::Record) -> bool {
+        false
+    }
 
     /// Counts the deliveries of the message, this one included; `None` where the source doesn't
     /// count. The layer then takes a message for a repeated one where this process replied that it
-    /// must come again. It is a hint: whether a record is read before a claim is tried.
-    fn deliveries(record: &Self::Record) -> Option<u32>;
+    /// must come again. It is a hint: whether a record is read before a claim is tried. Default:
+    /// none.
+    fn deliveries(_: &Self::Record) -> Option<u32> {
+        None
+    }
 
     /// Gives the text of an attribute beside the body; `None` where there is none of this name, or
-    /// the source has no attributes.
-    fn attribute(record: &Self::Record, name: &str) -> Option<String>;
+    /// the source has no attributes. Default: none.
+    fn attribute(_: &Self::Record, _: &str) -> Option<String> {
+        None
+    }
 
     /// Makes the reply that has these messages delivered again: `failed` has their ids, each once,
     /// in the order of the batch.

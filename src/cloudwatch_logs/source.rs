@@ -49,18 +49,6 @@ impl Source for CloudWatchLogs {
         Some(record.log_stream())
     }
 
-    fn is_ordered(_: &LogRecord) -> bool {
-        false
-    }
-
-    fn deliveries(_: &LogRecord) -> Option<u32> {
-        None
-    }
-
-    fn attribute(_: &LogRecord, _: &str) -> Option<String> {
-        None
-    }
-
     fn reply(_: Vec<String>) {}
 
     fn batch_span(records: &[LogRecord], context: &Context) -> Span {

@@ -56,14 +56,6 @@ impl Source for DynamoDbStreams {
         true
     }
 
-    fn deliveries(_: &DynamoDbStreamRecord) -> Option<u32> {
-        None
-    }
-
-    fn attribute(_: &DynamoDbStreamRecord, _: &str) -> Option<String> {
-        None
-    }
-
     fn reply(failed: Vec<String>) -> ItemFailures {
         ItemFailures::lowest(failed)
     }

@@ -8,6 +8,15 @@ use serde_json::value::RawValue;
 use super::opened::{EnvelopeError, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
+/// Decodes an object's key as S3 sends it: URL-encoded, with `+` for a space; `None` where it is not
+/// UTF-8.
+#[cfg(any(feature = "streams", feature = "invoke"))]
+pub(crate) fn object_key(encoded: &str) -> Option<String> {
+    let spaced = encoded.replace('+', " ");
+    let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8();
+    decoded.ok().map(std::borrow::Cow::into_owned)
+}
+
 #[derive(Deserialize)]
 struct Notification<'a> {
     #[serde(rename = "Event")]

@@ -1,7 +1,6 @@
 //! Calls the hook that may change a replayed response before its client gets it.
 
 use std::fmt::{self, Display};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ use futures_util::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
-use crate::engine::Replay;
+use crate::engine::{Replay, hook};
 use crate::protocol::record::error_kind;
 
 /// Holds a stored response on its way to the client of a retry, for the hook of
@@ -69,23 +68,16 @@ impl ReplayHook {
         limit: Option<Duration>,
     ) -> Response<Bytes> {
         let stored = replayed.response.clone();
-        // The call itself is caught, too: a hook may panic before it returns its future.
-        let changing = AssertUnwindSafe(async { (self.call)(replayed).await }).catch_unwind();
-        let answer = match limit {
-            Some(limit) => timeout(limit, changing).await,
-            None => Ok(changing.await),
-        };
-        let problem = match answer {
-            Ok(Ok(Ok(mut changed))) => {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let problem = match hook::answer(async { (self.call)(replayed).await }, until).await {
+            Ok(mut changed) => {
                 // The stored length is that of the stored body.
                 if changed.body() != stored.body() {
                     changed.headers_mut().remove(CONTENT_LENGTH);
                 }
                 return changed;
             }
-            Ok(Ok(Err(kind))) => kind,
-            Ok(Err(_)) => "it panicked",
-            Err(_) => "it did not answer in time",
+            Err(problem) => problem,
         };
         tracing::error!(event = "hook_failed", error = problem, "idempotency");
         stored

@@ -2,17 +2,15 @@
 
 use std::fmt::{self, Display};
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::time::timeout_at;
 
 use super::time::Times;
-use crate::engine::{Replay, unheard};
+use crate::engine::{Replay, hook, unheard};
 use crate::protocol::record::error_kind;
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
@@ -73,20 +71,9 @@ impl<I: 'static> Hook<I> {
         input: I,
         times: Option<Times>,
     ) -> Option<Box<RawValue>> {
-        // The call itself is caught, too: a hook may panic before it returns its future.
-        let answering = AssertUnwindSafe(async { (self.call)(input).await }).catch_unwind();
-        let answer = match times {
-            Some(times) => timeout_at(times.give_up, answering).await,
-            None => Ok(answering.await),
-        };
-        let problem = match answer {
-            Ok(Ok(Ok(answer))) => return Some(answer),
-            Ok(Ok(Err(problem))) => problem,
-            Ok(Err(_)) => "it panicked",
-            Err(_) => "it did not answer in time",
-        };
-        failed(name, problem);
-        None
+        let until = times.map(|times| times.give_up);
+        let answer = hook::answer(async { (self.call)(input).await }, until).await;
+        answer.inspect_err(|problem| failed(name, problem)).ok()
     }
 }
 

@@ -52,10 +52,6 @@ impl Source for Kafka {
         true
     }
 
-    fn deliveries(_: &KafkaRecord) -> Option<u32> {
-        None
-    }
-
     /// Gives the last header of this name as text, or in Base64 where it is not UTF-8.
     fn attribute(record: &KafkaRecord, name: &str) -> Option<String> {
         record.header_text(name)

@@ -71,14 +71,6 @@ impl Source for Kinesis {
         true
     }
 
-    fn deliveries(_: &KinesisRecord) -> Option<u32> {
-        None
-    }
-
-    fn attribute(_: &KinesisRecord, _: &str) -> Option<String> {
-        None
-    }
-
     fn reply(failed: Vec<String>) -> ItemFailures {
         ItemFailures::lowest(failed)
     }

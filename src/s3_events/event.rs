@@ -1,11 +1,10 @@
 //! Decodes the event of an S3 bucket's notification.
 
-use percent_encoding::percent_decode_str;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::envelope::s3_identity;
+use crate::envelope::{object_key, s3_identity};
 use crate::s3_events::sequencer::Sequencer;
 
 /// Holds the records of one [notification][page]. The test event that S3 sends when notifications
@@ -141,9 +140,7 @@ impl S3Record {
     /// Gives the object's key, decoded: notifications have it URL-encoded, with `+` for a space.
     /// `None` where the decoded key is not UTF-8, which S3 never sends.
     pub fn object_key(&self) -> Option<String> {
-        let spaced = self.encoded_key.replace('+', " ");
-        let decoded = percent_decode_str(&spaced).decode_utf8().ok()?;
-        Some(decoded.into_owned())
+        object_key(&self.encoded_key)
     }
 
     /// Gives the JSON text of the record.

@@ -54,14 +54,6 @@ impl Source for S3Events {
         false
     }
 
-    fn deliveries(_: &S3Record) -> Option<u32> {
-        None
-    }
-
-    fn attribute(_: &S3Record, _: &str) -> Option<String> {
-        None
-    }
-
     fn reply(_: Vec<String>) {}
 
     fn batch_span(records: &[S3Record], context: &Context) -> Span {

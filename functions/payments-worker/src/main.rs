@@ -31,10 +31,12 @@ use tower::Layer;
 mod ledger;
 mod payment;
 mod provider;
+mod shop;
 
 use ledger::Ledger;
-use payment::{Payment, Shop};
+use payment::Payment;
 use provider::Provider;
+use shop::Shop;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {

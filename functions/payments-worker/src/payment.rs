@@ -1,13 +1,6 @@
-//! A payment, as its message asks for it, and how it is made.
+//! Defines a payment, as its message asks for it.
 
-use aws_sdk_dynamodb::Error as LedgerError;
-use lambda_idempotency::sqs::Message;
-use lambda_idempotency::{Crashed, Step, StepError};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use crate::ledger::Ledger;
-use crate::provider::{Provider, ProviderError};
 
 #[derive(Serialize, Deserialize)]
 #[allow(clippy::struct_field_names, reason = "the names on the wire")]
@@ -17,49 +10,4 @@ pub(crate) struct Payment {
     /// In minor units: cents, say.
     pub(crate) amount: u64,
     pub(crate) currency: String,
-}
-
-/// Where the money is taken, and where that is written down.
-#[derive(Clone)]
-pub(crate) struct Shop {
-    pub(crate) provider: Option<Provider>,
-    pub(crate) ledger: Ledger,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PaymentError {
-    #[error("the payment was not entered: {0}")]
-    Ledger(#[from] LedgerError),
-    #[error("the charge: {0}")]
-    Charge(#[from] StepError<ProviderError>),
-    #[error("the entry: {0}")]
-    Entry(#[from] StepError<LedgerError>),
-}
-
-impl Shop {
-    pub(crate) async fn pay(self, message: Message<Payment>) -> Result<(), PaymentError> {
-        let Message { body, claim, .. } = message;
-        let Some(provider) = &self.provider else {
-            // Deliberately not idempotent: an entry under a new id each time, so that a payment made twice would show.
-            let entry_id = Uuid::new_v4().to_string();
-            return Ok(self.ledger.enter(entry_id, &body, None).await?);
-        };
-        let charge = Step::named("charge");
-        let charge = if provider.honours_keys {
-            // A charge that was under way is asked for again, and the provider recognises its key.
-            charge
-        } else {
-            // It would be taken twice. A person looks.
-            charge
-                .crashed(Crashed::Interrupt)
-                .unsure_after(ProviderError::may_have_charged)
-        };
-        let receipt = claim
-            .step(charge, |key| provider.charge(&body, key))
-            .await?;
-        // The key is the entry's id: entered again, it is the same entry.
-        let entry = |key| self.ledger.enter(key, &body, Some(&receipt));
-        claim.step("enter", entry).await?;
-        Ok(())
-    }
 }

@@ -52,7 +52,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let worker = BatchLayer::new(once)
         .operation("book")
         .key(|movement: &Movement| movement.movement_id.clone())
-        .handler(move |message| movement::book(journal.clone(), message));
+        .handler(move |message| journal.clone().book(message));
     lambda_runtime::run(metrics.layer(worker)).await
 }
 

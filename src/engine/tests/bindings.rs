@@ -11,7 +11,7 @@ struct Plain;
 
 impl Script for Plain {}
 
-/// Whether another payload may use the key after an attempt that did this and failed.
+/// Tells whether a failed attempt that did this binds its payload to the key.
 async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
     let once = engine(Plain);
     let handler = async |claim: Claim| {

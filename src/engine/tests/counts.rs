@@ -1,4 +1,4 @@
-//! What is counted of runs without a claim, and under which name.
+//! Tests what is counted of runs without a claim, and under which name.
 
 use std::future::Future;
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::settings::InFlight;
 use crate::protocol::record::RecordWrite;
 
-/// What a claim meets in the place of the record.
+/// Names the record that a claim meets.
 #[derive(Clone, Copy, Debug)]
 enum Meets {
     /// Another attempt at work, until its lease is over.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::percent_decode_str;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::KindError;
+use crate::envelope::object_key;
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Holds one task of an [S3 Batch Operations][page] job: an object of the job's manifest. The
@@ -106,7 +106,7 @@ impl S3BatchTask {
             job_id: job.id,
             task_id: task.id,
             bucket,
-            key: decoded(&task.s3_key)?,
+            key: object_key(&task.s3_key).ok_or(KindError::S3BatchKey)?,
             version_id: task.s3_version_id.filter(|version| !version.is_empty()),
             user_arguments: job.user_arguments.unwrap_or_default(),
         })
@@ -138,13 +138,6 @@ impl<'de> Deserialize<'de> for S3BatchTask {
         let event = Event::deserialize(deserializer)?;
         Self::of(event).map_err(D::Error::custom)
     }
-}
-
-/// Decodes an object's key, with `+` for a space: AWS's own examples do, and so do events.
-fn decoded(key: &str) -> Result<String, KindError> {
-    let spaced = key.replace('+', " ");
-    let decoded = percent_decode_str(&spaced).decode_utf8();
-    Ok(decoded.map_err(|_| KindError::S3BatchKey)?.into_owned())
 }
 
 #[cfg(test)]
