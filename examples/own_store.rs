@@ -4,7 +4,7 @@
 //! cargo run --example own_store
 //! ```
 //!
-//! `docs/own-store.md` walks through it. The map stands in for your database: what matters is that a write reads, decides and
+//! `docs/internals/own-store.md` walks through it. The map stands in for your database: what matters is that a write reads, decides and
 //! writes as one atomic step, and shows what it met when its condition fails.
 
 use std::collections::BTreeMap;

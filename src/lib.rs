@@ -46,7 +46,7 @@
 //! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats
 //! none that is confirmed.
 //!
-//! `docs/protocol.md` in the repository is the whole protocol: every write, its condition, and what
+//! `docs/internals/protocol.md` in the repository is the whole protocol: every write, its condition, and what
 //! each crash leaves behind.
 //!
 //! # Where things are
@@ -215,11 +215,11 @@ pub use store::{BoxError, StoreError};
     feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/operations.md")]
+#[doc = include_str!("../docs/operations/operate.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
-#[doc = include_str!("../docs/invoke.md")]
-#[doc = include_str!("../docs/powertools.md")]
-#[doc = include_str!("../docs/streams.md")]
-#[doc = include_str!("../docs/kafka.md")]
-#[doc = include_str!("../docs/sources.md")]
+#[doc = include_str!("../docs/sources/invoke.md")]
+#[doc = include_str!("../docs/recipes/powertools.md")]
+#[doc = include_str!("../docs/sources/streams.md")]
+#[doc = include_str!("../docs/sources/kafka.md")]
+#[doc = include_str!("../docs/sources/others.md")]
 struct Readme;

@@ -2,7 +2,7 @@
 //!
 //! A team that replaces such a function points this crate at the same table. [`PowertoolsKeys`]
 //! makes the ids that the function made, so that its finished work isn't repeated, and so that both
-//! may run side by side while one replaces the other. `docs/powertools.md` describes how each side
+//! may run side by side while one replaces the other. `docs/recipes/powertools.md` describes how each side
 //! treats the other's records.
 //!
 //! The ids are those of the Python version: the others write their hashes, or their results, in

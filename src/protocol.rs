@@ -5,7 +5,7 @@
 //! - [`transition`] says what each conditional write makes of the record that it meets.
 //! - [`settle`] says what became of a completion whose fence did not hold.
 //!
-//! The engine, the stores, the model and the simulation all follow from these. `docs/protocol.md`
+//! The engine, the stores, the model and the simulation all follow from these. `docs/internals/protocol.md`
 //! is their prose.
 
 pub(crate) mod clock;

@@ -5,7 +5,7 @@
 //! and large outcomes are optional. [`MemoryStore`] keeps records in a process, `DynamoDbStore`
 //! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either, and
 //! [`AnyStore`] gives them one type. A store of your own is right when it passes the conformance
-//! suite in `testing` (feature `test-util`); `docs/own-store.md` walks through one.
+//! suite in `testing` (feature `test-util`); `docs/internals/own-store.md` walks through one.
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! The invariants of `docs/protocol.md`, held against what one night left behind.
+//! The invariants of `docs/internals/protocol.md`, held against what one night left behind.
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};

@@ -13,7 +13,7 @@ use crate::protocol::key::RecordId;
 use crate::protocol::owner::Owner;
 
 /// The fastest level: a higher one takes five times as long or more, for a tenth less.
-/// docs/protocol.md has the figures.
+/// docs/internals/protocol.md has the figures.
 const LEVEL: u8 = 1;
 
 /// A compressed outcome, as its record describes it.

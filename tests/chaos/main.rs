@@ -3,7 +3,7 @@
 //!
 //! `orders-api` gets its orders from clients that ask with the same key until they have an answer; `payments-worker` gets its
 //! payments from a queue, in three forms. Afterwards a judge holds the tables, their streams, the provider's book and what the
-//! sources were told against the promises of `docs/protocol.md`.
+//! sources were told against the promises of `docs/internals/protocol.md`.
 //!
 //! ```sh
 //! CHAOS_DELIVERIES=5000 scripts/dynamodb-local run cargo test --test chaos -- --nocapture loses_nothing   # a long one

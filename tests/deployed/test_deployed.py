@@ -64,7 +64,7 @@ class Queues:
 
 
 class Costs(Queues, unittest.TestCase):
-    """What docs/deploy.md computes with: how many writes and reads of records a message takes, and how large a record is."""
+    """What docs/operations/deploy.md computes with: how many writes and reads of records a message takes, and how large a record is."""
 
     MESSAGES = 100
 

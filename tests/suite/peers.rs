@@ -1,4 +1,4 @@
-//! What users of other libraries reported, and how it ends here: `docs/peers.md` is the table, most of its tests are in other modules.
+//! What users of other libraries reported, and how it ends here: `docs/internals/peers.md` is the table, most of its tests are in other modules.
 
 use std::io::Error as HandlerError;
 
@@ -12,7 +12,7 @@ use crate::support::{Fault, Proxy};
 
 #[test]
 fn each_test_that_the_page_names_exists() {
-    let named = named_tests(include_str!("../../docs/peers.md"), "tests/suite");
+    let named = named_tests(include_str!("../../docs/internals/peers.md"), "tests/suite");
     assert!(named > 60, "{named}");
 }
 
@@ -28,13 +28,13 @@ fn the_versions_that_the_pages_name_are_those_that_are_pinned() {
     let typescript = pinned["dependencies"]["@aws-lambda-powertools/idempotency"]
         .as_str()
         .unwrap();
-    let page = include_str!("../../docs/peers.md");
+    let page = include_str!("../../docs/internals/peers.md");
     assert!(
         page.contains(&format!("Python {python}, TypeScript {typescript}")),
         "{python}, {typescript}"
     );
     assert!(
-        include_str!("../../docs/powertools.md").contains(&format!("version {python}")),
+        include_str!("../../docs/recipes/powertools.md").contains(&format!("version {python}")),
         "{python}"
     );
 }

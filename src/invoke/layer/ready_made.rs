@@ -93,7 +93,7 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     /// {"idempotency": {"execution": "arn:aws:states:…", "state": "Pay", "index": 0, "iteration": 2}, "amount": 5}
     /// ```
     ///
-    /// `docs/invoke.md` in the repository wires it, in JSONPath and in JSONata. The key is the same
+    /// `docs/sources/invoke.md` in the repository wires it, in JSONPath and in JSONata. The key is the same
     /// in each `Retry` of the state and in a redrive of the execution. Outcomes are kept for 7 days,
     /// and the caller gets the handler's answer.
     ///
