@@ -1,6 +1,6 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc e2e bench fuzz mutants nights
+.PHONY: help test quick demo fmt lint doc book e2e bench fuzz mutants nights
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: ## clippy, as strict as in `make test`
 
 doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+book: ## the book of docs/, in target/book/html
+	@scripts/book build
 
 SEEDS ?= 1000000
 FROM ?= 0

@@ -1,0 +1,125 @@
+"""Opens each page of the book, and of rustdoc, in a real Chromium: no error on its console; nothing of the book is wider than a phone.
+
+    browser.py             all pages
+    browser.py shots DIR   the book's pages as pictures, on a phone and on a screen, light and dark
+"""
+
+import re
+import shutil
+import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+from repository import DOCS, ROOT
+from summary import pages
+
+PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+SCREEN = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+# What is wider than the window, and isn't inside of something that scrolls by itself.
+TOO_WIDE = """
+const scrolls = e => e && e !== document.body && (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+return [...document.querySelectorAll('main *')]
+    .filter(e => e.getBoundingClientRect().right > window.innerWidth + 1 && !scrolls(e.parentElement))
+    .map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 40));
+"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def served(folder):
+    """Serves a folder on a free port, and says where."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def chromium():
+    options = Options()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+def errors(browser):
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def opened(browser, address):
+    """Opens a page; what its console has to complain of."""
+    browser.get(address)
+    return errors(browser)
+
+
+def looked_up(browser, address, word):
+    """Searches the book for a word; the titles that are found."""
+    browser.get(f"{address}/introduction.html?search={word}")
+    results = "return [...document.querySelectorAll('#mdbook-searchresults a, #searchresults a')].map(a => a.textContent)"
+    return WebDriverWait(browser, 20).until(lambda browser: browser.execute_script(results))
+
+
+def check(browser):
+    wrong = []
+    book = served(ROOT / "target" / "book" / "html")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    listed = [page.removesuffix(".md") + ".html" for page in pages()]
+    diagrams = 0
+    for page in listed:
+        wrong += [f"{page}: {error}" for error in opened(browser, f"{book}/{page}")]
+        wrong += [f"{page}: wider than a phone: {element}" for element in browser.execute_script(TOO_WIDE)]
+        diagrams += browser.execute_script("return document.querySelectorAll('.diagram svg[role=img] > title').length")
+    assert looked_up(browser, book, "lease"), "the search finds nothing"
+    print(f"{len(listed)} pages of the book, {diagrams} diagrams")
+    expected = sum(len(re.findall(r"^\{\{#include .*diagrams/.*\.svg\}\}$", (DOCS / page).read_text(), re.MULTILINE)) for page in pages())
+    assert diagrams == expected > 0, f"{expected} diagrams are in the pages' sources"
+    rustdoc = ROOT / "target" / "doc"
+    modules = sorted((rustdoc / "lambda_idempotency").rglob("index.html"))
+    assert modules, "rustdoc's pages are missing: run `make doc` first"
+    address = served(rustdoc)
+    for module in modules:
+        wrong += [f"{module.relative_to(rustdoc)}: {error}" for error in opened(browser, f"{address}/{module.relative_to(rustdoc)}")]
+    print(f"{len(modules)} pages of rustdoc")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+def shots(browser, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    book = served(ROOT / "target" / "book" / "html")
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        for device, metrics in (("phone", PHONE), ("screen", SCREEN)):
+            for page in pages():
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+                browser.get(f"{book}/{page.removesuffix('.md')}.html")
+                height = browser.execute_script("return document.documentElement.scrollHeight")
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": min(height, 6000)})
+                browser.save_screenshot(folder / f"{page.removesuffix('.md').replace('/', '-')}-{device}-{scheme}.png")
+
+
+def main():
+    browser = chromium()
+    try:
+        match sys.argv[1:]:
+            case []:
+                check(browser)
+            case ["shots", folder]:
+                shots(browser, Path(folder))
+            case _:
+                sys.exit(__doc__)
+    finally:
+        browser.quit()
+
+
+main()
