@@ -6,8 +6,8 @@
 //! isn't, and a handler that outlived its lease writes nothing.
 //!
 //! The type of a write depends on the store: `dynamodb` has an example with the writes of DynamoDB's
-//! SDK. `docs/exactly-once.md` in the repository says which form to use for what, and where the
-//! limits are.
+//! SDK. `docs/choose.md` in the repository says which form to use for what,
+//! `docs/recipes/transactions.md` where the limits are.
 
 use std::any::Any;
 use std::fmt;
