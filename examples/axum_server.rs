@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A server of several processes needs a store that they share: `DynamoDbStore` works outside Lambda too. There is no deadline
-//! here, so a claim has a short lease, which is renewed while the handler runs. `docs/sources/servers.md` says more.
+//! here, so a claim has a short lease, which is renewed while the handler runs. `docs/recipes/servers.md` says more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -54,7 +54,7 @@
 //! request with a key run in a task of their own, so that a client that hangs up cuts nothing off:
 //! its retry is given the answer. A server calls [`drain`](crate::Idempotency::drain) before it
 //! ends; [`detached_limit`](crate::Builder::detached_limit) bounds the tasks. In an invocation
-//! nothing is spawned. `docs/sources/servers.md` in the repository says how a server is put together.
+//! nothing is spawned. `docs/recipes/servers.md` in the repository says how a server is put together.
 //!
 //! # Which features
 //!
