@@ -13,6 +13,7 @@ mod architecture;
 mod cached;
 mod conformance;
 mod crowd;
+mod diagrams;
 mod documents;
 mod end_to_end;
 mod engine;
