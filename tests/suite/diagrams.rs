@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
+mod choice;
 mod engine;
 mod queue;
 mod scenarios;
@@ -41,9 +42,12 @@ fn difference(committed: &str, drawn: &str) -> Option<String> {
 }
 
 fn hold(diagram: &Diagram) {
-    let forms = [("txt", text::draw(diagram)), ("svg", svg::draw(diagram))];
-    for (extension, drawn) in forms {
-        let path = place(&format!("{}.{extension}", diagram.name));
+    hold_forms(diagram.name, text::draw(diagram), svg::draw(diagram));
+}
+
+fn hold_forms(name: &str, text: String, svg: String) {
+    for (extension, drawn) in [("txt", text), ("svg", svg)] {
+        let path = place(&format!("{name}.{extension}"));
         if env::var_os(DRAW).is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, drawn).unwrap();
@@ -73,15 +77,22 @@ macro_rules! diagrams {
         #[test]
         fn no_picture_is_left_over() {
             let mut drawn = vec!["outbox".to_owned()];
+            drawn.extend(choice::CHOICES.map(|choice| choice.name.to_owned()));
             drawn.extend([$(stringify!($name).replace('_', "-")),+]);
             for entry in fs::read_dir(place("")).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-                let is_choice = name.starts_with("choose-");
-                assert!(is_choice || drawn.contains(&name), "{name} is drawn by no scenario");
+                assert!(drawn.contains(&name), "{name} is drawn by nothing");
             }
         }
     };
+}
+
+#[test]
+fn choices() {
+    for choice in &choice::CHOICES {
+        hold_forms(choice.name, choice::text(choice), choice::svg(choice));
+    }
 }
 
 diagrams!(

@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 use super::trace::{Diagram, Event, Lane, Style, wrapped};
 
-const WIDTH: f64 = 420.0;
+pub(super) const WIDTH: f64 = 420.0;
 const MARGIN: f64 = 44.0;
-const FONT: f64 = 13.0;
-const LINE: f64 = 16.0;
+pub(super) const FONT: f64 = 13.0;
+pub(super) const LINE: f64 = 16.0;
 /// An average character of a sans-serif font, in parts of its size; a little wide, so that no text is cut.
 const ADVANCE: f64 = 0.55;
 /// Characters of a line: what the width has room for.
@@ -37,7 +37,7 @@ struct Sheet {
     cuts: String,
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
