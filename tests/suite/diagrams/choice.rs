@@ -172,7 +172,7 @@ pub(super) fn svg(choice: &Choice) -> String {
     let height = top + boxed(&mut shapes, "answer", left, top, width, choice.otherwise) + 4.0;
     let (name, title, description) = (choice.name, choice.title, choice.description);
     format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" role="img" aria-labelledby="ch-{name}-t ch-{name}-d" class="choice">
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" role="img" aria-labelledby="ch-{name}-t ch-{name}-d" class="choice">
 <title id="ch-{name}-t">{title}</title>
 <desc id="ch-{name}-d">{description}</desc>
 <style>
@@ -185,6 +185,6 @@ svg:root {{ color: #1f2328; }}
 .ch-head {{ fill: currentColor; }}
 </style>
 {shapes}</svg>
-"##
+"#
     )
 }
