@@ -121,6 +121,17 @@ macro_rules! debug_by_display {
     };
 }
 
+/// Links an error's text to its section of [`guide::errors`], which says what to do. Without a
+/// section it is what each of these links begins with.
+macro_rules! see {
+    ($section:literal) => {
+        concat!(
+            ". See https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/errors/index.html#",
+            $section
+        )
+    };
+}
+
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
 pub mod batch;
@@ -144,6 +155,8 @@ mod engine;
     )
 )]
 mod envelope;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
@@ -215,7 +228,7 @@ pub use store::{BoxError, StoreError};
     feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/operations/operate.md")]
+#[doc = include_str!("../docs/operations/records.md")]
 #[doc = include_str!("../docs/exactly-once.md")]
 #[doc = include_str!("../docs/sources/invoke.md")]
 #[doc = include_str!("../docs/recipes/powertools.md")]
