@@ -220,7 +220,7 @@ mod tests {
             (u64::MAX, "in 307445734561825 min 52 s"),
         ] {
             let retry_after = Duration::from_millis(millis);
-            let said = Error::<&str>::InFlight { retry_after }.to_string();
+            let said = unlinked(&Error::<&str>::InFlight { retry_after });
             assert_eq!(
                 said,
                 format!("another attempt is in flight: retry {expected}")
