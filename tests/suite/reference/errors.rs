@@ -23,11 +23,13 @@ const GUIDE: &str =
 const OF_TESTS: [&str; 2] = ["TestError", "Violation"];
 
 /// Texts without a link of their own.
-const UNLINKED: [&str; 14] = [
+const UNLINKED: [&str; 15] = [
     // The user's own text.
     "Error::Handler",
     "InvokeError::Handler",
     "StepError::Effect",
+    // The text ends with the link of the store's error.
+    "Error::Store",
     // Each is a part of the text of an error that has a link.
     "BatchError::Misconfigured",
     "BodyError",
@@ -42,17 +44,30 @@ const UNLINKED: [&str; 14] = [
     "Omission::TooLarge",
 ];
 
+fn is_derived_error(line: &str) -> bool {
+    line.ends_with("thiserror::Error)]")
+}
+
 /// The errors of the crates, `Enum::Variant` or `Struct`, each with its attribute `error`.
 fn errors() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (path, code) in sources(&["src", "emf/src"]) {
-        for derived in code.split("thiserror::Error").skip(1) {
-            let item = derived.split("\n}\n").next().unwrap();
+        let derived = code.split("\n#[derive(").skip(1);
+        for item in derived.filter(|item| item.lines().next().is_some_and(is_derived_error)) {
+            let item = item.split("\n}\n").next().unwrap();
             let name = |rest: &str| {
                 let end = |c: char| !c.is_alphanumeric();
                 rest.split(end).next().unwrap().to_owned()
             };
-            let declared = item.lines().position(|line| line.starts_with("pub"));
+            let is_item = |line: &str| {
+                let line = line
+                    .trim_start_matches("pub(crate) ")
+                    .trim_start_matches("pub(in ");
+                ["pub", "enum ", "struct ", "crate::"]
+                    .iter()
+                    .any(|word| line.starts_with(word))
+            };
+            let declared = item.lines().position(is_item);
             let at = declared.unwrap_or_else(|| panic!("{}: {item}", path.display()));
             let lines: Vec<_> = item.lines().collect();
             if let Some(rest) = lines[at].strip_prefix("pub struct ") {
@@ -200,7 +215,7 @@ fn what_an_error_prints_ends_with_its_link() {
     let throttled = || StoreError::Throttled(DynamoDbError::Throughput.into());
     let write = || WriteError::SameTarget { first: 0 };
     let refused = |error: StoreError| StoreError::Rejected(error.into());
-    let failure = Failure::new("Declined", throttled().to_string());
+    let failure = Failure::of(&throttled());
     type Own = Error<&'static str>;
     for (text, section) in [
         (
