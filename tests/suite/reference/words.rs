@@ -63,17 +63,12 @@ fn events() -> BTreeSet<String> {
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
         {
-            let given = [
-                "event = \"",
-                "(event, ",
-                "events::step(\"",
-                "events::step_failed(\"",
-            ];
-            if !given.iter().any(|given| line.contains(given)) {
-                continue;
+            let given = ["event = \"", "events::step(\"", "events::step_failed(\""];
+            let several = line.contains("(event, ").then_some("= (\"");
+            for begins in given.into_iter().chain(several) {
+                let words = between(line, begins, "\"").into_iter();
+                found.extend(words.filter(|word| is_code(word)).map(str::to_owned));
             }
-            let word = line.split('"').nth(1);
-            found.extend(word.filter(|word| is_code(word)).map(str::to_owned));
         }
         if path.ends_with("engine/events.rs") {
             let (_, begun) = code.split_once("..=1 => ").unwrap();
