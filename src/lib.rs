@@ -128,6 +128,17 @@ macro_rules! debug_by_display {
     };
 }
 
+/// Links an error's text to its section of [`guide::errors`], which says what to do. Without a
+/// section it is what each of these links begins with.
+macro_rules! see {
+    ($section:literal) => {
+        concat!(
+            ". See https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/errors/index.html#",
+            $section
+        )
+    };
+}
+
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
 pub mod batch;
@@ -151,6 +162,8 @@ mod engine;
     )
 )]
 mod envelope;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
@@ -229,6 +242,10 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/webhooks.md")]
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]
+#[doc = include_str!("../docs/operations/records.md")]
+#[doc = include_str!("../docs/reference/log-events.md")]
+#[doc = include_str!("../docs/reference/metrics.md")]
+#[doc = include_str!("../docs/reference/settings.md")]
 #[doc = include_str!("../docs/recipes/powertools.md")]
 #[doc = include_str!("../docs/sources/sqs.md")]
 #[doc = include_str!("../docs/sources/kinesis.md")]
@@ -245,6 +262,5 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/sources/scheduler.md")]
 #[doc = include_str!("../docs/sources/s3-batch.md")]
 #[doc = include_str!("../docs/sources/anything.md")]
-#[doc = include_str!("../docs/operations/operate.md")]
 #[doc = include_str!("../docs/internals/own-source.md")]
 struct Readme;

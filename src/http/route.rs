@@ -26,7 +26,7 @@ pub struct Route {
 
 /// Reports a route that can't be parsed, or whose method is safe.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`")]
+#[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`{}", see!("route"))]
 pub struct RouteError {
     route: String,
     reason: &'static str,

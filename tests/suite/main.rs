@@ -30,6 +30,7 @@ mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
 mod real_powertools;
+mod reference;
 mod secrets;
 mod shards;
 mod sources;
