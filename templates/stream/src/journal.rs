@@ -1,0 +1,26 @@
+//! The journal: a table of entries.
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue::{N, S};
+use lambda_runtime::Error;
+
+use crate::movements::{Journal, Movement};
+
+#[derive(Clone)]
+pub(crate) struct Table {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+}
+
+impl Journal for Table {
+    async fn enter(&self, entry_id: String, movement: Movement) -> Result<(), Error> {
+        let entry = self.client.put_item().table_name(&self.name);
+        let entry = entry
+            .item("entry_id", S(entry_id))
+            .item("movement_id", S(movement.movement_id))
+            .item("sku", S(movement.sku))
+            .item("delta", N(movement.delta.to_string()));
+        entry.send().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+"""A stack of one queue worker, driven: what each such stack must show, however it was deployed."""
+
+import json
+
+from deployed import permissions
+from deployed.emulator import eventually
+
+
+class QueueStack:
+    """For a test case. It has `emulator`, the stack's `outputs` (QueueUrl, DeadLettersUrl, LedgerTable, IdempotencyTable), the physical
+    name of the `function` and the `namespace` of its records."""
+
+    def send(self, queue, payment):
+        return self.emulator.client("sqs").send_message(QueueUrl=self.outputs[queue], MessageBody=json.dumps(payment))["MessageId"]
+
+    def is_drained(self):
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        sqs = self.emulator.client("sqs")
+        left = sqs.get_queue_attributes(QueueUrl=self.outputs["QueueUrl"], AttributeNames=names)["Attributes"]
+        return all(int(left[name]) == 0 for name in names)
+
+    def requests(self, table):
+        return [request for request in self.emulator.wire.requests() if self.outputs[table] in request.tables()]
+
+    def drive(self, payment):
+        """Sends a payment in two messages, one after the other, and looks for its one effect."""
+        before = len(self.requests("LedgerTable"))
+        self.assertNotEqual(self.send("QueueUrl", payment), None)
+        eventually(lambda: len(self.requests("LedgerTable")) > before and self.is_drained(), 60)
+        claims = len(self.requests("IdempotencyTable"))
+        self.send("QueueUrl", payment)
+        eventually(lambda: len(self.requests("IdempotencyTable")) > claims and self.is_drained(), 60)
+
+        # The effect is counted where the function sends it, so that a second one would show although it writes the same item.
+        self.assertEqual([request.operation for request in self.requests("LedgerTable")[before:]], ["PutItem"])
+        (entry,) = self.emulator.items(self.outputs["LedgerTable"])
+        self.assertEqual(entry["payment_id"], {"S": payment["payment_id"]})
+        (record,) = self.emulator.items(self.outputs["IdempotencyTable"])
+        self.assertEqual(record["status"], {"S": "COMPLETED"})
+        self.assertTrue(record["id"]["S"].startswith(f"{self.namespace}#"), record)
+        sqs = self.emulator.client("sqs")
+        self.assertNotIn("Messages", sqs.receive_message(QueueUrl=self.outputs["DeadLettersUrl"]))
+
+    def assert_permitted(self):
+        """The function's role allows all that it sent to tables, and to the records of its namespace alone."""
+        role = self.emulator.client("lambda").get_function_configuration(FunctionName=self.function)["Role"].rpartition("/")[2]
+        allowed = list(permissions.allowed(self.emulator.client("iam"), role))
+        needed = [need for request in self.emulator.wire.requests() for need in permissions.needs(request)]
+        tables = {self.outputs["LedgerTable"], self.outputs["IdempotencyTable"]}
+        needed = [need for need in needed if need.table in tables]
+        self.assertEqual({need.table for need in needed}, tables)
+        for need in needed:
+            passes = any(entry[:2] == need[:2] and permissions.lets(entry[2], need.keys) for entry in allowed)
+            self.assertTrue(passes, need)
+        records = [entry for entry in allowed if entry[1] == self.outputs["IdempotencyTable"]]
+        self.assertTrue(records)
+        for _, _, patterns in records:
+            self.assertFalse(permissions.lets(patterns, [f"another-{self.namespace}#pay#1"]))
+        self.assertEqual({entry[0] for entry in allowed if entry[1] == self.outputs["LedgerTable"]}, {"dynamodb:PutItem"})
