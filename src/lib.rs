@@ -66,6 +66,7 @@
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | write to DynamoDB exactly once | [`store::transaction`], `dynamodb::guard`, `dynamodb::outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | know what an error asks you to do | [`guide::errors`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
 //! | name no store in your types | [`AnyStore`](store::AnyStore) |
