@@ -1,0 +1,58 @@
+"""The stack of infra/cdk, deployed into the emulator by the AWS CDK. SYNTHESISED is the cloud assembly, CDK the folder of its packages."""
+
+import json
+import os
+import unittest
+from pathlib import Path
+
+from deployed.emulator import REGION, Emulator
+from deployed.queue_stack import QueueStack
+
+STACK = "Payments"
+
+
+class Payments(QueueStack, unittest.TestCase):
+    namespace = "payments-worker"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.emulator = Emulator("cdk")
+        cls.addClassCleanup(cls.emulator.close)
+        cdk = str(Path(os.environ["CDK"]) / "node_modules/.bin/cdk")
+        account = cls.emulator.client("sts").get_caller_identity()["Account"]
+        cls.emulator.run(cdk, "bootstrap", f"aws://{account}/{REGION}", "--app", os.environ["SYNTHESISED"])
+        cls.emulator.run(cdk, "deploy", "--app", os.environ["SYNTHESISED"], "--require-approval", "never")
+        cls.outputs = cls.emulator.outputs(STACK)
+        cls.function = cls.outputs["FunctionName"]
+        cls.emulator.keep(cls.outputs["LedgerTable"], cls.outputs["IdempotencyTable"], ttl=[cls.outputs["IdempotencyTable"]])
+
+    def test_a_payment_that_is_sent_twice_is_entered_once(self):
+        self.drive({"payment_id": "p-1", "order_id": "o-1", "amount": 1250, "currency": "EUR"})
+        self.assert_permitted()
+
+    def test_lambda_reads_which_messages_must_come_again(self):
+        (mapping,) = self.emulator.client("lambda").list_event_source_mappings(FunctionName=self.function)["EventSourceMappings"]
+        self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+
+    def test_a_message_that_fails_again_and_again_is_kept(self):
+        sqs = self.emulator.client("sqs")
+        names = ["VisibilityTimeout", "MessageRetentionPeriod", "RedrivePolicy", "QueueArn"]
+        queue, dead = (
+            sqs.get_queue_attributes(QueueUrl=self.outputs[output], AttributeNames=names)["Attributes"]
+            for output in ("QueueUrl", "DeadLettersUrl")
+        )
+        self.assertEqual(json.loads(queue["RedrivePolicy"])["deadLetterTargetArn"], dead["QueueArn"])
+        self.assertGreaterEqual(int(dead["MessageRetentionPeriod"]), int(queue["MessageRetentionPeriod"]))
+        timeout = self.emulator.client("lambda").get_function_configuration(FunctionName=self.function)["Timeout"]
+        self.assertGreaterEqual(int(queue["VisibilityTimeout"]), 6 * timeout)
+
+    def test_its_alarms_are_there(self):
+        alarms = self.emulator.client("cloudwatch").describe_alarms()["MetricAlarms"]
+        namespaces = {dimension["Value"] for alarm in alarms for dimension in alarm["Dimensions"] if dimension["Name"] == "namespace"}
+        self.assertEqual(namespaces, {self.namespace})
+        # Nine on the library's metrics, two on the queues, one on the table.
+        self.assertEqual(len(alarms), 12)
+
+
+if __name__ == "__main__":
+    unittest.main()
