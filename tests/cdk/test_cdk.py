@@ -1,4 +1,4 @@
-"""The stack of infra/cdk, deployed into the emulator by the AWS CDK. SYNTHESISED is the cloud assembly, CDK the folder of its packages."""
+"""The stack of infra/cdk, deployed into the emulator by the AWS CDK. SYNTHESISED is the cloud assembly, AWS_CDK the folder of its packages."""
 
 import json
 import os
@@ -18,9 +18,11 @@ class Payments(QueueStack, unittest.TestCase):
     def setUpClass(cls):
         cls.emulator = Emulator("cdk")
         cls.addClassCleanup(cls.emulator.close)
-        cdk = str(Path(os.environ["CDK"]) / "node_modules/.bin/cdk")
+        cdk = str(Path(os.environ["AWS_CDK"]) / "node_modules/.bin/cdk")
         account = cls.emulator.client("sts").get_caller_identity()["Account"]
         cls.emulator.run(cdk, "bootstrap", f"aws://{account}/{REGION}", "--app", os.environ["SYNTHESISED"])
+        # The policy of the bucket of assets refuses requests without TLS, and the emulator has none.
+        cls.emulator.client("s3").delete_bucket_policy(Bucket=f"cdk-hnb659fds-assets-{account}-{REGION}")
         cls.emulator.run(cdk, "deploy", "--app", os.environ["SYNTHESISED"], "--require-approval", "never")
         cls.outputs = cls.emulator.outputs(STACK)
         cls.function = cls.outputs["FunctionName"]
