@@ -29,7 +29,9 @@ class Payments(QueueStack, unittest.TestCase):
         cls.emulator.keep(cls.outputs["LedgerTable"], cls.outputs["IdempotencyTable"], ttl=[cls.outputs["IdempotencyTable"]])
 
     def test_a_payment_that_is_sent_twice_is_entered_once(self):
-        self.drive({"payment_id": "p-1", "order_id": "o-1", "amount": 1250, "currency": "EUR"})
+        payments = [{"payment_id": f"p-{number}", "order_id": "o-1", "amount": 1250, "currency": "EUR"} for number in range(1, 7)]
+        self.drive(payments[0])
+        self.drive_batch(payments[1:])
         self.assert_permitted()
 
     def test_lambda_reads_which_messages_must_come_again(self):
