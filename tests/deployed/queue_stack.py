@@ -41,6 +41,18 @@ class QueueStack:
         sqs = self.emulator.client("sqs")
         self.assertNotIn("Messages", sqs.receive_message(QueueUrl=self.outputs["DeadLettersUrl"]))
 
+    def drive_batch(self, payments):
+        """Sends each payment twice, all in one request, so that Lambda delivers them as a batch; each has one effect."""
+        before = len(self.requests("LedgerTable"))
+        entries = [{"Id": str(place), "MessageBody": json.dumps(one)} for place, one in enumerate([*payments, *payments])]
+        reply = self.emulator.client("sqs").send_message_batch(QueueUrl=self.outputs["QueueUrl"], Entries=entries)
+        self.assertEqual(len(reply["Successful"]), len(entries))
+        eventually(lambda: len(self.requests("LedgerTable")) >= before + len(payments) and self.is_drained(), 60)
+        written = [item["payment_id"]["S"] for request in self.requests("LedgerTable")[before:] for item in request.items()]
+        self.assertEqual(sorted(written), sorted(one["payment_id"] for one in payments))
+        # The claims of a batch left in one request, which takes permissions of its own.
+        self.assertIn("BatchExecuteStatement", {request.operation for request in self.requests("IdempotencyTable")})
+
     def assert_permitted(self):
         """The function's role allows all that it sent to tables, and to the records of its namespace alone."""
         role = self.emulator.client("lambda").get_function_configuration(FunctionName=self.function)["Role"].rpartition("/")[2]

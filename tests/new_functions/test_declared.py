@@ -2,6 +2,9 @@
 
 import os
 import re
+import subprocess
+import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -107,6 +110,32 @@ class Every(unittest.TestCase):
                 for path in function.home.rglob("*.*"):
                     if path.is_file():
                         self.assertNotRegex(path.read_text(), r"\{\{|\{%", path)
+
+
+class Library(unittest.TestCase):
+    """The variable `library` is a version, a folder or the URL of a repository."""
+
+    def dependencies(self, kind, *variables):
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            command = [os.environ["CARGO_LAMBDA"], "lambda", "new", "--template", ROOT / "templates" / kind, "--no-interactive"]
+            subprocess.run([*command, *variables, "some"], cwd=folder, check=True, capture_output=True)
+            manifest = tomllib.loads(Path(folder, "some/Cargo.toml").read_text())
+        return manifest["dependencies"] | {"for tests": manifest["dev-dependencies"]["lambda-idempotency"]}
+
+    def test_it_is_named_in_each_of_these_ways(self):
+        url, folder = "https://git.example.com/lambda-idempotency", "/src/lambda-idempotency"
+        for kind in KINDS:
+            for variables, home, exporter in [
+                ((), {"version": "0.1"}, {"version": "0.1"}),
+                (("--render-var", f"library={folder}"), {"path": folder}, {"path": f"{folder}/emf"}),
+                (("--render-var", f"library={url}"), {"git": url}, {"git": url}),
+            ]:
+                with self.subTest(kind, variables=variables):
+                    found = self.dependencies(kind, *variables)
+                    self.assertEqual(found["lambda-idempotency-emf"], exporter)
+                    self.assertEqual(found["for tests"], home | {"features": ["test-util"]})
+                    self.assertEqual(set(found["lambda-idempotency"]), {*home, "features"})
+                    self.assertEqual({name: found["lambda-idempotency"][name] for name in home}, home)
 
 
 class Queue(unittest.TestCase):

@@ -24,6 +24,7 @@ class Queue(QueueStack, unittest.TestCase):
 
     def test_a_payment_that_is_sent_twice_is_entered_once(self):
         self.drive({"payment_id": "p-1", "amount": 1250})
+        self.drive_batch([{"payment_id": f"p-{number}", "amount": 1250} for number in range(2, 7)])
         self.assert_permitted()
 
     def test_its_alarms_are_there(self):
