@@ -53,7 +53,7 @@ def chromium():
 
 
 def errors(browser):
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def opened(browser, address):
