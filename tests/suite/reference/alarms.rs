@@ -9,7 +9,11 @@ use super::{read, root, sections};
 fn alarms() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join("infra")).unwrap() {
-        let template = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let template = fs::read_to_string(path).unwrap();
         for part in template
             .split("\n    Type: AWS::CloudWatch::Alarm\n")
             .collect::<Vec<_>>()
