@@ -30,6 +30,13 @@ fn pages() -> Vec<(PathBuf, String)> {
 
 /// The code blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fenced = fenced(page).into_iter();
+    let of_language = fenced.filter(|(words, _)| words.first() == Some(&language));
+    of_language.map(|(_, block)| block).collect()
+}
+
+/// The code blocks of a page, each with the words after its fence.
+fn fenced(page: &str) -> Vec<(Vec<&str>, String)> {
     let mut found = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -40,9 +47,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
             .by_ref()
             .take_while(|line| line.trim() != "```")
             .collect();
-        if fence.split(',').next() == Some(language) {
-            found.push(block.join("\n"));
-        }
+        found.push((fence.split(',').collect(), block.join("\n")));
     }
     found
 }
@@ -81,6 +86,34 @@ fn every_main_starts_a_tracing_subscriber() {
         }
     }
     assert!(mains >= 9, "{mains}");
+}
+
+/// Excerpts are not compiled on their page.
+fn is_excerpt(words: &[&str]) -> bool {
+    words.first() == Some(&"rust") && words.contains(&"ignore")
+}
+
+/// Without indentation: an excerpt begins at the margin.
+fn unindented(code: &str) -> String {
+    code.lines().map(str::trim).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_excerpt_is_part_of_a_template() {
+    let sources: Vec<_> = files(&root().join("templates"), "rs")
+        .into_iter()
+        .map(|path| unindented(&fs::read_to_string(path).unwrap()))
+        .collect();
+    let mut excerpts = 0;
+    for (path, page) in pages() {
+        for (_, block) in fenced(&page).iter().filter(|(words, _)| is_excerpt(words)) {
+            let lines = format!("\n{}\n", unindented(block));
+            let is_part = sources.iter().any(|source| source.contains(&lines));
+            assert!(is_part, "{}: no template has\n{block}", path.display());
+            excerpts += 1;
+        }
+    }
+    assert!(excerpts >= 2, "{excerpts}");
 }
 
 /// The crates that a snippet names by a path, of those that this repository depends on.
@@ -136,7 +169,11 @@ fn every_crate_of_a_snippet_has_its_cargo_line_on_the_page() {
             .into_iter()
             .map(|(name, _)| name.replace('-', "_"))
             .collect();
-        for snippet in blocks(&page, "rust") {
+        let snippets = fenced(&page).into_iter();
+        // A template has the dependencies of its excerpts.
+        let snippets =
+            snippets.filter(|(words, _)| words.first() == Some(&"rust") && !is_excerpt(words));
+        for (_, snippet) in snippets {
             let missing: Vec<_> = crates(&snippet).difference(&named).cloned().collect();
             assert!(
                 missing.is_empty(),
