@@ -12,7 +12,8 @@ sys.dont_write_bytecode = True
 
 from repository import DOCS, rewrite  # noqa: E402
 
-DIAGRAM = re.compile(r"^\{\{#include ([\w./-]*diagrams/[\w-]+)\.svg\}\}$", re.MULTILINE)
+# An image, so that the page shows it elsewhere, too. The book has it inlined, in the colours of the page.
+DIAGRAM = re.compile(r"^!\[[^\]]*\]\(([\w./-]*diagrams/[\w-]+)\.svg\)$", re.MULTILINE)
 
 
 def framed(page, renderer):

@@ -1,5 +1,5 @@
-//! Runs a command beside a DynamoDB API with the tables of the sample functions. The command's environment leads the AWS SDK to this
-//! API and names the tables.
+//! Runs a command beside a DynamoDB API with the tables of the sample functions and of the templates. The command's environment leads
+//! the AWS SDK to this API and names the tables.
 //!
 //! The API is in this process, in memory, on a free port, and ends with the command. If `DYNAMODB_LOCAL_ENDPOINT` is set, the tables
 //! are made there instead, and stay.
@@ -33,11 +33,14 @@ const REGION: &str = "eu-central-1";
 const ACCESS_KEY: (&str, &str) = ("local", "local");
 
 /// Each table: the variable that a function reads its name from, its name, its key.
-const TABLES: [(&str, &str, &[Attribute]); 4] = [
+const TABLES: [(&str, &str, &[Attribute]); 7] = [
     ("IDEMPOTENCY_TABLE", "idempotency", &[text("id")]),
     ("ORDERS_TABLE", "orders", &[text("order_id")]),
     ("OUTBOX_TABLE", "outbox", &[text("aggregate"), text("id")]),
     ("LEDGER_TABLE", "ledger", &[text("entry_id")]),
+    ("MOVEMENTS_TABLE", "movements", &[text("entry_id")]),
+    ("JOURNAL_TABLE", "journal", &[text("entry_id")]),
+    ("PAYOUTS_TABLE", "payouts", &[text("payout_id")]),
 ];
 
 /// The key of the outbox's index.

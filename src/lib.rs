@@ -4,7 +4,14 @@
 //! Queues deliver at least once, clients retry, and a function may die between its effect and its
 //! acknowledgement. This crate wraps a handler so that the first delivery runs, a concurrent one is
 //! told to wait, a later one gets the stored outcome, and an attempt that died is recovered when
-//! its lease is over, with stale handlers fenced out of the record.
+//! its lease is over, with stale handlers fenced out of the record. This is what a first delivery
+//! sends:
+//!
+#![doc = include_str!("../docs/diagrams/first-run.svg")]
+//!
+//! and this is what becomes of a duplicate:
+//!
+#![doc = include_str!("../docs/diagrams/duplicate.svg")]
 //!
 //! # Quick start
 //!
@@ -59,6 +66,7 @@
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | write to DynamoDB exactly once | [`store::transaction`], `dynamodb::guard`, `dynamodb::outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | know what an error asks you to do | [`guide::errors`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
 //! | name no store in your types | [`AnyStore`](store::AnyStore) |
@@ -121,6 +129,17 @@ macro_rules! debug_by_display {
     };
 }
 
+/// Links an error's text to its section of [`guide::errors`], which says what to do. Without a
+/// section it is what each of these links begins with.
+macro_rules! see {
+    ($section:literal) => {
+        concat!(
+            ". See https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/errors/index.html#",
+            $section
+        )
+    };
+}
+
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]
 pub mod batch;
@@ -144,6 +163,8 @@ mod engine;
     )
 )]
 mod envelope;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
@@ -222,6 +243,10 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/webhooks.md")]
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]
+#[doc = include_str!("../docs/operations/records.md")]
+#[doc = include_str!("../docs/reference/log-events.md")]
+#[doc = include_str!("../docs/reference/metrics.md")]
+#[doc = include_str!("../docs/reference/settings.md")]
 #[doc = include_str!("../docs/recipes/powertools.md")]
 #[doc = include_str!("../docs/sources/sqs.md")]
 #[doc = include_str!("../docs/sources/kinesis.md")]
@@ -238,6 +263,5 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/sources/scheduler.md")]
 #[doc = include_str!("../docs/sources/s3-batch.md")]
 #[doc = include_str!("../docs/sources/anything.md")]
-#[doc = include_str!("../docs/operations/operate.md")]
 #[doc = include_str!("../docs/internals/own-source.md")]
 struct Readme;

@@ -27,6 +27,7 @@ pub mod record;
 pub(crate) mod selector;
 pub(crate) mod token;
 mod transition;
+pub(crate) mod unlinked;
 
 pub use decide::{Asking, Crashed, Decision, Rules, Settled, decide, settle};
 pub use decide_step::{StepDecision, decide_step};

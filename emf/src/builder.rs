@@ -111,18 +111,28 @@ fn is_accepted(namespace: &str) -> bool {
         && !namespace.starts_with("AWS/")
 }
 
+/// Links an error's text to its section of the guide of `lambda-idempotency`.
+macro_rules! see {
+    ($section:literal) => {
+        concat!(
+            ". See https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/errors/index.html#",
+            $section
+        )
+    };
+}
+
 /// Why an exporter could not be installed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
     /// The process has a recorder already.
     #[error(
-        "the process has a metrics recorder already: install one only, or join both with `Exporter::recorder`"
+        "the process has a metrics recorder already: install one only, or join both with `Exporter::recorder`{}", see!("metrics-recorder")
     )]
     AlreadyInstalled,
     /// CloudWatch doesn't take this namespace.
     #[error(
-        "{0:?} is no CloudWatch namespace: use 1 to 255 letters, digits and ` .-_/#:`, not `:` first, nor `AWS/`"
+        "{:?} is no CloudWatch namespace: use 1 to 255 letters, digits and ` .-_/#:`, not `:` first, nor `AWS/`{}", .0, see!("metrics-namespace")
     )]
     Namespace(String),
 }

@@ -93,7 +93,7 @@ pub enum BatchError {
     /// A message has no id, so it can't be reported: left out of the reply, it would be deleted
     /// unprocessed.
     #[error(
-        "message {position} of the batch has no id, so that it could not be reported: send events as their source makes them"
+        "message {position} of the batch has no id, so that it could not be reported: send events as their source makes them{}", see!("message-without-id")
     )]
     MessageWithoutId {
         /// Its place in the batch, from 0.
@@ -109,7 +109,7 @@ pub enum BatchError {
     },
     /// Some messages must come again, and the layer doesn't reply with
     /// [item failures](super::BatchLayer::without_item_failures).
-    #[error("{failed} of {messages} messages must come again, so the batch fails as a whole")]
+    #[error("{failed} of {messages} messages must come again, so the batch fails as a whole{}", see!("batch-incomplete"))]
     Incomplete {
         /// The number of messages that are not done.
         failed: usize,

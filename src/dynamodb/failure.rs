@@ -124,6 +124,7 @@ mod tests {
     use aws_smithy_types::body::SdkBody;
 
     use super::*;
+    use crate::protocol::unlinked::unlinked;
 
     #[derive(Debug, thiserror::Error)]
     #[error("the request failed")]
@@ -169,7 +170,7 @@ mod tests {
             let error = refused(code, "", 400);
             assert!(matches!(error, StoreError::Throttled(_)), "{code}");
             assert_eq!(
-                error.to_string(),
+                unlinked(&error),
                 "throttled: raise the table's capacity, or use on-demand"
             );
         }

@@ -65,6 +65,7 @@ use sends::Sends;
 
 use super::failure::{Met, Refusal};
 use super::layout::Item;
+use crate::protocol::unlinked::unlinked;
 use crate::store::BoxError;
 
 /// The result of a guarded write. Its `Debug` shows nothing of an item.
@@ -101,11 +102,11 @@ impl fmt::Debug for Guarded {
 pub enum GuardError {
     /// The write did not apply, and can't any more: it could not be sent, or DynamoDB answered each
     /// send of it with an error.
-    #[error("the guarded write failed: {0}")]
+    #[error("the guarded write failed: {}{}", unlinked(.0), see!("guard-failed"))]
     Failed(#[source] BoxError),
     /// A send of the write got no answer: it may have applied, or may still arrive and apply. Fail,
     /// so that the event comes again.
-    #[error("the outcome of the guarded write is unknown: {0}")]
+    #[error("the outcome of the guarded write is unknown: {}{}", unlinked(.0), see!("guard-unknown"))]
     Unknown(#[source] BoxError),
 }
 

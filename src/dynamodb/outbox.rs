@@ -95,7 +95,7 @@ impl fmt::Debug for Event {
 #[non_exhaustive]
 pub enum EmitError {
     /// The data has no JSON form.
-    #[error("the event's data can't be serialised as JSON: {0}")]
+    #[error("the event's data can't be serialised as JSON: {}{}", .0, see!("event-data"))]
     Data(#[from] serde_json::Error),
     /// The transaction refused the write.
     #[error(transparent)]

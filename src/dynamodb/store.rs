@@ -71,7 +71,7 @@ pub(super) enum Retries {
 
 /// The environment names no table: the error of [`DynamoDbStore::from_env`].
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("set the environment variable {TABLE_VARIABLE} to the name of the idempotency table")]
+#[error("set the environment variable {TABLE_VARIABLE} to the name of the idempotency table{}", see!("table-not-named"))]
 pub struct TableNotNamed;
 
 debug_by_display!(TableNotNamed);

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::protocol::fingerprint::FingerprintError;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{EntropyError, Failure, Omission};
+use crate::protocol::unlinked::unlinked;
 use crate::store::StoreError;
 use crate::store::transaction::{Refusal, WriteError};
 
@@ -26,47 +27,47 @@ pub enum Error<E> {
     #[error("the handler failed: {0}")]
     Handler(E),
     /// An earlier attempt failed for good, and this is its failure, replayed.
-    #[error("an earlier attempt failed for good: {}", .0.message)]
+    #[error("an earlier attempt failed for good: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
     /// Another attempt is running. Retry when its lease is over.
-    #[error("another attempt is in flight: retry {}", when(*.retry_after))]
+    #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
         /// The time until the other attempt's lease ends.
         retry_after: Duration,
     },
     /// The key was first used with another payload: the sender must choose a new key.
     #[error(
-        "the idempotency key was first used with another payload: send a new key with a new request"
+        "the idempotency key was first used with another payload: send a new key with a new request{}", see!("mismatch")
     )]
     Mismatch,
     /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy
     /// wants a person to look before it is repeated.
     #[error(
-        "an earlier attempt was interrupted and may have taken effect: look, then release its record"
+        "an earlier attempt was interrupted and may have taken effect: look, then release its record{}", see!("interrupted")
     )]
     Interrupted {
         /// The time when its lease ran out, or the step began.
         since: SystemTime,
     },
     /// Attempts crashed until the key had used up `max_attempts`.
-    #[error("{attempts} attempts crashed: look at why, then release the record or let it expire")]
+    #[error("{attempts} attempts crashed: look at why, then release the record or let it expire{}", see!("exhausted"))]
     Exhausted {
         /// The number of attempts.
         attempts: u32,
     },
     /// The handler outlived its lease and another attempt took the key over. Its outcome was not
     /// stored; its effect may have happened beside the successor's.
-    #[error("the lease ran out while the handler was running, and another attempt took over")]
+    #[error("the lease ran out while the handler was running, and another attempt took over{}", see!("lease-lost"))]
     LeaseLost,
     /// The claim came back from the store when its time was over, because the invocation's deadline
     /// had passed before or the store answered late. It was released, and the handler didn't run.
     #[error(
-        "the deadline of the invocation, or the claim's own lease, had passed when the store answered: nothing ran; retry in a new invocation"
+        "the deadline of the invocation, or the claim's own lease, had passed when the store answered: nothing ran; retry in a new invocation{}", see!("too-late")
     )]
     TooLate,
     /// The handler succeeded once, but its outcome was not kept, so that it can't be replayed. It
     /// is not run again.
-    #[error("already done, but its outcome was not kept: {reason}")]
+    #[error("already done, but its outcome was not kept: {reason}{}", see!("outcome-omitted"))]
     OutcomeOmitted {
         /// The reason.
         reason: Omission,
@@ -76,26 +77,26 @@ pub enum Error<E> {
     /// The handler succeeded, and its outcome could not be recorded: only where the setting asks to
     /// report this. Also where the runtime shut down and cut a
     /// [detached](crate::Idempotency::run_detached) run off, whose handler may have succeeded.
-    #[error("the handler succeeded, but its outcome could not be recorded: {0}")]
+    #[error("the handler succeeded, but its outcome could not be recorded: {}{}", unlinked(.0), see!("unrecorded"))]
     Unrecorded(#[source] StoreError),
     /// The condition of a business write didn't hold, and the write has no answer of the handler's
     /// own error type ([`Write::or_else`](crate::store::transaction::Write::or_else)). Nothing was
     /// written, nothing of this attempt will be, and the claim was released.
-    #[error("the condition of business write {} did not hold: nothing was written", .0.index())]
+    #[error("the condition of business write {} did not hold: nothing was written{}", .0.index(), see!("condition-failed"))]
     Refused(Refusal),
     /// The handler succeeded, and its transaction didn't commit: nothing was written, and nothing
     /// of this attempt will be. A retry is safe, and runs at once where the claim could be
     /// released.
-    #[error("the transaction did not commit, and nothing was written: {0}")]
+    #[error("the transaction did not commit, and nothing was written: {}{}", unlinked(.0), see!("not-committed"))]
     NotCommitted(#[source] StoreError),
     /// The handler succeeded, and nothing proves whether its transaction committed, or still will: a
     /// send of it got no answer. A retry is safe, and finds out; in a run that nothing protects, it
     /// may write a second time.
-    #[error("it is not known whether the transaction committed: retry to find out: {0}")]
+    #[error("it is not known whether the transaction committed: retry to find out: {}{}", unlinked(.0), see!("outcome-unknown"))]
     OutcomeUnknown(#[source] StoreError),
     /// As many detached runs as [`detached_limit`](crate::Builder::detached_limit) allows go on, or
     /// the engine [drains](crate::Idempotency::drain). Nothing ran.
-    #[error("too many detached runs at a time: retry, or raise `detached_limit`")]
+    #[error("too many detached runs at a time: retry, or raise `detached_limit`{}", see!("overloaded"))]
     Overloaded,
     /// The claimless form can't work: the store can't commit business writes, or the retention is
     /// shorter than an hour. Nothing ran.
@@ -103,7 +104,7 @@ pub enum Error<E> {
     Write(#[from] WriteError),
     /// The record can't be understood. It was left alone.
     #[error(
-        "the stored record can't be read ({0}): it was left alone; look at it, or let it expire"
+        "the stored record can't be read ({}): it was left alone; look at it, or let it expire{}", unlinked(.0), see!("unreadable")
     )]
     Unreadable(String),
     /// The key can't be used.
@@ -219,7 +220,7 @@ mod tests {
             (u64::MAX, "in 307445734561825 min 52 s"),
         ] {
             let retry_after = Duration::from_millis(millis);
-            let said = Error::<&str>::InFlight { retry_after }.to_string();
+            let said = unlinked(&Error::<&str>::InFlight { retry_after });
             assert_eq!(
                 said,
                 format!("another attempt is in flight: retry {expected}")

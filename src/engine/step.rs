@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use crate::protocol::Crashed;
 use crate::protocol::journal::{MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS};
 use crate::protocol::record::Omission;
+use crate::protocol::unlinked::unlinked;
 use crate::store::StoreError;
 
 type Unsure<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
@@ -94,7 +95,7 @@ pub enum StepError<E> {
     /// look. A handler that can find out by itself may go on from here; one that returns an error
     /// is answered as [`Error::Interrupted`](crate::Error::Interrupted).
     #[error(
-        "step `{step}` was interrupted and may have taken effect: look, then settle it in its record"
+        "step `{step}` was interrupted and may have taken effect: look, then settle it in its record{}", see!("step-interrupted")
     )]
     Interrupted {
         /// The step.
@@ -103,39 +104,39 @@ pub enum StepError<E> {
         since: SystemTime,
     },
     /// Another attempt has taken the key over: stop.
-    #[error("the lease ran out, and another attempt took over")]
+    #[error("the lease ran out, and another attempt took over{}", see!("step-lease-lost"))]
     LeaseLost,
     /// The attempt's time is over, so that nothing may begin any more.
-    #[error("the attempt's time is over: the step was not begun")]
+    #[error("the attempt's time is over: the step was not begun{}", see!("step-out-of-time"))]
     OutOfTime,
     /// The claimless form has no record to keep a journal in, and each duplicate runs the handler:
     /// the effect would fire each time.
-    #[error("the claimless form keeps no journal: use the claimed form for effects outside")]
+    #[error("the claimless form keeps no journal: use the claimed form for effects outside{}", see!("step-without-journal"))]
     NoJournal,
     /// The name can't be used.
     #[error(
-        "the step's name `{step}` can't be used: take 1 to {MAX_STEP_NAME_BYTES} letters, digits, `-`, `_` or `.`"
+        "the step's name `{step}` can't be used: take 1 to {MAX_STEP_NAME_BYTES} letters, digits, `-`, `_` or `.`{}", see!("step-name")
     )]
     Name {
         /// The name as given.
         step: String,
     },
     /// The attempt has had a step of this name: the second would get the first one's result.
-    #[error("step `{step}` was run already in this attempt: give each effect a name of its own")]
+    #[error("step `{step}` was run already in this attempt: give each effect a name of its own{}", see!("step-repeated"))]
     Repeated {
         /// The name.
         step: String,
     },
     /// The journal has no room for another step.
     #[error(
-        "the journal has no room for step `{step}`: it takes {MAX_STEPS} steps and {MAX_JOURNAL_BYTES} bytes; keep results small"
+        "the journal has no room for step `{step}`: it takes {MAX_STEPS} steps and {MAX_JOURNAL_BYTES} bytes; keep results small{}", see!("step-journal-full")
     )]
     Full {
         /// The step.
         step: String,
     },
     /// The effect happened in an earlier attempt, but its result was not kept.
-    #[error("step `{step}` is done, but its result was not kept: {reason}")]
+    #[error("step `{step}` is done, but its result was not kept: {reason}{}", see!("step-result-omitted"))]
     ResultOmitted {
         /// The step.
         step: String,
@@ -143,7 +144,7 @@ pub enum StepError<E> {
         reason: Omission,
     },
     /// The effect happened in an earlier attempt, and its result no longer decodes.
-    #[error("the recorded result of step `{step}` can't be read: {reason}")]
+    #[error("the recorded result of step `{step}` can't be read: {reason}{}", see!("step-unreadable"))]
     Unreadable {
         /// The step.
         step: String,
@@ -151,11 +152,11 @@ pub enum StepError<E> {
         reason: String,
     },
     /// The step could not be recorded as pending, so its effect didn't fire.
-    #[error("the step could not be recorded, and was not begun: {0}")]
+    #[error("the step could not be recorded, and was not begun: {}{}", unlinked(.0), see!("step-not-recorded"))]
     Store(#[source] StoreError),
     /// The effect happened, and its result could not be recorded: only where the
     /// [setting](crate::Builder::unrecorded) asks to report this.
-    #[error("the step's effect happened, but its result could not be recorded: {0}")]
+    #[error("the step's effect happened, but its result could not be recorded: {}{}", unlinked(.0), see!("step-unrecorded"))]
     Unrecorded(#[source] StoreError),
 }
 

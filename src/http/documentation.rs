@@ -11,7 +11,7 @@ pub struct DocumentationUrl(String);
 
 /// Reports an address that can't be the target of a `Link` header.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{url}` can't be linked to: give an absolute https address without a fragment")]
+#[error("`{url}` can't be linked to: give an absolute https address without a fragment{}", see!("documentation-address"))]
 pub struct DocumentationUrlError {
     url: String,
 }

@@ -16,7 +16,7 @@ use crate::engine::claim::Claim;
 /// As a response it is the problem [`misconfigured`](super#misconfigured), 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request has no claim: its route is outside of the idempotency layer, or the layer lets it pass through; extract `Option<Claim>` where that may be"
+    "the request has no claim: its route is outside of the idempotency layer, or the layer lets it pass through; extract `Option<Claim>` where that may be{}", see!("no-claim")
 )]
 #[non_exhaustive]
 pub struct ClaimRejection;

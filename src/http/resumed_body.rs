@@ -12,10 +12,10 @@ use http_body_util::BodyExt;
 #[non_exhaustive]
 pub enum ReadError {
     /// There is more of it than the limit allows.
-    #[error("the request body is larger than the limit")]
+    #[error("the request body is larger than the limit{}", see!("body-too-large"))]
     TooLarge,
     /// It broke off.
-    #[error("the request body could not be read")]
+    #[error("the request body could not be read{}", see!("body-unreadable"))]
     Failed,
 }
 

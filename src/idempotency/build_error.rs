@@ -8,7 +8,7 @@ use crate::protocol::namespace::NamespaceError;
 pub enum BuildError {
     /// There is no namespace, and no Lambda function whose name could be it.
     #[error(
-        "no namespace: call `.namespace(\"…\")`; only in a Lambda function is there a default, its name"
+        "no namespace: call `.namespace(\"…\")`; only in a Lambda function is there a default, its name{}", see!("no-namespace")
     )]
     NoNamespace,
     /// The namespace is not usable.
@@ -16,14 +16,14 @@ pub enum BuildError {
     Namespace(#[from] NamespaceError),
     /// An outcome would be forgotten as soon as it is stored, and each duplicate would run again.
     #[error(
-        "`{setting}` is zero, so that each duplicate would run again: keep outcomes for longer than the longest redelivery"
+        "`{setting}` is zero, so that each duplicate would run again: keep outcomes for longer than the longest redelivery{}", see!("no-retention")
     )]
     NoRetention {
         /// The setting: `retention` or `failure_retention`.
         setting: &'static str,
     },
     /// The store can't be used as it is set up. The text says what to correct.
-    #[error("{0}")]
+    #[error("{}{}", .0, see!("store-settings"))]
     Store(String),
 }
 

@@ -13,6 +13,7 @@ use crate::protocol::Crashed;
 use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::namespace::Namespace;
 use crate::protocol::owner::Owners;
+use crate::protocol::unlinked::unlinked;
 use crate::store::Store;
 
 /// The longest time that a store may delay a handler that is only observed.
@@ -287,7 +288,7 @@ impl<S: Store> Builder<S> {
     /// store's own settings contradict each other. Nothing is sent to the store.
     pub fn build(self) -> Result<Idempotency<S>, BuildError> {
         let checked = self.store.check();
-        checked.map_err(|error| BuildError::Store(error.to_string()))?;
+        checked.map_err(|error| BuildError::Store(unlinked(&error)))?;
         for (setting, retention) in [
             ("retention", self.settings.retention),
             ("failure_retention", Some(self.settings.failure_retention)),

@@ -24,13 +24,13 @@ pub enum InvokeError<E> {
     Obstacle(Obstacle),
     /// The event is not one of the source that the layer was made for, or lacks what the source
     /// must be set up to send. Nothing ran.
-    #[error("{reason}")]
+    #[error("{reason}{}", see!("wrong-event"))]
     WrongEvent {
         /// The reason says what the event lacks, without quoting it.
         reason: String,
     },
     /// The payload doesn't decode as the handler's type. Nothing ran.
-    #[error("the payload doesn't decode: {reason}")]
+    #[error("the payload doesn't decode: {reason}{}", see!("undecodable"))]
     Undecodable {
         /// The field that it lacks, or the kind of error, and the place; the payload is not quoted
         /// unless [`log_errors`](crate::Builder::log_errors) is set.
@@ -39,16 +39,16 @@ pub enum InvokeError<E> {
     /// The layer was given no key. Nothing ran. A hash of the payload would be unsafe as a default:
     /// two equal payments are two payments.
     #[error(
-        "the layer has no idempotency key: call `.key(…)`, `.key_from(…)` or `.raw_id(…)` with an identity of the work, such as a payment id"
+        "the layer has no idempotency key: call `.key(…)`, `.key_from(…)` or `.raw_id(…)` with an identity of the work, such as a payment id{}", see!("no-key")
     )]
     NoKey,
     /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
     /// ([`Crashed`](crate::Crashed)).
-    #[error("the handler panicked")]
+    #[error("the handler panicked{}", see!("panicked"))]
     Panicked,
     /// The handler was ended shortly before the invocation's deadline, and its claim as after a
     /// panic.
-    #[error("the handler was ended shortly before the invocation's deadline")]
+    #[error("the handler was ended shortly before the invocation's deadline{}", see!("timed-out"))]
     TimedOut,
 }
 
@@ -80,7 +80,7 @@ impl<E: Into<Diagnostic>> From<InvokeError<E>> for Diagnostic {
         let error_message = match error {
             InvokeError::Handler(error) => return error.into(),
             InvokeError::Obstacle(obstacle) => obstacle.to_string(),
-            InvokeError::WrongEvent { reason } => reason,
+            InvokeError::WrongEvent { reason } => said(&InvokeError::WrongEvent { reason }),
             InvokeError::Undecodable { reason } => said(&InvokeError::Undecodable { reason }),
             InvokeError::NoKey => said(&InvokeError::NoKey),
             InvokeError::Panicked => said(&InvokeError::Panicked),

@@ -112,7 +112,7 @@ pub fn canonical_text(json: &[u8]) -> Option<String> {
 /// A value that has no JSON form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the payload can't be serialised as JSON ({reason}): pass the received bytes to `Fingerprint::bytes` instead"
+    "the payload can't be serialised as JSON ({reason}): pass the received bytes to `Fingerprint::bytes` instead{}", see!("no-fingerprint")
 )]
 pub struct FingerprintError {
     reason: String,

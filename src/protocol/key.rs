@@ -345,14 +345,14 @@ impl fmt::Debug for RecordId {
 pub enum KeyError {
     /// The source of the request gave no token at all.
     #[error(
-        "no idempotency key: the request carries none; send one, or set the missing-key policy to run unprotected"
+        "no idempotency key: the request carries none; send one, or set the missing-key policy to run unprotected{}", see!("key-missing")
     )]
     Missing,
     /// The token is empty.
-    #[error("the idempotency key is empty: send a value that names this one request")]
+    #[error("the idempotency key is empty: send a value that names this one request{}", see!("key-empty"))]
     EmptyToken,
     /// The token has more characters than allowed.
-    #[error("the idempotency key has {chars} characters, {max} are allowed: send a UUID or a hash")]
+    #[error("the idempotency key has {chars} characters, {max} are allowed: send a UUID or a hash{}", see!("key-too-long"))]
     TokenTooLong {
         /// Characters found.
         chars: usize,
@@ -360,18 +360,18 @@ pub enum KeyError {
         max: usize,
     },
     /// The token holds a control character.
-    #[error("the idempotency key holds a control character: send printable text")]
+    #[error("the idempotency key holds a control character: send printable text{}", see!("key-control-character"))]
     ControlCharacter,
     /// The operation has no name.
     #[error(
-        "the operation is empty: name the work that must take effect once, for example `charge`"
+        "the operation is empty: name the work that must take effect once, for example `charge`{}", see!("operation-empty")
     )]
     EmptyOperation,
     /// A raw id was given a scope, which would change nothing.
-    #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`")]
+    #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`{}", see!("raw-id-with-scope"))]
     RawIdWithScope,
     /// A raw id has more bytes than allowed.
-    #[error("the raw id has {bytes} bytes, {MAX_ID_BYTES} are allowed: use a hash of it")]
+    #[error("the raw id has {bytes} bytes, {MAX_ID_BYTES} are allowed: use a hash of it{}", see!("raw-id-too-long"))]
     IdTooLong {
         /// Bytes found.
         bytes: usize,

@@ -45,7 +45,7 @@ impl Namespace {
 
 /// A name that can't be a namespace.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", advice(.name))]
+#[error("{}{}", advice(.name), see!("namespace"))]
 #[non_exhaustive]
 pub struct NamespaceError {
     /// The name as given.

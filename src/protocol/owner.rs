@@ -52,7 +52,7 @@ impl fmt::Debug for Owner {
 
 /// The operating system gave no random bytes, so no claim can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gave no random bytes for a claim's owner: {0}")]
+#[error("the operating system gave no random bytes for a claim's owner: {}{}", .0, see!("no-entropy"))]
 pub struct EntropyError(String);
 
 fn fill(bytes: &mut [u8]) -> Result<(), EntropyError> {

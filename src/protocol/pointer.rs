@@ -23,7 +23,7 @@ pub struct Pointer(Vec<String>);
 /// A text that is no JSON pointer.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{pointer}` is no JSON pointer: it starts with `/`, as in `/detail/order_id`, and a `~` in a name is written `~0`, a `/` `~1`"
+    "`{pointer}` is no JSON pointer: it starts with `/`, as in `/detail/order_id`, and a `~` in a name is written `~0`, a `/` `~1`{}", see!("pointer")
 )]
 pub struct PointerError {
     pointer: String,

@@ -32,7 +32,7 @@ pub enum SelectorError {
     /// The expression doesn't compile.
     #[cfg(feature = "jmespath")]
     #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
-    #[error("`{expression}` is no JMESPath expression: {reason}")]
+    #[error("`{expression}` is no JMESPath expression: {reason}{}", see!("jmespath"))]
     Jmespath {
         /// The expression as it was given.
         expression: String,

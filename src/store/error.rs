@@ -2,6 +2,8 @@
 
 use std::error::Error as StdError;
 
+use crate::protocol::unlinked::unlinked;
+
 /// A boxed error of any kind.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
@@ -14,28 +16,28 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 #[non_exhaustive]
 pub enum StoreError {
     /// No answer came before the deadline. The write may have applied.
-    #[error("no answer before the deadline")]
+    #[error("no answer before the deadline{}", see!("store-timeout"))]
     Timeout,
     /// The store is over its throughput. Nothing applied.
-    #[error("throttled: {0}")]
+    #[error("throttled: {}{}", unlinked(.0), see!("store-throttled"))]
     Throttled(#[source] BoxError),
     /// Another write to the same place was under way. Nothing applied.
-    #[error("another write to the same place was under way")]
+    #[error("another write to the same place was under way{}", see!("store-conflict"))]
     Conflict,
     /// The store could not be reached, or failed. The write may have applied.
-    #[error("the store could not be reached: {0}")]
+    #[error("the store could not be reached: {}{}", unlinked(.0), see!("store-unreachable"))]
     Unavailable(#[source] BoxError),
     /// The function lacks a permission. The source says which.
-    #[error("{0}")]
+    #[error("{}{}", unlinked(.0), see!("store-denied"))]
     Denied(#[source] BoxError),
     /// The store is not set up as it was configured. The source says what to correct.
-    #[error("{0}")]
+    #[error("{}{}", unlinked(.0), see!("store-misconfigured"))]
     Misconfigured(#[source] BoxError),
     /// The record is larger than the store takes.
-    #[error("the record is larger than the store takes: lower the inline limit")]
+    #[error("the record is larger than the store takes: lower the inline limit{}", see!("record-too-large"))]
     TooLarge,
     /// The store refused for another reason, which a retry will not change.
-    #[error("the store refused the request: {0}")]
+    #[error("the store refused the request: {}{}", unlinked(.0), see!("store-rejected"))]
     Rejected(#[source] BoxError),
 }
 
@@ -79,7 +81,7 @@ mod tests {
         ] {
             let source = error.source().map(ToString::to_string);
             assert_eq!(source.as_deref(), Some("its own words"));
-            assert!(error.to_string().ends_with("its own words"), "{error}");
+            assert!(unlinked(&error).ends_with("its own words"), "{error}");
         }
     }
 }

@@ -128,17 +128,17 @@ impl fmt::Debug for Refusal {
 pub enum WriteError {
     /// The store keeps records only, or other writes than this one.
     #[error(
-        "the store can't commit this write together with the record: use a store with transactions, and writes of its own kind"
+        "the store can't commit this write together with the record: use a store with transactions, and writes of its own kind{}", see!("write-not-supported")
     )]
     NotSupported,
     /// A transaction has room for so many writes, besides the record.
-    #[error("a transaction takes {max} writes beside the record: split the operation")]
+    #[error("a transaction takes {max} writes beside the record: split the operation{}", see!("too-many-writes"))]
     TooMany {
         /// The number of writes that there may be.
         max: usize,
     },
     /// The writes of the transaction are too large together, or one of them is by itself.
-    #[error("{bytes} bytes to write, {max} are allowed: keep large values elsewhere")]
+    #[error("{bytes} bytes to write, {max} are allowed: keep large values elsewhere{}", see!("write-too-large"))]
     TooLarge {
         /// Bytes found.
         bytes: usize,
@@ -146,27 +146,28 @@ pub enum WriteError {
         max: usize,
     },
     /// Two writes of one transaction may not have the same target.
-    #[error("write {first} has the same target: say both in one write")]
+    #[error("write {first} has the same target: say both in one write{}", see!("same-target"))]
     SameTarget {
         /// The place of the earlier one, from 0.
         first: usize,
     },
     /// The write lacks something that every write has.
-    #[error("the write is not complete: {0}")]
+    #[error("the write is not complete: {}{}", .0, see!("write-incomplete"))]
     Incomplete(String),
     /// The claimless form needs a retention of an hour or more: a copy of a commit that the network
     /// delivers after the record has expired would apply once more, and AWS takes a signature for
     /// some minutes. Nothing ran.
     #[error(
-        "the claimless form needs a `retention` and a `failure_retention` of an hour or more, and one of them is {} s: a late copy of a commit would apply again",
-        .retention.as_secs()
+        "the claimless form needs a `retention` and a `failure_retention` of an hour or more, and one of them is {} s: a late copy of a commit would apply again{}",
+        .retention.as_secs(),
+        see!("retention-too-short")
     )]
     RetentionTooShort {
         /// The shorter one of the two that the request has.
         retention: Duration,
     },
     /// The handler has returned: what it wrote is decided already.
-    #[error("the handler has returned, so that nothing can join its transaction")]
+    #[error("the handler has returned, so that nothing can join its transaction{}", see!("write-closed"))]
     Closed,
 }
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Each room, and what it may import: a room, or single names of it. From the ground up.
 const ROOMS: &[(&str, &[&str])] = &[
+    // Pages of the documentation.
+    ("guide", &[]),
     ("protocol", &[]),
     ("store", &["protocol"]),
     ("engine", &["protocol", "store"]),

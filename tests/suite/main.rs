@@ -13,6 +13,7 @@ mod architecture;
 mod cached;
 mod conformance;
 mod crowd;
+mod diagrams;
 mod documents;
 mod end_to_end;
 mod engine;
@@ -29,6 +30,7 @@ mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
 mod real_powertools;
+mod reference;
 mod secrets;
 mod shards;
 mod sources;

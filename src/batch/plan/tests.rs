@@ -6,6 +6,7 @@ use crate::batch::fate::unknown;
 use crate::batch::key::KeySource;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 use crate::protocol::namespace::Namespace;
+use crate::protocol::unlinked::unlinked;
 use crate::sqs::Sqs;
 
 pub(in crate::batch) fn message(id: &str, body: &str) -> SqsMessage {
@@ -67,7 +68,7 @@ fn said(fate: &Fate) -> String {
     match fate {
         Fate::Done => "done".to_owned(),
         Fate::Follows(leader) => format!("follows {leader}"),
-        Fate::Reported(reason) => reason.to_string(),
+        Fate::Reported(reason) => unlinked(reason),
     }
 }
 

@@ -57,7 +57,7 @@ impl fmt::Debug for StoredEvent {
 
 /// An item in the outbox is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an item in the outbox can't be read: `{attribute}` is missing, or of another type")]
+#[error("an item in the outbox can't be read: `{attribute}` is missing, or of another type{}", see!("unreadable-event"))]
 pub struct UnreadableEvent {
     /// The attribute that is missing, or of another type.
     pub attribute: &'static str,

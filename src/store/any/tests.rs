@@ -7,6 +7,7 @@ use crate::protocol::clock::EpochSeconds;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, Owner, RecordWrite, Release};
+use crate::protocol::unlinked::unlinked;
 use crate::store::transaction::{Admission, Commit, Committed};
 use crate::store::{Answer, Store, StoreError};
 
@@ -58,7 +59,7 @@ impl Store for Naming {
 
 /// Checks that this method answered.
 fn by<T>(method: &str, answer: Result<T, StoreError>) {
-    let error = answer.err().unwrap().to_string();
+    let error = unlinked(&answer.err().unwrap());
     assert!(error.ends_with(&format!(": {method}")), "{method}: {error}");
 }
 

@@ -34,6 +34,21 @@ impl Function {
         function
     }
 
+    /// The relay of this outbox, on this server, which sends its events to a FIFO queue behind this endpoint.
+    pub fn relay_of(server: &Server, outbox: &str, queues: &str) -> Self {
+        let function = Self {
+            program: "orders-api",
+            version: Version::This,
+            server: server.clone(),
+            endpoint: server.endpoint().to_owned(),
+            records: outbox.to_owned(),
+            effects: outbox.to_owned(),
+            timeout: Duration::from_secs(10),
+            environment: vec![("OUTBOX_TABLE", outbox.to_owned())],
+        };
+        function.outbox_relay(queues)
+    }
+
     /// The relay of a function's outbox, which sends its events to a FIFO queue behind this endpoint.
     pub fn outbox_relay(&self, queues: &str) -> Self {
         let outbox = self.outbox().to_owned();

@@ -1,0 +1,57 @@
+//! Each alarm of `infra/` has a section in `docs/operations/alarms.md`, and names it.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{read, root, sections};
+
+/// The alarms of the templates, each with its definition.
+fn alarms() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join("infra")).unwrap() {
+        let template = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for part in template
+            .split("\n    Type: AWS::CloudWatch::Alarm\n")
+            .collect::<Vec<_>>()
+            .windows(2)
+        {
+            let name = part[0].lines().last().unwrap().trim().trim_end_matches(':');
+            let definition = part[1].split("\n\n").next().unwrap();
+            found.push((name.to_owned(), definition.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_alarm_has_a_section_and_each_section_an_alarm() {
+    let page = read("docs/operations/alarms.md");
+    let sections: BTreeSet<_> = sections(&page, "###")
+        .into_iter()
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let alarms: BTreeSet<_> = alarms().into_iter().map(|(name, _)| name).collect();
+    assert!(alarms.len() > 10, "{alarms:?}");
+    assert_eq!(sections, alarms);
+}
+
+#[test]
+fn each_alarm_leads_to_its_section() {
+    for (name, definition) in alarms() {
+        let words: Vec<_> = definition.split_whitespace().collect();
+        let place = format!("docs/operations/alarms.md#{}", name.to_lowercase());
+        assert!(words.contains(&place.as_str()), "{name}: {definition}");
+    }
+}
+
+#[test]
+fn each_section_has_three_commands_what_to_do_and_when_it_is_over() {
+    let page = read("docs/operations/alarms.md");
+    for (name, body) in sections(&page, "###") {
+        let commands = body.lines().filter(|line| line.starts_with("aws ")).count();
+        assert_eq!(commands, 3, "{name}");
+        for part in ["- **Do**: ", "- **Over**: "] {
+            assert!(body.contains(part), "{name}: {part}");
+        }
+    }
+}
