@@ -137,7 +137,12 @@ impl Environment {
                 };
                 (Style::Reply, format!("{} ({how})", outcome.get()))
             }
-            Err(error) => (Style::Refused, error.to_string()),
+            // Without the link to the page of the error.
+            Err(error) => {
+                let text = error.to_string();
+                let words = text.split(" See http").next().unwrap();
+                (Style::Refused, words.to_owned())
+            }
         };
         self.arrow(self.lane, 0, style, text);
     }
