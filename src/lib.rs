@@ -60,7 +60,7 @@
 //!
 //! | you want to | look at |
 //! |---|---|
-//! | wrap a handler | [`Idempotency::run`], `sqs`, `kinesis`, `dynamodb_streams`, `kafka`, `http`, `invoke`, the attribute `#[idempotent]` |
+//! | wrap a handler | [`Idempotency::run`], [`sqs`], [`kinesis`], [`dynamodb_streams`], [`kafka`], [`http`], [`invoke`], the attribute `#[idempotent]` |
 //! | hold a claim without a closure | [`Idempotency::begin`], [`Run`] |
 //! | choose settings | [`Builder`] |
 //! | name a request | [`Key`], [`Fingerprint`] |
@@ -77,22 +77,46 @@
 //!
 //! | feature | default | gives |
 //! |---|---|---|
-//! | `dynamodb` | yes | `dynamodb::DynamoDbStore`, over `aws-sdk-dynamodb` with one TLS stack |
+//! | `dynamodb` | yes | `DynamoDbStore` of [`dynamodb`], over `aws-sdk-dynamodb` with one TLS stack |
 //! | `s3` | | `dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
 //! | `lambda` | | [`Idempotency::invocation`](Idempotency): an engine bound to the invocation of `lambda_runtime` |
-//! | `batch` | | `batch`: what every source of batches shares; for a `batch::Source` of your own |
-//! | `sqs` | | `sqs::BatchLayer`, for functions behind an SQS queue; implies `batch` |
-//! | `streams` | | `kinesis`, `dynamodb_streams`, `kafka` and the other sources of batches; implies `batch` |
-//! | `invoke` | | `invoke::InvokeLayer`, for handlers of one event: direct, Step Functions, EventBridge, SNS |
+//! | `batch` | | [`batch`]: what every source of batches shares; for a `batch::Source` of your own |
+//! | `sqs` | | `BatchLayer` of [`sqs`], for functions behind an SQS queue; implies `batch` |
+//! | `streams` | | [`kinesis`], [`dynamodb_streams`], [`kafka`] and the other sources of batches; implies `batch` |
+//! | `invoke` | | `InvokeLayer` of [`invoke`], for handlers of one event: direct, Step Functions, EventBridge, SNS |
 //! | `jmespath` | | `jmespath` of the `Selector` in `batch`, `http` and `invoke`: keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
-//! | `http` | | `http::IdempotencyLayer`, for any tower service of `http::Request`; links nothing of Lambda's |
+//! | `http` | | `IdempotencyLayer` of [`http`], for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
 //! | `lambda-http` | | the same layer, for functions behind API Gateway, a load balancer or a function URL; implies `http` |
 //! | `macros` | | `#[idempotent]`: an attribute that makes an async function idempotent |
-//! | `powertools` | | `powertools`: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
-//! | `test-util` | | `testing`: claims, messages, crashes and a clock for tests of handlers; the conformance suite for stores |
+//! | `powertools` | | [`powertools`]: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
+//! | `test-util` | | [`testing`]: claims, messages, crashes and a clock for tests of handlers; the conformance suite for stores |
 //! | `test-dynamodb` | | `testing::TestDynamoDb`: a DynamoDB API in the test's own process; implies `test-util` and `dynamodb` |
+//!
+#![cfg_attr(feature = "batch", doc = "[`batch`]: crate::batch")]
+#![cfg_attr(not(feature = "batch"), doc = "[`batch`]: #features")]
+#![cfg_attr(feature = "sqs", doc = "[`sqs`]: crate::sqs")]
+#![cfg_attr(not(feature = "sqs"), doc = "[`sqs`]: #features")]
+#![cfg_attr(feature = "streams", doc = "[`kinesis`]: crate::kinesis")]
+#![cfg_attr(not(feature = "streams"), doc = "[`kinesis`]: #features")]
+#![cfg_attr(
+    feature = "streams",
+    doc = "[`dynamodb_streams`]: crate::dynamodb_streams"
+)]
+#![cfg_attr(not(feature = "streams"), doc = "[`dynamodb_streams`]: #features")]
+#![cfg_attr(feature = "streams", doc = "[`kafka`]: crate::kafka")]
+#![cfg_attr(not(feature = "streams"), doc = "[`kafka`]: #features")]
+#![cfg_attr(feature = "http", doc = "[`http`]: crate::http")]
+#![cfg_attr(not(feature = "http"), doc = "[`http`]: #features")]
+#![cfg_attr(feature = "invoke", doc = "[`invoke`]: crate::invoke")]
+#![cfg_attr(not(feature = "invoke"), doc = "[`invoke`]: #features")]
+#![cfg_attr(feature = "dynamodb", doc = "[`dynamodb`]: crate::dynamodb")]
+#![cfg_attr(not(feature = "dynamodb"), doc = "[`dynamodb`]: #features")]
+#![cfg_attr(feature = "test-util", doc = "[`testing`]: crate::testing")]
+#![cfg_attr(not(feature = "test-util"), doc = "[`testing`]: #features")]
+#![cfg_attr(feature = "powertools", doc = "[`powertools`]: crate::powertools")]
+#![cfg_attr(not(feature = "powertools"), doc = "[`powertools`]: #features")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,

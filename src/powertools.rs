@@ -7,6 +7,14 @@
 //!
 //! The ids are those of the Python version: the others write their hashes, or their results, in
 //! another form.
+//!
+//! ```
+//! use lambda_idempotency::powertools::PowertoolsKeys;
+//!
+//! let keys = PowertoolsKeys::of("payments-prod.app.charge");
+//! let id = keys.id("order-1734");
+//! assert_eq!(id.as_deref(), Some("payments-prod.app.charge#10b0e2eb63929ef412d806663f7b1666"));
+//! ```
 
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};

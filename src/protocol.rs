@@ -7,6 +7,16 @@
 //!
 //! The engine, the stores, the model and the simulation all follow from these. `docs/internals/protocol.md`
 //! is their prose.
+//!
+//! ```
+//! use lambda_idempotency::protocol::record::{Record, RecordWrite};
+//! use lambda_idempotency::protocol::transition;
+//!
+//! /// What a store does in one atomic step; nothing where the condition doesn't hold.
+//! fn write(met: Option<&Record>, write: &RecordWrite) -> Option<Record> {
+//!     transition(met, write)
+//! }
+//! ```
 
 pub(crate) mod clock;
 mod decide;

@@ -6,6 +6,22 @@
 //! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either, and
 //! [`AnyStore`] gives them one type. A store of your own is right when it passes the conformance
 //! suite in `testing` (feature `test-util`); `docs/internals/own-store.md` walks through one.
+//!
+//! ```
+//! use lambda_idempotency::store::{AnyStore, MemoryStore};
+//! use lambda_idempotency::{BuildError, Idempotency};
+//!
+//! /// An application's state, whatever keeps the records.
+//! struct State {
+//!     once: Idempotency<AnyStore>,
+//! }
+//!
+//! fn in_tests() -> Result<State, BuildError> {
+//!     let store = AnyStore::new(MemoryStore::new());
+//!     Ok(State { once: Idempotency::builder(store).namespace("payments").build()? })
+//! }
+//! # assert!(in_tests().is_ok_and(|state| { drop(state.once); true }));
+//! ```
 
 use std::future::Future;
 

@@ -36,6 +36,26 @@
 //! is not a metric of its own, because rates can't be added up.
 //!
 //! Install the recorder before the first request: a metric that was met without one stays silent.
+//!
+//! ```
+//! use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
+//! use metrics_util::debugging::DebuggingRecorder;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let recorder = DebuggingRecorder::new();
+//! let snapshotter = recorder.snapshotter();
+//! recorder.install()?;
+//! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+//! let charge = || once.run(Key::new("charge", "A-17"), None, async |_| Ok::<_, std::io::Error>(1250));
+//! charge().await?;
+//! charge().await?;
+//!
+//! let counted = snapshotter.snapshot().into_vec();
+//! let counted: Vec<_> = counted.iter().map(|(key, ..)| key.key().name()).collect();
+//! assert!(counted.contains(&"idempotency_executions"));
+//! assert!(counted.contains(&"idempotency_replays"));
+//! # Ok(()) }
+//! ```
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
