@@ -13,18 +13,19 @@ class Chapter:
     page: str
 
     def description(self):
-        """The page's first paragraph."""
+        """The first sentence of the page."""
         paragraphs = (DOCS / self.page).read_text().split("\n\n")
         is_prose = lambda text: text and not text.startswith(("#", "|", "```", "{{", "-", "<"))
         first = next((text for text in map(str.strip, paragraphs) if is_prose(text)), "")
-        return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
+        return re.split(r"(?<=\.) ", words)[0]
 
 
 def chapters():
     part = "Introduction"
     found = []
     for line in (DOCS / "SUMMARY.md").read_text().splitlines():
-        if line.startswith("# "):
+        if line.startswith("# ") and line != "# Summary":
             part = line[2:]
         elif link := re.search(r"\[(.*)\]\((.*)\)", line):
             found.append(Chapter(part, *link.groups()))

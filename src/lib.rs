@@ -273,6 +273,7 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/reference/settings.md")]
 #[doc = include_str!("../docs/recipes/powertools.md")]
 #[doc = include_str!("../docs/sources/sqs.md")]
+#[doc = include_str!("../docs/sources/http.md")]
 #[doc = include_str!("../docs/sources/kinesis.md")]
 #[doc = include_str!("../docs/sources/dynamodb-streams.md")]
 #[doc = include_str!("../docs/sources/kafka.md")]
