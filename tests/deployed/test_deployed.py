@@ -173,6 +173,8 @@ class Movements(unittest.TestCase):
         # A mapping that lost its checkpoint.
         self.assertEqual(self.deliver(movements, first=100), [])
         self.assertEqual(self.entries(movements), [1, 1, 1])
+        # A claim that has no company leaves by itself, whatever the mapping's batches were.
+        self.assertEqual(self.deliver([self.movement(unique("article"))], first=103), [])
 
 
 class Orders(unittest.TestCase):
