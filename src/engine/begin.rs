@@ -15,7 +15,7 @@ use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::Owner;
 use crate::store::Store;
-use crate::store::transaction::Collected;
+use crate::store::transaction::{Collected, Unwritten};
 
 impl<S: Store> Engine<S> {
     /// Begins a request.
@@ -104,7 +104,8 @@ impl<S: Store> Engine<S> {
         let renewed = self.renewed_lease(&request.options);
         let limit = renewed.map_or(until, |lease| until - lease + self.settings.max_duration);
         let time = ClaimTime::renewed(until, limit);
-        let claim = self.claim_of(operation, id, Some(hold.clone()), Some(notes), Some(time));
+        let hold_of = Some(hold.clone());
+        let claim = self.claim_of(operation, id, hold_of, Some(notes), Some(time), None);
         let end = request.options.store_end();
         self.run(claim, Protection::Claimed(request, hold), end)
     }
@@ -131,9 +132,10 @@ impl<S: Store> Engine<S> {
         hold: Option<Hold>,
         notes: Option<Notes>,
         time: Option<impl Into<ClaimTime>>,
+        unwritten: Option<Unwritten>,
     ) -> Claim {
         let clock = Arc::clone(&self.clock);
-        let collected = Collected::new(self.store.admission());
+        let collected = Collected::new(self.store.admission(), unwritten);
         let time = time.map(Into::into);
         Claim::new(operation, id, hold, notes, time, clock, collected)
     }

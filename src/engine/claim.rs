@@ -1,5 +1,6 @@
 //! The claim, as a handler sees it while it runs.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::key::RecordId;
-use crate::store::transaction::{Collected, Write, WriteError};
+use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
 mod hold;
 mod notes;
@@ -152,6 +153,18 @@ impl Claim {
     /// a limit.
     pub fn write(&self, write: impl Into<Write>) -> Result<(), WriteError> {
         self.collected().add(write.into())
+    }
+
+    /// Returns a copy of the first of the transaction's [writes](Self::write) that has this type. For
+    /// stores that keep an open transaction there.
+    pub fn written<W: Any + Clone>(&self) -> Option<W> {
+        self.collected().find()
+    }
+
+    /// Returns the record that the transaction is going to write, where no claim has written it: in
+    /// the claimless form. For stores that open transactions.
+    pub fn unwritten(&self) -> Option<&Unwritten> {
+        self.collected().unwritten()
     }
 
     /// Returns the end of the [lease](Self::lease_end) by the engine's clock.

@@ -1,7 +1,7 @@
 //! Carries out the claimless form, which has no claim before the handler and one commit after it: a
 //! transaction, or a record without business writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::engine::acquire::{MAX_ROUNDS, obstacle};
@@ -13,12 +13,13 @@ use crate::engine::fence_off::FencedOff;
 use crate::engine::metrics::Count;
 use crate::engine::protection::{Protection, Unclaimed};
 use crate::engine::request::LEAST_RETENTION;
+use crate::engine::settings::InFlight;
 use crate::engine::{Begun, Disposition, Ended, Engine, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Basis, Completion, Final, Record};
 use crate::protocol::{Asking, Decision, decide};
 use crate::store::Store;
-use crate::store::transaction::{Committed, Write, WriteError};
+use crate::store::transaction::{Committed, Unwritten, Write, WriteError};
 
 /// The result of an attempt without a claim.
 #[derive(Debug)]
@@ -51,7 +52,15 @@ impl<S: Store> Engine<S> {
         let (operation, id) = (Arc::clone(&request.operation), request.id.clone());
         let (hold, until) = (self.hold_of(&attempt), attempt.until);
         // There is no record to keep a journal in.
-        let claim = self.claim_of(operation, id, Some(hold), None, Some(until));
+        let unwritten = self.unwritten(&request, &attempt);
+        let claim = self.claim_of(
+            operation,
+            id,
+            Some(hold),
+            None,
+            Some(until),
+            Some(unwritten),
+        );
         request.meter.count(Count::Executions);
         let end = request.options.store_end();
         Ok(Begun::Run(self.run(
@@ -71,14 +80,47 @@ impl<S: Store> Engine<S> {
         }
     }
 
+    fn unwritten(&self, request: &Request, attempt: &Unclaimed) -> Unwritten {
+        let wait = match self.settings.in_flight {
+            InFlight::FailFast => Duration::ZERO,
+            InFlight::WaitUpTo(limit) => self.longest_wait(request, limit),
+        };
+        Unwritten {
+            id: request.id.clone(),
+            owner: attempt.owner.clone(),
+            fingerprint: request.fingerprint.clone(),
+            rules: self.settings.rules.clone(),
+            wait,
+            clock: Arc::clone(&self.clock),
+            met: Mutex::default(),
+        }
+    }
+
     pub(super) async fn end_claimless(
         &self,
         request: Box<Request>,
-        attempt: Unclaimed,
+        mut attempt: Unclaimed,
         claim: &Claim,
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
-        let writes = claim.collected().close();
+        let mut writes = claim.collected().close();
+        if !matches!(disposition, Disposition::Complete(_)) {
+            // An open transaction among them holds the record's place.
+            writes.clear();
+        }
+        let met = claim.unwritten().and_then(Unwritten::take_met);
+        if met.is_some() {
+            attempt.found = met;
+            // What the transaction met counts, whatever error the handler made of it.
+            if !matches!(disposition, Disposition::Complete(_)) {
+                let record = self.record_in_the_way(&request, &attempt);
+                if let Some(record) =
+                    record.inspect_err(|error| events::refused(&request, error))?
+                {
+                    return self.replay(request, record, false).await.map(Ended::Replay);
+                }
+            }
+        }
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
@@ -129,20 +171,31 @@ impl<S: Store> Engine<S> {
             // finds out.
             found = self.look(request).await.unwrap_or_default();
         }
-        let asking = Asking::new(&owner, request.fingerprint.as_ref(), started_at);
-        match decide(found.as_ref(), asking, &self.settings.rules) {
-            Decision::Create | Decision::TakeOver { .. } => {}
-            Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                return Ok(Err(Box::new(record.clone())));
-            }
-            other => return Err(obstacle(&other, started_at)),
-        }
-        Ok(Ok(Unclaimed {
+        let attempt = Unclaimed {
             owner,
             until: self.run_until(request, started_at),
             started_at,
             found,
-        }))
+        };
+        let earlier = self.record_in_the_way(request, &attempt)?;
+        Ok(earlier.map_or(Ok(attempt), Err))
+    }
+
+    /// Returns the final record that was found; `None` where the attempt may write its own.
+    fn record_in_the_way(
+        &self,
+        request: &Request,
+        attempt: &Unclaimed,
+    ) -> Result<Option<Box<Record>>, Obstacle> {
+        let now = self.clock.now();
+        let asking = Asking::new(&attempt.owner, request.fingerprint.as_ref(), now);
+        match decide(attempt.found.as_ref(), asking, &self.settings.rules) {
+            Decision::Create | Decision::TakeOver { .. } => Ok(None),
+            Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                Ok(Some(Box::new(record.clone())))
+            }
+            other => Err(obstacle(&other, now)),
+        }
     }
 
     /// Writes the outcome and the business writes, if the record has no other outcome. Where a send

@@ -34,7 +34,7 @@ impl<S: Store> Engine<S> {
     /// Makes a claim that nothing protects.
     pub(super) fn bare_claim(&self, key: Option<&Key>, id: RecordId, options: &Options) -> Claim {
         let operation = key.map(Key::shared_operation).unwrap_or_default();
-        self.claim_of(operation, id, None, None, options.deadline)
+        self.claim_of(operation, id, None, None, options.deadline, None)
     }
 
     /// Carries out the writes that were handed to the claim: a kill switch that kept the effects

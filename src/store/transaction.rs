@@ -16,6 +16,10 @@ use std::time::Duration;
 
 use crate::protocol::record::{Final, Found};
 
+mod unwritten;
+
+pub use unwritten::Unwritten;
+
 type Answer = Box<dyn Any + Send>;
 type OrElse = Box<dyn FnOnce(&Refusal) -> Answer + Send + Sync>;
 
@@ -179,14 +183,27 @@ pub type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
 pub(crate) struct Collected {
     admission: Option<Admission>,
     writes: Mutex<Option<Vec<Write>>>,
+    /// The record that they are written with, where no claim came before it.
+    unwritten: Option<Unwritten>,
 }
 
 impl Collected {
-    pub(crate) fn new(admission: Option<Admission>) -> Self {
+    pub(crate) fn new(admission: Option<Admission>, unwritten: Option<Unwritten>) -> Self {
         Self {
             admission,
             writes: Mutex::new(Some(Vec::new())),
+            unwritten,
         }
+    }
+
+    pub(crate) fn unwritten(&self) -> Option<&Unwritten> {
+        self.unwritten.as_ref()
+    }
+
+    /// Returns a copy of the first write of this type.
+    pub(crate) fn find<W: Any + Clone>(&self) -> Option<W> {
+        let writes = self.writes();
+        writes.as_ref()?.iter().find_map(Write::body).cloned()
     }
 
     pub(crate) fn add(&self, write: Write) -> Result<(), WriteError> {

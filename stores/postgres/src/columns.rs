@@ -1,0 +1,321 @@
+//! Encodes records into columns, and decodes them strictly: a row that can't be understood is
+//! unreadable for a stated reason.
+
+use std::collections::BTreeMap;
+
+use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::packed::{PackedOutcome, Place};
+use lambda_idempotency::protocol::record::{
+    Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version,
+};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
+use serde::{Deserialize, Serialize};
+
+use crate::value::{Cell, Content, Value};
+
+/// The columns of a record beside its id, in the order in which they are written and read.
+pub(crate) const COLUMNS: [(&str, &str); 15] = [
+    ("status", "text"),
+    ("expiration", "bigint"),
+    ("owner", "text"),
+    ("lease", "bigint"),
+    ("attempt", "bigint"),
+    ("fingerprint", "text"),
+    ("outcome", "text"),
+    ("omitted", "text"),
+    ("packed", "text"),
+    ("content", "bytea"),
+    ("last_error", "text"),
+    ("journal", "text"),
+    ("started_at", "bigint"),
+    ("completed_at", "bigint"),
+    ("layout", "bigint"),
+];
+
+/// The value that a column has of each of these records.
+pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<Value> {
+    let outcomes = || {
+        records
+            .clone()
+            .map(|record| outcome(record.outcome.as_ref()))
+    };
+    let texts =
+        |of: fn(&Record) -> Option<String>| Content::Texts(records.clone().map(of).collect());
+    let ints = |of: fn(&Record) -> Option<i64>| Content::Ints(records.clone().map(of).collect());
+    let columns = [
+        texts(|record| Some(record.status.as_str().to_owned())),
+        ints(|record| Some(record.expiration.0)),
+        texts(|record| record.owner.as_ref().map(|owner| owner.as_str().to_owned())),
+        ints(|record| record.lease.map(|lease| lease.0)),
+        ints(|record| Some(record.attempt.into())),
+        texts(|record| {
+            record
+                .fingerprint
+                .as_ref()
+                .map(|print| print.as_str().to_owned())
+        }),
+        Content::Texts(outcomes().map(|outcome| outcome.inline).collect()),
+        Content::Texts(outcomes().map(|outcome| outcome.omitted).collect()),
+        Content::Texts(outcomes().map(|outcome| outcome.packed).collect()),
+        Content::Blobs(outcomes().map(|outcome| outcome.content).collect()),
+        texts(|record| record.last_error.clone()),
+        texts(|record| Some(journal(&record.journal))),
+        ints(|record| record.started_at.map(|at| at.0)),
+        ints(|record| record.completed_at.map(|at| at.0)),
+        ints(|record| record.layout),
+    ];
+    columns.into_iter().map(Value).collect()
+}
+
+/// An outcome's columns: one of the first three is set, and `content` beside `packed` where the
+/// record itself holds the compressed bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) inline: Option<String>,
+    pub(crate) omitted: Option<String>,
+    pub(crate) packed: Option<String>,
+    pub(crate) content: Option<Vec<u8>>,
+}
+
+pub(crate) fn outcome(outcome: Option<&StoredOutcome>) -> Outcome {
+    match outcome {
+        Some(StoredOutcome::Inline(text)) => Outcome {
+            inline: Some(text.clone()),
+            ..Outcome::default()
+        },
+        Some(StoredOutcome::Omitted(reason)) => Outcome {
+            omitted: Some(reason.as_str().to_owned()),
+            ..Outcome::default()
+        },
+        Some(StoredOutcome::Packed(packed)) => {
+            let (place, owner, content) = match &packed.place {
+                Place::Record(content) => (RECORD, None, Some(content.clone())),
+                Place::Entry(owner) => (ROW, Some(owner.as_str().to_owned()), None),
+                Place::Object(owner) => (OBJECT, Some(owner.as_str().to_owned()), None),
+                // A place of a later release: the bytes can't be found again.
+                _ => ("unknown", None, None),
+            };
+            let packed = Packed {
+                sha256: packed.sha256.clone(),
+                bytes: packed.bytes,
+                place: place.to_owned(),
+                owner,
+            };
+            Outcome {
+                packed: serde_json::to_string(&packed).ok(),
+                content,
+                ..Outcome::default()
+            }
+        }
+        _ => Outcome::default(),
+    }
+}
+
+const RECORD: &str = "record";
+const ROW: &str = "row";
+const OBJECT: &str = "object";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Packed {
+    sha256: String,
+    bytes: u64,
+    #[serde(rename = "in")]
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+}
+
+const PENDING: &str = "PENDING";
+const CONFIRMED: &str = "CONFIRMED";
+const FAILED: &str = "FAILED";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    state: String,
+    revision: u32,
+    tries: u32,
+    at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+}
+
+impl Entry {
+    fn of(entry: &StepEntry) -> Self {
+        let (state, result, omitted) = match &entry.state {
+            StepState::Confirmed(StepResult::Text(text)) => (CONFIRMED, Some(text.clone()), None),
+            StepState::Confirmed(StepResult::Omitted(reason)) => {
+                (CONFIRMED, None, Some(reason.as_str().to_owned()))
+            }
+            StepState::Failed => (FAILED, None, None),
+            _ => (PENDING, None, None),
+        };
+        Self {
+            state: state.to_owned(),
+            revision: entry.revision,
+            tries: entry.tries,
+            at: entry.at.0,
+            result,
+            omitted,
+            last_error: entry.last_error.clone(),
+        }
+    }
+
+    fn read(self) -> Result<StepEntry, String> {
+        let state = match self.state.as_str() {
+            PENDING => StepState::Pending,
+            FAILED => StepState::Failed,
+            CONFIRMED => StepState::Confirmed(match (self.result, self.omitted) {
+                (Some(text), None) => StepResult::Text(text),
+                (None, Some(reason)) => StepResult::Omitted(omission(&reason)?),
+                _ => return Err("a confirmed step has no result".to_owned()),
+            }),
+            _ => return Err("a step has an unknown state".to_owned()),
+        };
+        let mut entry = StepEntry::new(state, self.revision, self.tries, EpochMillis(self.at));
+        entry.last_error = self.last_error;
+        Ok(entry)
+    }
+}
+
+/// A step's entry as JSON.
+pub(crate) fn entry(entry: &StepEntry) -> String {
+    serde_json::to_string(&Entry::of(entry)).unwrap_or_default()
+}
+
+fn journal(journal: &Journal) -> String {
+    let entries: BTreeMap<&str, Entry> = journal
+        .iter()
+        .map(|(name, entry)| (name, Entry::of(entry)))
+        .collect();
+    serde_json::to_string(&entries).unwrap_or_default()
+}
+
+fn omission(reason: &str) -> Result<Omission, String> {
+    Omission::parse(reason).ok_or_else(|| "`omitted` is unknown".to_owned())
+}
+
+/// Decodes a record's columns, in the order of [`COLUMNS`]; `None` where the row is not there.
+pub(crate) fn decode(cells: &[Cell]) -> Option<Found> {
+    let mut version = Version::default();
+    let row = Row(cells);
+    let status = row.text("status").ok().flatten();
+    // Without a status there is no row: the column is never NULL.
+    version.status = Some(status?);
+    version.owner = row.text("owner").ok().flatten();
+    version.lease = row.int("lease").ok().flatten();
+    version.expiration = row.int("expiration").ok().flatten();
+    Some(match row.record() {
+        Ok(record) => Found::readable(record),
+        Err(reason) => Found::unreadable(version, reason),
+    })
+}
+
+struct Row<'a>(&'a [Cell]);
+
+impl Row<'_> {
+    fn cell(&self, name: &str) -> &Cell {
+        let place = COLUMNS.iter().position(|(column, _)| *column == name);
+        place
+            .and_then(|place| self.0.get(place))
+            .unwrap_or(&Cell::Null)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match self.cell(name) {
+            Cell::Null => Ok(None),
+            Cell::Text(text) => Ok(Some(text.clone())),
+            _ => Err(format!("`{name}` is no text")),
+        }
+    }
+
+    fn int(&self, name: &str) -> Result<Option<i64>, String> {
+        match self.cell(name) {
+            Cell::Null => Ok(None),
+            Cell::Int(number) => Ok(Some(*number)),
+            _ => Err(format!("`{name}` is no number")),
+        }
+    }
+
+    fn record(&self) -> Result<Record, String> {
+        let layout = self.int("layout")?;
+        if let Some(other) = layout.filter(|layout| *layout != LAYOUT) {
+            return Err(format!(
+                "layout version {other}, where this release knows {LAYOUT}"
+            ));
+        }
+        let status = required("status", self.text("status")?)?;
+        let status = Status::parse(&status).ok_or("`status` is unknown")?;
+        let expiration = required("expiration", self.int("expiration")?)?;
+        let mut record = Record::new(status, EpochSeconds(expiration));
+        record.layout = layout;
+        record.owner = self.text("owner")?.map(Owner::from_stored);
+        record.lease = self.int("lease")?.map(EpochMillis);
+        let attempt = required("attempt", self.int("attempt")?)?;
+        record.attempt = u32::try_from(attempt).map_err(|_| "`attempt` is no count")?;
+        record.fingerprint = self.text("fingerprint")?.map(Fingerprint::from_stored);
+        record.last_error = self.text("last_error")?;
+        record.started_at = self.int("started_at")?.map(EpochMillis);
+        record.completed_at = self.int("completed_at")?.map(EpochMillis);
+        record.outcome = self.outcome()?;
+        record.journal = self.journal()?;
+        if layout.is_some() {
+            required("owner", record.owner.as_ref())?;
+        }
+        if status == Status::InProgress {
+            required("lease", record.lease)?;
+        } else {
+            required("outcome", record.outcome.as_ref())?;
+        }
+        Ok(record)
+    }
+
+    fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
+        if let Some(reason) = self.text("omitted")? {
+            return omission(&reason).map(StoredOutcome::Omitted).map(Some);
+        }
+        if let Some(packed) = self.text("packed")? {
+            return self.packed(&packed).map(StoredOutcome::Packed).map(Some);
+        }
+        Ok(self.text("outcome")?.map(StoredOutcome::Inline))
+    }
+
+    fn packed(&self, text: &str) -> Result<PackedOutcome, String> {
+        let packed: Packed =
+            serde_json::from_str(text).map_err(|error| format!("`packed`: {error}"))?;
+        let owner = || required("packed owner", packed.owner.clone()).map(Owner::from_stored);
+        let place = match (packed.place.as_str(), self.cell("content")) {
+            (RECORD, Cell::Bytes(content)) => Place::Record(content.clone()),
+            (ROW, _) => Place::Entry(owner()?),
+            (OBJECT, _) => Place::Object(owner()?),
+            _ => return Err("`packed` names an unknown place".to_owned()),
+        };
+        Ok(PackedOutcome::from_stored(
+            packed.sha256,
+            packed.bytes,
+            place,
+        ))
+    }
+
+    /// A step that can't be understood might be one that must not run again.
+    fn journal(&self) -> Result<Journal, String> {
+        let text = required("journal", self.text("journal")?)?;
+        let entries: BTreeMap<String, Entry> =
+            serde_json::from_str(&text).map_err(|error| format!("`journal`: {error}"))?;
+        let mut journal = Journal::default();
+        for (name, entry) in entries {
+            let entry = entry
+                .read()
+                .map_err(|reason| format!("`journal`, {name}: {reason}"))?;
+            journal.put(StepNote::new(name, entry));
+        }
+        Ok(journal)
+    }
+}
+
+fn required<T>(name: &str, value: Option<T>) -> Result<T, String> {
+    value.ok_or_else(|| format!("`{name}` is missing"))
+}

@@ -1,0 +1,141 @@
+//! `sqlx`, with its own pool.
+
+use futures_util::TryStreamExt;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Column, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo};
+
+use super::{Connection, Pool, private};
+use crate::error::{PostgresError, Problem};
+use crate::value::{Cell, Content, Value};
+
+impl private::Sealed for PgPool {}
+
+impl Pool for PgPool {
+    type Target = PgConnection;
+    type Connection = Pooled;
+
+    async fn connect(&self) -> Result<Pooled, PostgresError> {
+        let connection = self.acquire().await.map_err(|error| match error {
+            sqlx::Error::PoolTimedOut => PostgresError::new(Problem::PoolExhausted, error),
+            sqlx::Error::PoolClosed => PostgresError::new(Problem::PoolClosed, error),
+            error => of(error),
+        })?;
+        Ok(Pooled(Some(connection)))
+    }
+}
+
+/// A connection of the pool, which leaves the pool unless it is given back.
+#[derive(Debug)]
+pub struct Pooled(Option<PoolConnection<Postgres>>);
+
+impl Pooled {
+    fn connection(&mut self) -> Result<&mut PgConnection, PostgresError> {
+        self.0.as_deref_mut().ok_or_else(PostgresError::over)
+    }
+}
+
+impl Connection for Pooled {
+    type Target = PgConnection;
+
+    async fn query(
+        &mut self,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let rows = bound(statement, values).fetch(self.connection()?);
+        let rows: Vec<PgRow> = rows.try_collect().await.map_err(of)?;
+        rows.iter().map(cells).collect()
+    }
+
+    async fn execute(&mut self, statement: &str, values: &[Value]) -> Result<u64, PostgresError> {
+        let done = bound(statement, values).execute(self.connection()?);
+        done.await.map(|done| done.rows_affected()).map_err(of)
+    }
+
+    async fn batch(&mut self, statements: &str) -> Result<(), PostgresError> {
+        let statements = AssertSqlSafe(statements.to_owned());
+        let done = self.connection()?.execute(sqlx::raw_sql(statements));
+        done.await.map(drop).map_err(of)
+    }
+
+    async fn begin(
+        &mut self,
+        begin: &str,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        self.batch(begin).await?;
+        self.query(statement, values).await
+    }
+
+    fn target_mut(&mut self) -> Option<&mut PgConnection> {
+        self.0.as_deref_mut()
+    }
+
+    fn reuse(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+/// The statement keeps no name on the server. It is one of this crate's, or the caller's own.
+fn bound<'q>(statement: &str, values: &[Value]) -> Query<'q, Postgres, PgArguments> {
+    let statement = AssertSqlSafe(statement.to_owned());
+    let mut query = sqlx::query(statement).persistent(false);
+    for value in values {
+        query = match value.0.clone() {
+            Content::Text(value) => query.bind(value),
+            Content::Int(value) => query.bind(value),
+            Content::Float(value) => query.bind(value),
+            Content::Bool(value) => query.bind(value),
+            Content::Bytes(value) => query.bind(value),
+            Content::Texts(values) => query.bind(values),
+            Content::Ints(values) => query.bind(values),
+            Content::Bools(values) => query.bind(values),
+            Content::Blobs(values) => query.bind(values),
+        };
+    }
+    query
+}
+
+fn of(error: sqlx::Error) -> PostgresError {
+    let found = error.as_database_error().map(|db| {
+        let code = db.code().unwrap_or_default().into_owned();
+        (code, db.message().to_owned())
+    });
+    match found {
+        Some((code, message)) => PostgresError::of_code(&code, &message, error),
+        None => PostgresError::unanswered(error),
+    }
+}
+
+fn cells(row: &PgRow) -> Result<Vec<Cell>, PostgresError> {
+    let cell = |column: &sqlx::postgres::PgColumn| {
+        let place = column.ordinal();
+        let cell = match column.type_info().name() {
+            "TEXT" => row
+                .try_get::<Option<String>, _>(place)
+                .map(|cell| cell.map(Cell::Text)),
+            "INT8" => row
+                .try_get::<Option<i64>, _>(place)
+                .map(|cell| cell.map(Cell::Int)),
+            "BOOL" => row
+                .try_get::<Option<bool>, _>(place)
+                .map(|cell| cell.map(Cell::Bool)),
+            _ => row
+                .try_get::<Option<Vec<u8>>, _>(place)
+                .map(|cell| cell.map(Cell::Bytes)),
+        };
+        cell.map(|cell| cell.unwrap_or(Cell::Null)).map_err(of)
+    };
+    row.columns().iter().map(cell).collect()
+}

@@ -1,0 +1,182 @@
+//! `tokio-postgres`, with the pool of `deadpool-postgres`.
+
+use bytes::BytesMut;
+use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
+use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Row};
+
+use super::{Connection, Pool, private};
+use crate::error::{PostgresError, Problem};
+use crate::value::{Cell, Content, Value};
+
+impl private::Sealed for deadpool_postgres::Pool {}
+
+impl Pool for deadpool_postgres::Pool {
+    type Target = Client;
+    type Connection = Pooled;
+
+    async fn connect(&self) -> Result<Pooled, PostgresError> {
+        let object = self.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => of(error),
+            PoolError::Timeout(TimeoutType::Wait) => {
+                PostgresError::new(Problem::PoolExhausted, error)
+            }
+            PoolError::Closed | PoolError::NoRuntimeSpecified => {
+                PostgresError::new(Problem::PoolClosed, error)
+            }
+            error => PostgresError::new(Problem::Unreachable, error),
+        })?;
+        Ok(Pooled(Some(object)))
+    }
+}
+
+/// A connection of the pool, which leaves the pool unless it is given back.
+#[derive(Debug)]
+pub struct Pooled(Option<Object>);
+
+impl Pooled {
+    fn client(&self) -> Result<&ClientWrapper, PostgresError> {
+        self.0.as_deref().ok_or_else(PostgresError::over)
+    }
+}
+
+impl Connection for Pooled {
+    type Target = Client;
+
+    async fn query(
+        &mut self,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let rows = self.client()?.query_typed(statement, &typed(values)).await;
+        rows.map_err(of)?.iter().map(cells).collect()
+    }
+
+    async fn execute(&mut self, statement: &str, values: &[Value]) -> Result<u64, PostgresError> {
+        let values = typed(values);
+        let changed = self.client()?.execute_typed(statement, &values).await;
+        changed.map_err(of)
+    }
+
+    async fn batch(&mut self, statements: &str) -> Result<(), PostgresError> {
+        self.client()?.batch_execute(statements).await.map_err(of)
+    }
+
+    async fn begin(
+        &mut self,
+        begin: &str,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let client = self.client()?;
+        let values = typed(values);
+        let both = futures_util::future::join(
+            client.batch_execute(begin),
+            client.query_typed(statement, &values),
+        );
+        let (begun, rows) = both.await;
+        begun.map_err(of)?;
+        rows.map_err(of)?.iter().map(cells).collect()
+    }
+
+    fn target_mut(&mut self) -> Option<&mut Client> {
+        self.0.as_mut().map(|object| &mut ***object)
+    }
+
+    fn reuse(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+fn of(error: tokio_postgres::Error) -> PostgresError {
+    let found = error.as_db_error().map(|db| {
+        let message = db.message().to_owned();
+        (db.code().code().to_owned(), message)
+    });
+    match found {
+        Some((code, message)) => PostgresError::of_code(&code, &message, error),
+        None => PostgresError::unanswered(error),
+    }
+}
+
+fn cells(row: &Row) -> Result<Vec<Cell>, PostgresError> {
+    let columns = row.columns().iter().enumerate();
+    let cell = |(place, column): (usize, &tokio_postgres::Column)| {
+        let type_ = column.type_();
+        let cell = if *type_ == Type::TEXT {
+            row.try_get::<_, Option<String>>(place)
+                .map(|cell| cell.map(Cell::Text))
+        } else if *type_ == Type::INT8 {
+            row.try_get::<_, Option<i64>>(place)
+                .map(|cell| cell.map(Cell::Int))
+        } else if *type_ == Type::BOOL {
+            row.try_get::<_, Option<bool>>(place)
+                .map(|cell| cell.map(Cell::Bool))
+        } else {
+            row.try_get::<_, Option<Vec<u8>>>(place)
+                .map(|cell| cell.map(Cell::Bytes))
+        };
+        cell.map(|cell| cell.unwrap_or(Cell::Null)).map_err(of)
+    };
+    columns.map(cell).collect()
+}
+
+type Typed<'a> = Vec<(&'a (dyn ToSql + Sync), Type)>;
+
+/// Says the type of each value, so that the server needn't be asked for it first.
+fn typed(values: &[Value]) -> Typed<'_> {
+    let typed = |value: &Value| {
+        let (text, int, bytes) = (Type::TEXT_ARRAY, Type::INT8_ARRAY, Type::BYTEA_ARRAY);
+        match &value.0 {
+            Content::Text(_) => Type::TEXT,
+            Content::Int(_) => Type::INT8,
+            Content::Float(_) => Type::FLOAT8,
+            Content::Bool(_) => Type::BOOL,
+            Content::Bytes(_) => Type::BYTEA,
+            Content::Texts(_) => text,
+            Content::Ints(_) => int,
+            Content::Bools(_) => Type::BOOL_ARRAY,
+            Content::Blobs(_) => bytes,
+        }
+    };
+    let pair = |value| (value as &(dyn ToSql + Sync), typed(value));
+    values.iter().map(pair).collect()
+}
+
+impl ToSql for Value {
+    fn to_sql(
+        &self,
+        type_: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match &self.0 {
+            Content::Text(value) => value.to_sql(type_, out),
+            Content::Int(value) => value.to_sql(type_, out),
+            Content::Float(value) => value.to_sql(type_, out),
+            Content::Bool(value) => value.to_sql(type_, out),
+            Content::Bytes(value) => value.to_sql(type_, out),
+            Content::Texts(values) => values.to_sql(type_, out),
+            Content::Ints(values) => values.to_sql(type_, out),
+            Content::Bools(values) => values.to_sql(type_, out),
+            Content::Blobs(values) => values.to_sql(type_, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Binary
+    }
+
+    to_sql_checked!();
+}

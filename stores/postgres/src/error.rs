@@ -1,0 +1,231 @@
+//! The store's own errors, by what a person does about them.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lambda_idempotency::StoreError;
+
+/// A request to PostgreSQL failed. It is the source of the [`StoreError`] that the engine reports.
+#[derive(Debug)]
+pub struct PostgresError {
+    problem: Problem,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What went wrong, and in its `Display` what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The table is missing, or a column of it (`42P01`, `42703`).
+    #[error(
+        "the idempotency table, or a column of it, is missing: run `PostgresStore::create_tables` once, or the statements of `schema::statements`, with the same table name"
+    )]
+    NoTable,
+    /// The tables were made by a release of this crate that has another layout.
+    #[error("the idempotency tables have another layout: {}", if *found < *known {
+        "run `PostgresStore::create_tables` of this release"
+    } else {
+        "update lambda-idempotency-postgres in this function"
+    })]
+    OtherSchema {
+        /// The version of the tables.
+        found: i64,
+        /// The version of this release.
+        known: i64,
+    },
+    /// The server takes no writes (`25006`): it is a replica.
+    #[error("the server is read-only: connect to the primary (the cluster's writer endpoint)")]
+    ReadOnly,
+    /// The role lacks a privilege (`42501`).
+    #[error(
+        "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables"
+    )]
+    NoPrivilege,
+    /// The server didn't let the role in (`28000`, `28P01`, `3D000`).
+    #[error(
+        "the server refused the connection: check the role's name, its password (or token) and the database's name"
+    )]
+    NotLetIn,
+    /// The server takes encrypted connections only, or the client asks for encryption and has none.
+    #[error(
+        "the server and the client disagree about TLS: give the pool a TLS connector, and `sslmode=require` or `verify-full`"
+    )]
+    Tls,
+    /// No connection of the pool became free in time.
+    #[error(
+        "no connection of the pool became free: raise the pool's size to the number of requests that run at once"
+    )]
+    PoolExhausted,
+    /// The pool was closed, or has no runtime.
+    #[error("the pool is closed: keep it for as long as the store")]
+    PoolClosed,
+    /// The server has no room for another connection, or no memory or disk (`53…`).
+    #[error(
+        "the server is out of connections, memory or disk: lower the pools' sizes, or put a proxy between"
+    )]
+    OutOfResources,
+    /// A statement took longer than `statement_timeout` or `lock_timeout` allows, or was cancelled
+    /// (`57014`, `55P03`).
+    #[error(
+        "the server cancelled the statement: raise the role's `statement_timeout` or `lock_timeout`, or look for a transaction that holds the row"
+    )]
+    Cancelled,
+    /// Two transactions could not both go on (`40001`, `40P01`).
+    #[error("another transaction was in the way: send the request again")]
+    Conflict,
+    /// A statement had failed in the transaction, and the handler went on (`25P02`).
+    #[error(
+        "a statement of the handler had failed, so that its transaction could not commit: return the statement's error from the handler, or set a savepoint around it"
+    )]
+    Aborted,
+    /// The open transaction has ended before the handler did.
+    #[error(
+        "the transaction is over: its connection was lost, or its end was tried before; nothing was written unless the record says so"
+    )]
+    Over,
+    /// The handler had returned, and something still held its transaction.
+    #[error("the transaction is still in use: drop it before the handler returns")]
+    InUse,
+    /// A statement of [`Sql`](crate::Sql) failed by itself.
+    #[error("a statement of the transaction failed")]
+    Statement,
+    /// A constraint of a table refused a row (class `23`).
+    #[error("a constraint of a table refused the row")]
+    Constraint,
+    /// The server could not be reached, or the connection was lost: what was sent may have applied.
+    #[error("the server could not be reached")]
+    Unreachable,
+    /// Anything else.
+    #[error("the server refused the request")]
+    Refused,
+}
+
+impl PostgresError {
+    pub(crate) fn new(
+        problem: Problem,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self {
+            problem,
+            source: Some(source.into()),
+        }
+    }
+
+    /// The error of a connection that was given away already.
+    pub(crate) fn over() -> Self {
+        Problem::Over.into()
+    }
+
+    /// Reads an error that the server answered with.
+    pub(crate) fn of_code(
+        code: &str,
+        message: &str,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        let problem = match code {
+            "42P01" | "42703" | "3F000" => Problem::NoTable,
+            "25006" => Problem::ReadOnly,
+            "42501" => Problem::NoPrivilege,
+            "28000" if message.contains("encryption") || message.contains("SSL") => Problem::Tls,
+            "28000" | "28P01" | "3D000" => Problem::NotLetIn,
+            "57014" | "55P03" => Problem::Cancelled,
+            "40001" | "40P01" => Problem::Conflict,
+            "25P02" => Problem::Aborted,
+            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Problem::Unreachable,
+            _ if code.starts_with("23") => Problem::Constraint,
+            _ if code.starts_with("53") => Problem::OutOfResources,
+            _ if code.starts_with("08") => Problem::Unreachable,
+            _ => Problem::Refused,
+        };
+        Self::new(problem, source)
+    }
+
+    /// Reads an error without the server's answer.
+    pub(crate) fn unanswered(source: impl StdError + Send + Sync + 'static) -> Self {
+        let text = source.to_string();
+        let problem = if text.contains("TLS") || text.contains("SSL") {
+            Problem::Tls
+        } else {
+            Problem::Unreachable
+        };
+        Self::new(problem, source)
+    }
+
+    /// The engine's error for a problem that sending the same again doesn't mend.
+    pub(crate) fn rejected(problem: Problem) -> StoreError {
+        StoreError::Rejected(Self::from(problem).into())
+    }
+
+    /// Tells whether a constraint refused the statement, or the commit.
+    pub(crate) fn is_constraint(&self) -> bool {
+        self.problem == Problem::Constraint
+    }
+
+    /// Returns what went wrong.
+    pub fn problem(&self) -> Problem {
+        self.problem
+    }
+
+    /// Gives it to the engine, where it says more than its code: whatever a statement of the caller's
+    /// own failed with, the same statement will fail with again.
+    pub(crate) fn of_statement(self) -> Self {
+        match self.problem {
+            Problem::NoTable | Problem::NoPrivilege | Problem::Refused => Self {
+                problem: Problem::Statement,
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
+impl From<Problem> for PostgresError {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problem,
+            source: None,
+        }
+    }
+}
+
+impl fmt::Display for PostgresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem.fmt(f)?;
+        // A driver's error names its kind alone: the server's words are its source.
+        let mut source = self.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for PostgresError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<PostgresError> for StoreError {
+    fn from(error: PostgresError) -> Self {
+        match error.problem {
+            Problem::Conflict => Self::Conflict,
+            Problem::PoolExhausted | Problem::OutOfResources | Problem::Cancelled => {
+                Self::Throttled(error.into())
+            }
+            Problem::Unreachable => Self::Unavailable(error.into()),
+            Problem::NoPrivilege | Problem::NotLetIn | Problem::Tls => Self::Denied(error.into()),
+            Problem::NoTable
+            | Problem::OtherSchema { .. }
+            | Problem::ReadOnly
+            | Problem::PoolClosed => Self::Misconfigured(error.into()),
+            Problem::Aborted
+            | Problem::Over
+            | Problem::InUse
+            | Problem::Statement
+            | Problem::Constraint
+            | Problem::Refused => Self::Rejected(error.into()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The name of the table, as it may stand in a statement.
+
+/// The name isn't one that a statement takes without quotes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no name for the table: use lower-case letters, digits and `_`, at most 48 characters, with a schema before it if need be (`app.idempotency`)"
+)]
+pub struct TableNameError(String);
+
+/// The longest name: what is made of it has 15 characters more, and PostgreSQL cuts names at 63.
+const LONGEST: usize = 48;
+
+/// A table's name, perhaps with a schema's before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableName {
+    whole: String,
+    table: String,
+}
+
+impl TableName {
+    pub(crate) fn parse(name: &str) -> Result<Self, TableNameError> {
+        let table = match name.split_once('.') {
+            Some((schema, table)) if is_name(schema) => table,
+            None => name,
+            Some(_) => return Err(TableNameError(name.to_owned())),
+        };
+        if !is_name(table) {
+            return Err(TableNameError(name.to_owned()));
+        }
+        Ok(Self {
+            whole: name.to_owned(),
+            table: table.to_owned(),
+        })
+    }
+
+    /// Fills the name into a text that has `{table}` for it, and `{name}` for it without its schema.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        text.replace("{table}", &self.whole)
+            .replace("{name}", &self.table)
+    }
+}
+
+impl Default for TableName {
+    fn default() -> Self {
+        Self {
+            whole: crate::store::DEFAULT_TABLE.to_owned(),
+            table: crate::store::DEFAULT_TABLE.to_owned(),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters
+        .next()
+        .is_some_and(|first| first.is_ascii_lowercase() || first == '_')
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && name.len() <= LONGEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_have_a_schema_and_nothing_that_needs_quotes() {
+        for name in ["idempotency", "_x1", "app.idempotency", &"a".repeat(48)] {
+            assert!(TableName::parse(name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            "a.b.c",
+            ".a",
+            "a.",
+            "1a",
+            "A",
+            "a-b",
+            "a b",
+            "a\"",
+            "a;b",
+            "ä",
+            &"a".repeat(49),
+        ] {
+            assert!(TableName::parse(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_of_it_has_the_schema_where_it_may() {
+        let name = TableName::parse("app.keys").unwrap();
+        assert_eq!(
+            name.fill("{name}_expiration on {table}"),
+            "keys_expiration on app.keys"
+        );
+    }
+}

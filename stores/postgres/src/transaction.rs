@@ -1,0 +1,99 @@
+//! The open transaction: the handler reads and writes in it, and its outcome is stored in it.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use lambda_idempotency::StoreError;
+use lambda_idempotency::store::transaction::WriteError;
+
+use crate::driver::Pool;
+use crate::error::PostgresError;
+
+mod begin;
+mod ids;
+mod slot;
+mod transact;
+
+pub(crate) use ids::OpenIds;
+pub(crate) use slot::{Footing, Slot};
+pub use transact::{transact, transact_with};
+
+/// The isolation of a transaction that a handler opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Each statement sees what was committed before it began (default).
+    #[default]
+    ReadCommitted,
+    /// All statements see what was committed before the first one.
+    RepeatableRead,
+    /// The transaction has the effect that it would have alone.
+    Serializable,
+}
+
+impl Isolation {
+    fn begin(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
+            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        }
+    }
+}
+
+/// An open transaction, for the handler's own statements:
+/// [`PostgresStore::transaction`](crate::PostgresStore::transaction) and [`transact`] give it.
+///
+/// It derefs to what the pool's driver runs statements on: `tokio_postgres::Client`, or
+/// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself. A
+/// savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
+///
+/// # Cancellation
+///
+/// A statement that is dropped before its answer leaves the transaction open, and its connection is
+/// closed with the run unless the handler goes on.
+pub struct Transaction<P: Pool>(slot::Lent<P>);
+
+impl<P: Pool> Deref for Transaction<P> {
+    type Target = P::Target;
+
+    fn deref(&self) -> &P::Target {
+        &self.0
+    }
+}
+
+impl<P: Pool> DerefMut for Transaction<P> {
+    fn deref_mut(&mut self) -> &mut P::Target {
+        &mut self.0
+    }
+}
+
+impl<P: Pool> fmt::Debug for Transaction<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+/// The reason why a handler has no open transaction. Return it from the handler.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Another run of the same key is under way, or was done before. The engine answers with what its
+    /// record says, whatever error the handler makes of this one.
+    #[error(
+        "another run of this key is under way, or was done before: return this error from the handler, and the engine answers for it"
+    )]
+    Met,
+    /// PostgreSQL didn't open it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The handler has returned already.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl From<PostgresError> for TransactionError {
+    fn from(error: PostgresError) -> Self {
+        Self::Store(error.into())
+    }
+}

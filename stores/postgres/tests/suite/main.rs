@@ -1,0 +1,12 @@
+//! The store on a real server: `scripts/postgres run cargo test -p lambda-idempotency-postgres`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod conformance;
+mod support;
+mod transact;

@@ -1,0 +1,88 @@
+//! A table for each test, on the server that `POSTGRES_URL` leads to.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, Pool};
+use lambda_idempotency::Idempotency;
+use lambda_idempotency_postgres::PostgresStore;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+use tokio_postgres::NoTls;
+
+/// The store that most tests are about.
+pub(crate) type Store = PostgresStore<Pool>;
+
+pub(crate) fn url() -> String {
+    std::env::var("POSTGRES_URL")
+        .expect("run the tests with `scripts/postgres run` before the command")
+}
+
+/// A name that no other test has.
+pub(crate) fn name(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{what}_{}_{next}", std::process::id())
+}
+
+pub(crate) fn pool_of(url: &str, size: usize) -> Pool {
+    let manager = Manager::new(url.parse().unwrap(), NoTls);
+    Pool::builder(manager).max_size(size).build().unwrap()
+}
+
+/// A store, and the name of its table.
+pub(crate) async fn store_of(url: &str, size: usize) -> (Store, String) {
+    let table = name("keys");
+    let store = PostgresStore::with_table(pool_of(url, size), &table).unwrap();
+    store.create_tables().await.unwrap();
+    (store, table)
+}
+
+pub(crate) async fn store() -> Store {
+    store_of(&url(), 8).await.0
+}
+
+/// A store and another one on the same table, as another process has it.
+pub(crate) async fn stores() -> (Store, Store) {
+    let (store, table) = store_of(&url(), 8).await;
+    let other = PostgresStore::with_table(pool_of(&url(), 8), &table).unwrap();
+    (store, other)
+}
+
+pub(crate) async fn sqlx_store() -> PostgresStore<PgPool> {
+    let options = PgPoolOptions::new()
+        .max_connections(8)
+        .acquire_timeout(Duration::from_secs(5));
+    let pool = options.connect(&url()).await.unwrap();
+    let store = PostgresStore::with_table(pool, &name("keys")).unwrap();
+    store.create_tables().await.unwrap();
+    store
+}
+
+pub(crate) fn engine<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
+    Idempotency::builder(store)
+        .namespace("tests")
+        .build()
+        .unwrap()
+}
+
+/// Makes a table of the application's own, and returns its name.
+pub(crate) async fn table(store: &Store, columns: &str) -> String {
+    let table = name("rows");
+    let client = store.pool().get().await.unwrap();
+    client
+        .batch_execute(&format!("CREATE TABLE {table} ({columns})"))
+        .await
+        .unwrap();
+    table
+}
+
+/// Counts the rows of a table of the application's own.
+pub(crate) async fn count(store: &Store, table: &str) -> i64 {
+    let client = store.pool().get().await.unwrap();
+    let row = client
+        .query_one(&format!("SELECT count(*) FROM {table}"), &[])
+        .await
+        .unwrap();
+    row.get(0)
+}

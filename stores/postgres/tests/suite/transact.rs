@@ -1,0 +1,240 @@
+//! The open transaction, by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lambda_idempotency::{Error, Fingerprint, Idempotency, InFlight, Key, Outcome, Verdict};
+use lambda_idempotency_postgres::{Transaction, TransactionError, transact, transact_with};
+use tokio::sync::Notify;
+
+use crate::support::{Store, count, engine, sqlx_store, store, stores, table};
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("no")]
+    Own,
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    #[error(transparent)]
+    Sql(#[from] tokio_postgres::Error),
+    #[error(transparent)]
+    Sqlx(#[from] sqlx::Error),
+}
+
+type Tx = Transaction<deadpool_postgres::Pool>;
+
+async fn insert(tx: &Tx, table: &str) -> Result<i64, Failed> {
+    tx.execute(&format!("INSERT INTO {table} VALUES (1)"), &[])
+        .await?;
+    let row = tx
+        .query_one(&format!("SELECT count(*) FROM {table}"), &[])
+        .await?;
+    Ok(row.get(0))
+}
+
+async fn once(store: &Store, table: &str, token: &str) -> Result<Outcome<i64>, Error<Failed>> {
+    let engine = engine(store.clone());
+    transact(
+        &engine,
+        Key::new("op", token),
+        Fingerprint::json(b"{}"),
+        async |tx| insert(tx, table).await,
+    )
+    .await
+}
+
+#[tokio::test]
+async fn the_rows_and_the_record_commit_together_and_a_duplicate_replays() {
+    let store = store().await;
+    let table = table(&store, "n bigint").await;
+    assert!(matches!(
+        once(&store, &table, "a").await.unwrap(),
+        Outcome::Executed(1)
+    ));
+    for _ in 0..3 {
+        assert!(matches!(
+            once(&store, &table, "a").await.unwrap(),
+            Outcome::Replayed(1, _)
+        ));
+    }
+    assert!(matches!(
+        once(&store, &table, "b").await.unwrap(),
+        Outcome::Executed(2)
+    ));
+    assert_eq!(count(&store, &table).await, 2);
+}
+
+#[tokio::test]
+async fn an_error_rolls_back_and_a_retry_runs() {
+    let store = store().await;
+    let table = table(&store, "n bigint").await;
+    let engine = engine(store.clone());
+    let failed: Result<Outcome<i64>, _> =
+        transact(&engine, Key::new("op", "a"), None, async |tx| {
+            insert(tx, &table).await?;
+            Err(Failed::Own)
+        })
+        .await;
+    assert!(
+        matches!(failed, Err(Error::Handler(Failed::Own))),
+        "{failed:?}"
+    );
+    assert_eq!(count(&store, &table).await, 0);
+    assert!(matches!(
+        once(&store, &table, "a").await.unwrap(),
+        Outcome::Executed(1)
+    ));
+}
+
+#[tokio::test]
+async fn a_permanent_failure_is_stored_without_the_rows() {
+    let store = store().await;
+    let table = table(&store, "n bigint").await;
+    let engine = engine(store.clone());
+    let fail = || {
+        transact_with(
+            &engine,
+            Key::new("op", "a"),
+            None,
+            async |tx| {
+                insert(tx, &table).await?;
+                Err::<i64, _>(Failed::Own)
+            },
+            |_| Verdict::Fail,
+        )
+    };
+    assert!(matches!(fail().await, Err(Error::Handler(Failed::Own))));
+    let again = fail().await;
+    assert!(matches!(again, Err(Error::Failed(_))), "{again:?}");
+    assert_eq!(count(&store, &table).await, 0);
+}
+
+#[tokio::test]
+async fn another_payload_is_a_mismatch() {
+    let store = store().await;
+    let table = table(&store, "n bigint").await;
+    once(&store, &table, "a").await.unwrap();
+    let engine = engine(store.clone());
+    let other = transact(
+        &engine,
+        Key::new("op", "a"),
+        Fingerprint::json(b"{\"x\":1}"),
+        async |tx| insert(tx, &table).await,
+    )
+    .await;
+    assert!(matches!(other, Err(Error::Mismatch)), "{other:?}");
+    assert_eq!(count(&store, &table).await, 1);
+}
+
+fn waiting(store: &Store, in_flight: InFlight) -> Idempotency<Store> {
+    Idempotency::builder(store.clone())
+        .namespace("tests")
+        .in_flight(in_flight)
+        .build()
+        .unwrap()
+}
+
+/// Runs one transaction that stays open until it is told to end, and calls `meanwhile`.
+async fn while_open(first: &Store, table: &str, meanwhile: impl AsyncFnOnce(Arc<Notify>)) {
+    let (inside, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let running = {
+        let (store, table) = (first.clone(), table.to_owned());
+        let (inside, end) = (Arc::clone(&inside), Arc::clone(&end));
+        tokio::spawn(async move {
+            let engine = engine(store);
+            transact(&engine, Key::new("op", "a"), None, async |tx| {
+                let rows = insert(tx, &table).await;
+                inside.notify_one();
+                end.notified().await;
+                rows
+            })
+            .await
+            .map(Outcome::into_inner)
+            .map_err(|error| error.to_string())
+        })
+    };
+    inside.notified().await;
+    meanwhile(Arc::clone(&end)).await;
+    end.notify_one();
+    assert_eq!(running.await.unwrap(), Ok(1));
+}
+
+#[tokio::test]
+async fn a_concurrent_duplicate_is_in_flight_in_this_process_and_in_another() {
+    let (store, elsewhere) = stores().await;
+    let table = table(&store, "n bigint").await;
+    while_open(&store, &table, async |_| {
+        for store in [&store, &elsewhere] {
+            let met = once(store, &table, "a").await;
+            assert!(
+                matches!(met, Err(Error::InFlight { retry_after }) if retry_after > Duration::ZERO),
+                "{met:?}"
+            );
+        }
+    })
+    .await;
+    assert_eq!(count(&store, &table).await, 1);
+    assert!(matches!(
+        once(&elsewhere, &table, "a").await.unwrap(),
+        Outcome::Replayed(1, _)
+    ));
+}
+
+#[tokio::test]
+async fn a_concurrent_duplicate_that_may_wait_replays() {
+    let (store, elsewhere) = stores().await;
+    let table = table(&store, "n bigint").await;
+    while_open(&store, &table, async |end| {
+        let wait = InFlight::WaitUpTo(Duration::from_secs(20));
+        let duplicates: Vec<_> = [&store, &elsewhere, &store, &elsewhere]
+            .into_iter()
+            .map(|store| {
+                let (engine, table) = (waiting(store, wait), table.clone());
+                tokio::spawn(async move {
+                    let done = transact(&engine, Key::new("op", "a"), None, async |tx| {
+                        insert(tx, &table).await
+                    });
+                    done.await.map_err(|error| error.to_string())
+                })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        end.notify_one();
+        for duplicate in duplicates {
+            let done = duplicate.await.unwrap();
+            assert!(matches!(done, Ok(Outcome::Replayed(1, _))), "{done:?}");
+        }
+    })
+    .await;
+    assert_eq!(count(&store, &table).await, 1);
+}
+
+#[tokio::test]
+async fn sqlx_commits_and_replays_too() {
+    let store = sqlx_store().await;
+    let table = crate::support::name("rows");
+    sqlx::query(sqlx::AssertSqlSafe(format!(
+        "CREATE TABLE {table} (n bigint)"
+    )))
+    .execute(store.pool())
+    .await
+    .unwrap();
+    let engine = engine(store.clone());
+    for expected in [false, true, true] {
+        let done = transact(&engine, Key::new("op", "a"), None, async |tx| {
+            sqlx::query(sqlx::AssertSqlSafe(format!(
+                "INSERT INTO {table} VALUES (1)"
+            )))
+            .execute(&mut **tx)
+            .await?;
+            Ok::<_, Failed>(7)
+        });
+        assert_eq!(done.await.unwrap().is_replayed(), expected);
+    }
+    let rows: i64 =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
+            .fetch_one(store.pool())
+            .await
+            .unwrap();
+    assert_eq!(rows, 1);
+}
