@@ -33,15 +33,11 @@ pub(crate) const COLUMNS: [(&str, &str); 15] = [
 ];
 
 /// The value that a column has of each of these records.
-pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<Value> {
-    let outcomes = || {
-        records
-            .clone()
-            .map(|record| outcome(record.outcome.as_ref()))
-    };
-    let texts =
-        |of: fn(&Record) -> Option<String>| Content::Texts(records.clone().map(of).collect());
-    let ints = |of: fn(&Record) -> Option<i64>| Content::Ints(records.clone().map(of).collect());
+pub(crate) fn encode(records: &[Record]) -> Vec<Value> {
+    let records = || records.iter();
+    let outcomes = || records().map(|record| outcome(record.outcome.as_ref()));
+    let texts = |of: fn(&Record) -> Option<String>| Content::Texts(records().map(of).collect());
+    let ints = |of: fn(&Record) -> Option<i64>| Content::Ints(records().map(of).collect());
     let columns = [
         texts(|record| Some(record.status.as_str().to_owned())),
         ints(|record| Some(record.expiration.0)),

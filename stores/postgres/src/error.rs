@@ -156,11 +156,6 @@ impl PostgresError {
         StoreError::Rejected(Self::from(problem).into())
     }
 
-    /// Tells whether a constraint refused the statement, or the commit.
-    pub(crate) fn is_constraint(&self) -> bool {
-        self.problem == Problem::Constraint
-    }
-
     /// Returns what went wrong.
     pub fn problem(&self) -> Problem {
         self.problem

@@ -74,8 +74,8 @@ impl Connection for Pooled {
             client.batch_execute(begin),
             client.query_typed(statement, &values),
         );
-        let (begun, rows) = both.await;
-        begun.map_err(of)?;
+        let (opened, rows) = both.await;
+        opened.map_err(of)?;
         rows.map_err(of)?.iter().map(cells).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Commits the record together with business writes.
 
 use lambda_idempotency::StoreError;
-use lambda_idempotency::protocol::record::{Basis, Final, Found, RecordWrite};
+use lambda_idempotency::protocol::record::{Basis, Final, NewClaim, RecordWrite};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed, Refusal, Write};
 use lambda_idempotency::store::{Answer, Store};
@@ -9,18 +9,19 @@ use tokio::time::{Instant, timeout_at};
 
 use super::request::{Kind, answer, whole};
 use super::{PostgresStore, within};
+use crate::columns::decode;
 use crate::driver::{Connection, Pool};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
-use crate::transaction::{Footing, Slot};
+use crate::transaction::Slot;
 use crate::value::Value;
 
-/// What the record's own statement found.
-enum Fence {
-    Passed,
-    /// It found this instead.
-    Met(Option<Found>),
-}
+mod open;
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// What keeps a transaction from committing: `Err` of what is written in it.
+type Written = Result<(), Committed>;
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_once(
@@ -31,103 +32,86 @@ impl<P: Pool> PostgresStore<P> {
         if let Some(slot) = commit.writes.iter().find_map(Write::body::<Slot<P>>) {
             return self.commit_open(slot, commit, deadline).await;
         }
-        if commit.writes.is_empty() {
-            return self.commit_record(commit.record, deadline).await;
-        }
-        let work = async {
-            let mut connection = self.connect().await?;
-            if let Fence::Met(found) = self.begin_with(&mut connection, commit.record).await? {
-                return Ok((connection, Err(Committed::Fenced(found))));
+        match commit.record.map(|record| (record, &record.basis)) {
+            None if commit.writes.is_empty() => Ok(Committed::Applied),
+            Some((record, Basis::Claimed)) if commit.writes.is_empty() => {
+                let write = RecordWrite::Complete(record.completion.clone());
+                Ok(committed(self.write(&write, deadline).await?))
             }
-            let written = write_all(&mut connection, commit.writes).await?;
-            Ok((connection, written.map_or(Ok(()), Err)))
-        };
-        let (connection, written) = within(deadline, work).await?;
-        end::<P>(connection, written, deadline).await
-    }
-
-    /// Writes a record without business writes, in one statement where one will do.
-    async fn commit_record(
-        &self,
-        record: Option<&Final>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
-        let answer = match record {
-            None => return Ok(Committed::Applied),
-            Some(record) => match &record.basis {
-                Basis::Claimed => {
-                    let write = RecordWrite::Complete(record.completion.clone());
-                    self.write(&write, deadline).await?
-                }
-                Basis::Absent(claim) => {
-                    let Some(left) = transition_to_final(None, record) else {
-                        return Ok(Committed::Fenced(None));
-                    };
-                    let values = whole(&claim.id, &left);
-                    let insert = &self.statements().insert;
-                    let rows = self.query(insert, &values, deadline).await?;
-                    let write = RecordWrite::Create(claim.clone());
-                    match rows.first().and_then(|row| answer(&write, row)) {
-                        Some(answer) => answer,
-                        None => Answer::Refused(self.load(&claim.id, deadline).await?),
-                    }
-                }
-                _ => {
-                    let work = async {
-                        let mut connection = self.connect().await?;
-                        let fence = self.begin_with(&mut connection, Some(record)).await?;
-                        Ok((connection, fence))
-                    };
-                    let (connection, fence) = within(deadline, work).await?;
-                    let written = match fence {
-                        Fence::Passed => Ok(()),
-                        Fence::Met(found) => Err(Committed::Fenced(found)),
-                    };
-                    return end::<P>(connection, written, deadline).await;
-                }
-            },
-        };
-        Ok(match answer {
-            Answer::Applied(_) => Committed::Applied,
-            Answer::Refused(found) => Committed::Fenced(found),
-        })
-    }
-
-    /// Begins a transaction whose first statement is the record's own: it is the fence, and keeps the
-    /// row until the commit.
-    async fn begin_with(
-        &self,
-        connection: &mut P::Connection,
-        record: Option<&Final>,
-    ) -> Result<Fence, PostgresError> {
-        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-        let Some(record) = record else {
-            connection.batch(begin).await?;
-            return Ok(Fence::Passed);
-        };
-        match &record.basis {
-            Basis::Absent(claim) => {
-                let Some(left) = transition_to_final(None, record) else {
-                    return Ok(Fence::Met(None));
-                };
-                let values = whole(&claim.id, &left);
-                let insert = &self.statements().insert;
-                let rows = connection.begin(begin, insert, &values).await?;
-                let write = RecordWrite::Create(claim.clone());
-                match rows.first().and_then(|row| answer(&write, row)) {
-                    Some(Answer::Applied(_)) => Ok(Fence::Passed),
-                    Some(Answer::Refused(found)) => Ok(Fence::Met(found)),
-                    None => {
-                        let id = [Value::from(claim.id.as_str())];
-                        let rows = connection.query(&self.statements().lock, &id).await?;
-                        let found = rows.first().and_then(|row| crate::columns::decode(row));
-                        Ok(Fence::Met(found))
-                    }
-                }
+            Some((record, Basis::Absent(claim))) if commit.writes.is_empty() => {
+                self.insert_final(record, claim, deadline).await
             }
             _ => {
-                connection.batch(begin).await?;
+                let work = async {
+                    let mut connection = self.connect().await?;
+                    let written = self.write_commit(&mut connection, commit).await?;
+                    Ok((connection, written))
+                };
+                let (connection, written) = within(deadline, work).await?;
+                end(connection, written, deadline).await
+            }
+        }
+    }
+
+    /// Writes a record where none is, in one statement.
+    async fn insert_final(
+        &self,
+        record: &Final,
+        claim: &NewClaim,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let values = inserted(record, claim)?;
+        let insert = &self.statements().insert;
+        let rows = self.query(insert, &values, deadline).await?;
+        let write = RecordWrite::Create(claim.clone());
+        match rows.first().and_then(|row| answer(&write, row)) {
+            Some(answer) => Ok(committed(answer)),
+            None => Ok(Committed::Fenced(self.load(&claim.id, deadline).await?)),
+        }
+    }
+
+    /// Writes all of a commit in a transaction: first the record, which is the fence and keeps its row
+    /// until the end.
+    async fn write_commit(
+        &self,
+        connection: &mut P::Connection,
+        commit: Commit<'_>,
+    ) -> Result<Written, PostgresError> {
+        let fenced = match commit.record.map(|record| (record, &record.basis)) {
+            None => connection.batch(BEGIN).await.map(|()| Ok(())),
+            Some((record, Basis::Absent(claim))) => {
+                self.begin_with_insert(connection, record, claim).await
+            }
+            Some((record, _)) => {
+                connection.batch(BEGIN).await?;
                 self.write_record(connection, record).await
+            }
+        };
+        match fenced? {
+            Ok(()) => write_all(connection, commit.writes).await,
+            refused => Ok(refused),
+        }
+    }
+
+    async fn begin_with_insert(
+        &self,
+        connection: &mut P::Connection,
+        record: &Final,
+        claim: &NewClaim,
+    ) -> Result<Written, PostgresError> {
+        let values = inserted(record, claim)?;
+        let insert = &self.statements().insert;
+        let rows = connection.begin(BEGIN, insert, &values).await?;
+        let write = RecordWrite::Create(claim.clone());
+        match rows.first().and_then(|row| answer(&write, row)) {
+            Some(Answer::Applied(_)) => Ok(Ok(())),
+            Some(Answer::Refused(found)) => Ok(Err(Committed::Fenced(found))),
+            // It met a record that this statement couldn't see yet.
+            None => {
+                let id = [Value::from(claim.id.as_str())];
+                let rows = connection.query(&self.statements().lock, &id).await?;
+                let found = rows.first().and_then(|row| decode(row));
+                Ok(Err(Committed::Fenced(found)))
             }
         }
     }
@@ -137,143 +121,88 @@ impl<P: Pool> PostgresStore<P> {
         &self,
         connection: &mut P::Connection,
         record: &Final,
-    ) -> Result<Fence, PostgresError> {
-        let complete = RecordWrite::Complete(record.completion.clone());
-        let mut writes = vec![complete];
-        if let Basis::Version { seen, mode, claim } = &record.basis {
-            let take_over = RecordWrite::TakeOver {
+    ) -> Result<Written, PostgresError> {
+        let take_over = match &record.basis {
+            Basis::Version { seen, mode, claim } => Some(RecordWrite::TakeOver {
                 seen: seen.clone(),
                 mode: *mode,
                 claim: claim.clone(),
-            };
-            writes.insert(0, take_over);
-        }
-        for write in writes {
-            let Ok(kind) = Kind::of(&write) else {
-                return Err(Problem::Refused.into());
-            };
-            let (statement, values) = kind.request(self.statements(), &[&write]);
-            let rows = connection.query(statement, &values).await?;
-            match rows.first().and_then(|row| answer(&write, row)) {
-                Some(Answer::Applied(_)) => {}
-                Some(Answer::Refused(found)) => return Ok(Fence::Met(found)),
-                None => return Ok(Fence::Met(None)),
-            }
-        }
-        Ok(Fence::Passed)
-    }
-
-    /// Ends the transaction that the handler has worked in.
-    async fn commit_open(
-        &self,
-        slot: &Slot<P>,
-        commit: Commit<'_>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
-        let mut connection = slot.close()?;
-        let unlike = match (commit.record.map(|record| &record.basis), slot.footing()) {
-            // The engine has not heard of the record that is locked, or has heard of one that is gone:
-            // it decides by what is there, and commits again.
-            (Some(Basis::Absent(_)), Footing::Locked(found)) => Some(Some(found.clone())),
-            (Some(Basis::Version { .. }), Footing::Place) => Some(None),
+            }),
             _ => None,
         };
-        if let Some(found) = unlike {
-            slot.put_back(connection)?;
-            return Ok(Committed::Fenced(found));
-        }
-        let work = async {
-            let fence = match (commit.record, slot.footing()) {
-                (Some(record), Footing::Place) => self.settle(&mut connection, record).await?,
-                (Some(record), _) => self.write_record(&mut connection, record).await?,
-                (None, _) => {
-                    // `COMMIT` doesn't say that a statement had failed.
-                    connection.query("SELECT true", &[]).await?;
-                    Fence::Passed
-                }
-            };
-            if let Fence::Met(found) = fence {
-                return Ok((connection, Err(Committed::Fenced(found))));
+        let complete = RecordWrite::Complete(record.completion.clone());
+        for write in take_over.into_iter().chain([complete]) {
+            let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
+            let (statement, values) = kind.request(self.statements(), &[&write]);
+            let rows = connection.query(statement, &values).await?;
+            let answer = rows.first().and_then(|row| answer(&write, row));
+            let answer = answer.unwrap_or(Answer::Refused(None));
+            if let Answer::Refused(found) = answer {
+                return Ok(Err(Committed::Fenced(found)));
             }
-            let written = write_all(&mut connection, commit.writes).await?;
-            Ok((connection, written.map_or(Ok(()), Err)))
-        };
-        let (connection, written) = within(deadline, work).await.map_err(once_only)?;
-        end::<P>(connection, written, deadline)
-            .await
-            .map_err(once_only)
-    }
-
-    /// Writes the record into the place that the transaction took when it began.
-    async fn settle(
-        &self,
-        connection: &mut P::Connection,
-        record: &Final,
-    ) -> Result<Fence, PostgresError> {
-        let Some(left) = transition_to_final(None, record) else {
-            return Ok(Fence::Met(None));
-        };
-        let values = whole(&record.completion.id, &left);
-        let settled = connection
-            .execute(&self.statements().settle, &values)
-            .await?;
-        // The handler has ended the transaction itself.
-        if settled != 1 {
-            return Err(Problem::Over.into());
         }
-        Ok(Fence::Passed)
+        Ok(Ok(()))
     }
 }
 
-/// The transaction is gone: the engine must not send its commit again as it does where another was in
-/// the way.
-fn once_only(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Conflict => PostgresError::rejected(Problem::Conflict),
-        StoreError::Throttled(source) => StoreError::Rejected(source),
-        error => error,
+/// Returns the values that insert the record that a commit leaves where none was.
+fn inserted(record: &Final, claim: &NewClaim) -> Result<Vec<Value>, PostgresError> {
+    let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
+    Ok(whole(&claim.id, &left))
+}
+
+fn committed(answer: Answer) -> Committed {
+    match answer {
+        Answer::Applied(_) => Committed::Applied,
+        Answer::Refused(found) => Committed::Fenced(found),
     }
 }
 
-/// Runs the business writes; says what was refused.
+/// Runs the business writes; says which one was refused.
 async fn write_all<C: Connection>(
     connection: &mut C,
     writes: &[Write],
-) -> Result<Option<Committed>, PostgresError> {
+) -> Result<Written, PostgresError> {
     let statements = writes.iter().enumerate();
     let statements = statements.filter_map(|(place, write)| Some((place, write.body::<Sql>()?)));
     for (place, sql) in statements {
-        let refused = match connection.execute(&sql.statement, &sql.values).await {
+        let met = match connection.execute(&sql.statement, &sql.values).await {
             Ok(rows) if sql.affects.is_some_and(|expected| expected != rows) => Met::Rows(rows),
             Ok(_) => continue,
-            Err(error) if error.is_constraint() => Met::Constraint(error),
+            Err(error) if error.problem() == Problem::Constraint => Met::Constraint(error),
             Err(error) => return Err(error.of_statement()),
         };
-        let refusal = Refusal::new(place, Some(Box::new(refused)));
-        return Ok(Some(Committed::Refused(refusal)));
+        let refusal = Refusal::new(place, Some(Box::new(met)));
+        return Ok(Err(Committed::Refused(refusal)));
     }
-    Ok(None)
+    Ok(Ok(()))
 }
 
 /// Commits, or rolls back and answers why.
-async fn end<P: Pool>(
-    mut connection: P::Connection,
-    written: Result<(), Committed>,
+async fn end<C: Connection>(
+    mut connection: C,
+    written: Written,
     deadline: Instant,
 ) -> Result<Committed, StoreError> {
-    let (end, answer) = match written {
-        Ok(()) => ("COMMIT", Committed::Applied),
-        Err(refused) => ("ROLLBACK", refused),
+    let end = if written.is_ok() {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
     };
-    match timeout_at(deadline, connection.batch(end)).await {
-        Ok(Ok(())) => {
+    let ended = timeout_at(deadline, connection.batch(end)).await;
+    match (written, ended) {
+        (Ok(()), Ok(Ok(()))) => {
             connection.reuse();
-            Ok(answer)
+            Ok(Committed::Applied)
         }
+        (Ok(()), Ok(Err(error))) => Err(error.of_statement().into()),
+        (Ok(()), Err(_)) => Err(StoreError::Timeout),
         // Nothing was written, whatever became of the connection.
-        _ if end == "ROLLBACK" => Ok(answer),
-        Ok(Err(error)) if error.is_constraint() => Err(error.of_statement().into()),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(StoreError::Timeout),
+        (Err(refused), ended) => {
+            if matches!(ended, Ok(Ok(()))) {
+                connection.reuse();
+            }
+            Ok(refused)
+        }
     }
 }

@@ -58,7 +58,7 @@ impl Kind {
         let (statement, columns) = match self {
             Self::Create => {
                 let records: Vec<_> = writes.filter_map(claim).map(Record::claimed).collect();
-                (&statements.insert, columns::encode(records.iter()))
+                (&statements.insert, columns::encode(&records))
             }
             Self::TakeOver => (&statements.take_over, take_overs(writes)),
             Self::Renew => (&statements.renew, renewals(writes)),
@@ -99,7 +99,7 @@ pub(crate) fn answer(write: &RecordWrite, row: &[Cell]) -> Option<Answer> {
 /// Returns the values that insert whole records.
 pub(crate) fn whole(id: &RecordId, record: &Record) -> Vec<Value> {
     let mut values = vec![texts([Some(id.as_str())])];
-    values.extend(columns::encode([record].into_iter()));
+    values.extend(columns::encode(std::slice::from_ref(record)));
     values
 }
 
@@ -134,7 +134,7 @@ fn take_overs(writes: Writes<'_>) -> Vec<Value> {
         .clone()
         .map(|(.., claim)| Record::claimed(claim))
         .collect();
-    let mut values = columns::encode(records.iter());
+    let mut values = columns::encode(&records);
     values.extend([
         texts(over.clone().map(|(seen, ..)| seen.owner.as_deref())),
         texts(over.clone().map(|(seen, ..)| seen.status.as_deref())),

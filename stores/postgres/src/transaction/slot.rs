@@ -28,17 +28,20 @@ pub(super) type Lent<P> =
 /// takes it. Dropped, it closes the connection, and the server rolls back.
 pub(crate) struct Slot<P: Pool> {
     connection: Arc<Mutex<Option<P::Connection>>>,
-    footing: Arc<Footing>,
+    about: Arc<About>,
+}
+
+struct About {
+    footing: Footing,
     /// Keeps other runs of this process from waiting on connections of the pool.
-    _id: Arc<Option<OpenId>>,
+    _id: Option<OpenId>,
 }
 
 impl<P: Pool> Clone for Slot<P> {
     fn clone(&self) -> Self {
         Self {
             connection: Arc::clone(&self.connection),
-            footing: Arc::clone(&self.footing),
-            _id: Arc::clone(&self._id),
+            about: Arc::clone(&self.about),
         }
     }
 }
@@ -47,13 +50,12 @@ impl<P: Pool> Slot<P> {
     pub(super) fn new(connection: P::Connection, footing: Footing, id: Option<OpenId>) -> Self {
         Self {
             connection: Arc::new(Mutex::new(Some(connection))),
-            footing: Arc::new(footing),
-            _id: Arc::new(id),
+            about: Arc::new(About { footing, _id: id }),
         }
     }
 
     pub(crate) fn footing(&self) -> &Footing {
-        &self.footing
+        &self.about.footing
     }
 
     pub(super) fn lend(&self) -> Result<Lent<P>, PostgresError> {

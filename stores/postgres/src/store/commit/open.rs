@@ -1,0 +1,91 @@
+//! Ends the transaction that a handler has worked in.
+
+use lambda_idempotency::StoreError;
+use lambda_idempotency::protocol::record::{Basis, Final};
+use lambda_idempotency::protocol::transition_to_final;
+use lambda_idempotency::store::transaction::{Commit, Committed};
+use tokio::time::Instant;
+
+use super::{PostgresStore, Written, end, whole, within, write_all};
+use crate::driver::{Connection, Pool};
+use crate::error::{PostgresError, Problem};
+use crate::transaction::{Footing, Slot};
+
+impl<P: Pool> PostgresStore<P> {
+    pub(super) async fn commit_open(
+        &self,
+        slot: &Slot<P>,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let mut connection = slot.close()?;
+        let unlike = match (commit.record.map(|record| &record.basis), slot.footing()) {
+            // The engine has not heard of the record that is locked, or has heard of one that is gone:
+            // it decides by what is there, and commits again.
+            (Some(Basis::Absent(_)), Footing::Locked(found)) => Some(Some(found.clone())),
+            (Some(Basis::Version { .. }), Footing::Place) => Some(None),
+            _ => None,
+        };
+        if let Some(found) = unlike {
+            slot.put_back(connection)?;
+            return Ok(Committed::Fenced(found));
+        }
+        let work = async {
+            let written = self
+                .write_end(&mut connection, slot.footing(), commit)
+                .await?;
+            Ok((connection, written))
+        };
+        let (connection, written) = within(deadline, work).await.map_err(once_only)?;
+        end(connection, written, deadline).await.map_err(once_only)
+    }
+
+    async fn write_end(
+        &self,
+        connection: &mut P::Connection,
+        footing: &Footing,
+        commit: Commit<'_>,
+    ) -> Result<Written, PostgresError> {
+        let fenced = match (commit.record, footing) {
+            (Some(record), Footing::Place) => self.settle(connection, record).await?,
+            (Some(record), _) => self.write_record(connection, record).await?,
+            (None, _) => {
+                // `COMMIT` doesn't say that a statement before it had failed.
+                connection.query("SELECT true", &[]).await?;
+                Ok(())
+            }
+        };
+        match fenced {
+            Ok(()) => write_all(connection, commit.writes).await,
+            refused => Ok(refused),
+        }
+    }
+
+    /// Writes the record into the place that the transaction took when it began.
+    async fn settle(
+        &self,
+        connection: &mut P::Connection,
+        record: &Final,
+    ) -> Result<Written, PostgresError> {
+        let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
+        let values = whole(&record.completion.id, &left);
+        let settled = connection
+            .execute(&self.statements().settle, &values)
+            .await?;
+        // The handler has ended the transaction itself.
+        if settled == 1 {
+            Ok(Ok(()))
+        } else {
+            Err(Problem::Over.into())
+        }
+    }
+}
+
+/// The transaction is gone, so that the engine must not send its commit again.
+fn once_only(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Conflict => PostgresError::rejected(Problem::Conflict),
+        StoreError::Throttled(source) => StoreError::Rejected(source),
+        error => error,
+    }
+}
