@@ -4,7 +4,7 @@ import datetime
 import math
 import statistics
 
-from driver import compare, kinesis, lane, tools, web
+from driver import compare, kinesis, lane, postgres, tools, web
 
 OUTPUT = tools.BENCHES / "RESULTS.md"
 PLOT = tools.BENCHES / "results.svg"
@@ -12,10 +12,11 @@ PLOT = tools.BENCHES / "results.svg"
 
 def main():
     sides = [data for data in map(tools.load, ("dynoxide", "dynamodb-local")) if data]
-    instructions, cold, versions = map(tools.load, ("instructions", "cold", "versions"))
+    instructions, cold, sql, versions = map(tools.load, ("instructions", "cold", "postgres", "versions"))
     gates = [(data["server"], gate) for data in sides for gate in compare.gates(data)]
     gates += [("callgrind", gate) for gate in (instructions or {}).get("gates", [])]
     gates += [("cold start", gate) for gate in (cold or {}).get("gates", [])]
+    gates += [("PostgreSQL", gate) for gate in (sql or {}).get("gates", [])]
     parts = [HEAD.format(date=datetime.date.today().isoformat())]
     parts.append(table(["", "figure", "found", "wanted", ""], [gate_row(where, gate) for where, gate in gates]))
     parts.append("![CPU per message and time per batch](results.svg)\n")
@@ -26,6 +27,8 @@ def main():
         parts.append(table(["path", "instructions"], [[row["path"], f"{row['instructions']:,}"] for row in instructions["rows"]]))
     if cold:
         parts += cold_part(cold)
+    if sql:
+        parts += on_postgres(sql)
     if versions:
         parts.append("## Versions\n")
         parts.append(table(["", ""], [[name, version] for name, version in versions.items()]))
@@ -180,6 +183,20 @@ def cold_part(cold):
         "with pages and cache lines is worth some per cent. The interval is a 95 % bootstrap over layouts and starts. The functions "
         "differ in what protects them, and in nothing else. The unprotected one sends one request where the others send three; it is shown for orientation, and is no gate.\n",
         table(["function", "time", "CPU", "program, stripped", "this library's time ÷ its time"], rows),
+    ]
+
+
+def on_postgres(sql):
+    def row(name, one):
+        figures = [statistics.median(one[what]) for what in ("wall_us", "cpu_us", "server_us")]
+        ratio = tools.ratio(sql["contenders"][postgres.OURS]["all_us"], one["all_us"])
+        return [postgres.NAMES[name], *(f"{figure:,.0f} µs" for figure in figures), one["statements"], times(ratio["median"])]
+
+    return [
+        "## On PostgreSQL\n",
+        f"One order and its key in one transaction, {sql['requests']} a round, one after the other on one connection, {sql['rounds']} rounds in turns "
+        "(medians). The server is on this machine and doesn't sync to the disk. Statements are counted by the server.\n",
+        table(["", "time", "CPU, client", "CPU, server", "statements", "this library's CPU ÷ its CPU"], [row(*one) for one in sql["contenders"].items()]),
     ]
 
 

@@ -88,6 +88,7 @@ impl<S: Store> Engine<S> {
         Unwritten {
             id: request.id.clone(),
             owner: attempt.owner.clone(),
+            expiration: (attempt.started_at + request.retention).ceil_seconds(),
             fingerprint: request.fingerprint.clone(),
             rules: self.settings.rules.clone(),
             wait,

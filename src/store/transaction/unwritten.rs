@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::clock::Clock;
+use crate::protocol::clock::{Clock, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, Owner};
@@ -19,6 +19,7 @@ use crate::protocol::{Asking, Decision, Rules, decide};
 pub struct Unwritten {
     pub(crate) id: RecordId,
     pub(crate) owner: Owner,
+    pub(crate) expiration: EpochSeconds,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) rules: Rules,
     pub(crate) wait: Duration,
@@ -30,6 +31,11 @@ impl Unwritten {
     /// Returns the id of the record.
     pub fn id(&self) -> &RecordId {
         &self.id
+    }
+
+    /// Returns the expiration that the record will have if it is completed in this second.
+    pub fn expiration(&self) -> EpochSeconds {
+        self.expiration
     }
 
     /// Returns the time for which the run may wait for another one of the same key:

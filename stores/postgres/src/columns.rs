@@ -11,7 +11,7 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
 use serde::{Deserialize, Serialize};
 
-use crate::value::{Cell, Content, Value};
+use crate::value::{Cell, Value};
 
 /// The columns of a record beside its id, in the order in which they are written and read.
 pub(crate) const COLUMNS: [(&str, &str); 15] = [
@@ -32,35 +32,26 @@ pub(crate) const COLUMNS: [(&str, &str); 15] = [
     ("layout", "bigint"),
 ];
 
-/// The value that a column has of each of these records.
-pub(crate) fn encode(records: &[Record]) -> Vec<Value> {
-    let records = || records.iter();
-    let outcomes = || records().map(|record| outcome(record.outcome.as_ref()));
-    let texts = |of: fn(&Record) -> Option<String>| Content::Texts(records().map(of).collect());
-    let ints = |of: fn(&Record) -> Option<i64>| Content::Ints(records().map(of).collect());
-    let columns = [
-        texts(|record| Some(record.status.as_str().to_owned())),
-        ints(|record| Some(record.expiration.0)),
-        texts(|record| record.owner.as_ref().map(|owner| owner.as_str().to_owned())),
-        ints(|record| record.lease.map(|lease| lease.0)),
-        ints(|record| Some(record.attempt.into())),
-        texts(|record| {
-            record
-                .fingerprint
-                .as_ref()
-                .map(|print| print.as_str().to_owned())
-        }),
-        Content::Texts(outcomes().map(|outcome| outcome.inline).collect()),
-        Content::Texts(outcomes().map(|outcome| outcome.omitted).collect()),
-        Content::Texts(outcomes().map(|outcome| outcome.packed).collect()),
-        Content::Blobs(outcomes().map(|outcome| outcome.content).collect()),
-        texts(|record| record.last_error.clone()),
-        texts(|record| Some(journal(&record.journal))),
-        ints(|record| record.started_at.map(|at| at.0)),
-        ints(|record| record.completed_at.map(|at| at.0)),
-        ints(|record| record.layout),
-    ];
-    columns.into_iter().map(Value).collect()
+/// The values of a record's columns.
+pub(crate) fn encode(record: &Record) -> [Value; COLUMNS.len()] {
+    let outcome = outcome(record.outcome.as_ref());
+    [
+        record.status.as_str().into(),
+        record.expiration.0.into(),
+        record.owner.as_ref().map(Owner::as_str).into(),
+        record.lease.map(|lease| lease.0).into(),
+        record.attempt.into(),
+        record.fingerprint.as_ref().map(Fingerprint::as_str).into(),
+        outcome.inline.into(),
+        outcome.omitted.into(),
+        outcome.packed.into(),
+        outcome.content.into(),
+        record.last_error.clone().into(),
+        journal(&record.journal).into(),
+        record.started_at.map(|at| at.0).into(),
+        record.completed_at.map(|at| at.0).into(),
+        record.layout.into(),
+    ]
 }
 
 /// An outcome's columns: one of the first three is set, and `content` beside `packed` where the

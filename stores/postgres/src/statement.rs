@@ -1,9 +1,13 @@
 //! The statements, for one table: nothing else in this crate is SQL, but the schema and what a caller
 //! hands over.
 
-use crate::columns::COLUMNS;
+use lambda_idempotency::protocol::record::{LAYOUT, Record};
+use lambda_idempotency::{EpochSeconds, RecordId};
+
+use crate::columns::{self, COLUMNS};
 use crate::schema;
 use crate::table::TableName;
+use crate::value::Value;
 
 mod conditional;
 
@@ -21,10 +25,10 @@ pub(crate) struct Statements {
     pub(crate) load: String,
     /// Reads one record, and keeps it from changing until the transaction ends.
     pub(crate) lock: String,
-    /// Takes the place of a record, within the transaction that goes on to write it.
+    /// Takes the place of a record, within the transaction that goes on to write it. No other
+    /// transaction ever sees its status.
     pub(crate) occupy: String,
-    /// Writes a whole record into the place that was taken.
-    pub(crate) settle: String,
+    settle: String,
     pub(crate) keep: String,
     pub(crate) fetch: String,
     pub(crate) sweep: String,
@@ -53,16 +57,11 @@ impl Statements {
             lock: table.fill(&format!(
                 "SELECT {all} FROM {{table}} WHERE id = $1 FOR UPDATE"
             )),
-            // No other transaction ever sees this status.
             occupy: table.fill(
-                "INSERT INTO {table} (id, status, expiration, owner, attempt, journal) \
-                 VALUES ($1, 'OPEN', 0, $2, 0, '{}') ON CONFLICT (id) DO NOTHING RETURNING true",
+                "INSERT INTO {table} (id, status, expiration, attempt, journal, layout) \
+                 VALUES ($1, 'OPEN', $2, 1, '{}', 1) ON CONFLICT (id) DO NOTHING RETURNING true",
             ),
-            settle: table.fill(&format!(
-                "UPDATE {{table}} t SET {set} FROM ({want}) w WHERE t.id = w.id AND t.status = 'OPEN'",
-                set = assigned(names()),
-                want = conditional::rows(&conditional::whole_record()),
-            )),
+            settle: table.fill("UPDATE {table} SET {set} WHERE id = $1 AND status = 'OPEN'"),
             keep: table.fill(
                 "INSERT INTO {table}_outcomes (id, owner, content, expiration) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (id, owner) DO UPDATE SET content = excluded.content, \
@@ -81,6 +80,35 @@ impl Statements {
             version: table.fill("SELECT max(version) FROM {table}_schema"),
             create_tables: schema::of(table),
         }
+    }
+}
+
+impl Statements {
+    /// Returns the statement that writes a record into the place that was taken, and its values: those
+    /// that the place doesn't have yet. A statement of few columns is a good deal cheaper, and an
+    /// expiration that stays touches no index.
+    pub(crate) fn settle(
+        &self,
+        id: &RecordId,
+        record: &Record,
+        expiration: EpochSeconds,
+    ) -> (String, Vec<Value>) {
+        let mut values = vec![Value::from(id.as_str())];
+        let mut set = Vec::new();
+        let is_there = |name: &str, value: &Value| match name {
+            "expiration" => *value == Value::from(expiration.0),
+            "attempt" => *value == Value::from(1),
+            "layout" => *value == Value::from(LAYOUT),
+            "journal" => *value == Value::from("{}"),
+            _ => value.is_null(),
+        };
+        for ((name, _), value) in COLUMNS.into_iter().zip(columns::encode(record)) {
+            if !is_there(name, &value) {
+                values.push(value);
+                set.push(format!("{name} = ${}", values.len()));
+            }
+        }
+        (self.settle.replace("{set}", &set.join(", ")), values)
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Content {
     Bytes(Option<Vec<u8>>),
     Texts(Vec<Option<String>>),
     Ints(Vec<Option<i64>>),
-    Bools(Vec<bool>),
+    Bools(Vec<Option<bool>>),
     Blobs(Vec<Option<Vec<u8>>>),
 }
 
@@ -44,6 +44,29 @@ impl fmt::Debug for Value {
             Content::Bools(_) => "boolean[]",
             Content::Blobs(_) => "bytea[]",
         })
+    }
+}
+
+impl Value {
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(
+            self.0,
+            Content::Text(None)
+                | Content::Int(None)
+                | Content::Float(None)
+                | Content::Bool(None)
+                | Content::Bytes(None)
+        )
+    }
+
+    /// Makes an array for values of this one's type.
+    fn empty_array(&self) -> Content {
+        match self.0 {
+            Content::Int(_) => Content::Ints(Vec::new()),
+            Content::Bool(_) => Content::Bools(Vec::new()),
+            Content::Bytes(_) => Content::Blobs(Vec::new()),
+            _ => Content::Texts(Vec::new()),
+        }
     }
 }
 
@@ -69,6 +92,27 @@ value_from! {
     Float: f64;
     Bool: bool;
     Bytes: Vec<u8>, &[u8];
+}
+
+/// Makes an array of each column of these rows, whose columns have one type each.
+pub(crate) fn arrays(rows: impl IntoIterator<Item = Vec<Value>>) -> Vec<Value> {
+    let mut arrays: Vec<Content> = Vec::new();
+    for row in rows {
+        if arrays.is_empty() {
+            arrays = row.iter().map(Value::empty_array).collect();
+        }
+        for (array, Value(value)) in arrays.iter_mut().zip(row) {
+            match (array, value) {
+                (Content::Texts(values), Content::Text(value)) => values.push(value),
+                (Content::Ints(values), Content::Int(value)) => values.push(value),
+                (Content::Bools(values), Content::Bool(value)) => values.push(value),
+                (Content::Blobs(values), Content::Bytes(value)) => values.push(value),
+                // A column has one type.
+                _ => {}
+            }
+        }
+    }
+    arrays.into_iter().map(Value).collect()
 }
 
 /// One value of a row that a statement of this crate's own gave.

@@ -14,7 +14,7 @@ use crate::driver::{Connection, Pool};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
 use crate::transaction::Slot;
-use crate::value::Value;
+use crate::value::{Value, arrays};
 
 mod open;
 
@@ -148,7 +148,7 @@ impl<P: Pool> PostgresStore<P> {
 /// Returns the values that insert the record that a commit leaves where none was.
 fn inserted(record: &Final, claim: &NewClaim) -> Result<Vec<Value>, PostgresError> {
     let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
-    Ok(whole(&claim.id, &left))
+    Ok(arrays([whole(&claim.id, &left)]))
 }
 
 fn committed(answer: Answer) -> Committed {

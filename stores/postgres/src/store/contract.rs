@@ -11,11 +11,11 @@ use lambda_idempotency::{BoxError, RecordId, StoreError};
 use tokio::time::Instant;
 
 use super::PostgresStore;
-use super::request::{Kind, answer, texts};
+use super::request::{Kind, answer};
 use crate::columns::decode;
 use crate::driver::Pool;
 use crate::sql::admit;
-use crate::value::{Cell, Value};
+use crate::value::{Cell, Value, arrays};
 
 impl<P: Pool> Store for PostgresStore<P> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
@@ -135,7 +135,7 @@ impl<P: Pool> PostgresStore<P> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let values = [texts(ids.iter().map(|id| Some(id.as_str())))];
+        let values = arrays(ids.iter().map(|id| vec![id.as_str().into()]));
         let rows = self
             .query(&self.statements().load, &values, deadline)
             .await?;

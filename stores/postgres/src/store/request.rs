@@ -1,15 +1,13 @@
 //! Makes the statement and the values of a group of writes, and reads the answer to each.
 
-use lambda_idempotency::protocol::record::{
-    Found, NewClaim, Record, RecordWrite, StoredOutcome, Takeover, Version,
-};
+use lambda_idempotency::protocol::record::{Found, Record, RecordWrite, Takeover, Version};
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
 use lambda_idempotency::{RecordId, StoreError};
 
 use crate::columns::{self, decode};
 use crate::statement::Statements;
-use crate::value::{Cell, Content, Value};
+use crate::value::{Cell, Value, arrays};
 
 /// The kinds of conditional writes: each is one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,24 +51,68 @@ impl Kind {
         statements: &'a Statements,
         writes: &[&RecordWrite],
     ) -> (&'a str, Vec<Value>) {
-        let writes = writes.iter().copied();
-        let ids = texts(writes.clone().map(|write| Some(write.id().as_str())));
-        let (statement, columns) = match self {
-            Self::Create => {
-                let records: Vec<_> = writes.filter_map(claim).map(Record::claimed).collect();
-                (&statements.insert, columns::encode(&records))
-            }
-            Self::TakeOver => (&statements.take_over, take_overs(writes)),
-            Self::Renew => (&statements.renew, renewals(writes)),
-            Self::Amend => (&statements.amend, amendments(writes)),
-            Self::Complete => (&statements.complete, completions(writes)),
-            Self::Release => (&statements.release, releases(writes)),
+        let statement = match self {
+            Self::Create => &statements.insert,
+            Self::TakeOver => &statements.take_over,
+            Self::Renew => &statements.renew,
+            Self::Amend => &statements.amend,
+            Self::Complete => &statements.complete,
+            Self::Release => &statements.release,
         };
-        let mut values = Vec::with_capacity(1 + columns.len());
-        values.push(ids);
-        values.extend(columns);
-        (statement, values)
+        let rows = writes.iter().filter_map(|write| row(write));
+        (statement, arrays(rows))
     }
+}
+
+/// The values of one write, in the order of its statement's columns.
+fn row(write: &RecordWrite) -> Option<Vec<Value>> {
+    let mut row = vec![Value::from(write.id().as_str())];
+    match write {
+        RecordWrite::Create(claim) => row.extend(columns::encode(&Record::claimed(claim))),
+        RecordWrite::TakeOver { seen, mode, claim } => {
+            row.extend(columns::encode(&Record::claimed(claim)));
+            row.extend([
+                seen.owner.as_deref().into(),
+                seen.status.as_deref().into(),
+                seen.lease.into(),
+                seen.expiration.into(),
+                (*mode == Takeover::Resume).into(),
+                (*mode != Takeover::Fresh).into(),
+            ]);
+        }
+        RecordWrite::Renew(renewal) => row.extend([
+            renewal.owner.as_str().into(),
+            renewal.lease.0.into(),
+            renewal.expiration.0.into(),
+        ]),
+        RecordWrite::Amend(amendment) => row.extend([
+            amendment.owner.as_str().into(),
+            amendment.step.name.as_str().into(),
+            columns::entry(&amendment.step.entry).into(),
+            amendment.step.entry.revision.into(),
+        ]),
+        RecordWrite::Complete(completion) => {
+            let outcome = columns::outcome(Some(&completion.outcome));
+            row.extend([
+                completion.owner.as_str().into(),
+                completion.status.as_str().into(),
+                outcome.inline.into(),
+                outcome.omitted.into(),
+                outcome.packed.into(),
+                outcome.content.into(),
+                completion.completed_at.0.into(),
+                completion.expiration.0.into(),
+            ]);
+        }
+        RecordWrite::Release(release) => row.extend([
+            release.owner.as_str().into(),
+            release.tombstone.as_str().into(),
+            release.last_error.as_deref().into(),
+            release.forget_fingerprint.into(),
+        ]),
+        _ => return None,
+    }
+    Some(row)
 }
 
 /// Reads the answer to a write from its row: whether it applied, then the record that it met. `None`
@@ -96,149 +138,8 @@ pub(crate) fn answer(write: &RecordWrite, row: &[Cell]) -> Option<Answer> {
     Some(Answer::Applied(left))
 }
 
-/// Returns the values that insert whole records.
+/// Returns the values of a whole record, its id first.
 pub(crate) fn whole(id: &RecordId, record: &Record) -> Vec<Value> {
-    let mut values = vec![texts([Some(id.as_str())])];
-    values.extend(columns::encode(std::slice::from_ref(record)));
-    values
-}
-
-pub(crate) fn texts<'a>(texts: impl IntoIterator<Item = Option<&'a str>>) -> Value {
-    let texts = texts.into_iter().map(|text| text.map(str::to_owned));
-    Value(Content::Texts(texts.collect()))
-}
-
-fn ints(ints: impl Iterator<Item = Option<i64>>) -> Value {
-    Value(Content::Ints(ints.collect()))
-}
-
-fn bools(bools: impl Iterator<Item = bool>) -> Value {
-    Value(Content::Bools(bools.collect()))
-}
-
-type Writes<'a> = std::iter::Copied<std::slice::Iter<'a, &'a RecordWrite>>;
-
-fn claim(write: &RecordWrite) -> Option<&NewClaim> {
-    match write {
-        RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. } => Some(claim),
-        _ => None,
-    }
-}
-
-fn take_overs(writes: Writes<'_>) -> Vec<Value> {
-    let over = writes.filter_map(|write| match write {
-        RecordWrite::TakeOver { seen, mode, claim } => Some((seen, *mode, claim)),
-        _ => None,
-    });
-    let records: Vec<_> = over
-        .clone()
-        .map(|(.., claim)| Record::claimed(claim))
-        .collect();
-    let mut values = columns::encode(&records);
-    values.extend([
-        texts(over.clone().map(|(seen, ..)| seen.owner.as_deref())),
-        texts(over.clone().map(|(seen, ..)| seen.status.as_deref())),
-        ints(over.clone().map(|(seen, ..)| seen.lease)),
-        ints(over.clone().map(|(seen, ..)| seen.expiration)),
-        bools(over.clone().map(|(_, mode, _)| mode == Takeover::Resume)),
-        bools(over.map(|(_, mode, _)| mode != Takeover::Fresh)),
-    ]);
-    values
-}
-
-fn renewals(writes: Writes<'_>) -> Vec<Value> {
-    let renewals = writes.filter_map(|write| match write {
-        RecordWrite::Renew(renewal) => Some(renewal),
-        _ => None,
-    });
-    vec![
-        texts(renewals.clone().map(|renewal| Some(renewal.owner.as_str()))),
-        ints(renewals.clone().map(|renewal| Some(renewal.lease.0))),
-        ints(renewals.map(|renewal| Some(renewal.expiration.0))),
-    ]
-}
-
-fn amendments(writes: Writes<'_>) -> Vec<Value> {
-    let amendments = writes.filter_map(|write| match write {
-        RecordWrite::Amend(amendment) => Some(amendment),
-        _ => None,
-    });
-    let entries: Vec<_> = amendments
-        .clone()
-        .map(|amendment| columns::entry(&amendment.step.entry))
-        .collect();
-    vec![
-        texts(
-            amendments
-                .clone()
-                .map(|amendment| Some(amendment.owner.as_str())),
-        ),
-        texts(
-            amendments
-                .clone()
-                .map(|amendment| Some(amendment.step.name.as_str())),
-        ),
-        texts(entries.iter().map(|entry| Some(entry.as_str()))),
-        ints(amendments.map(|amendment| Some(amendment.step.entry.revision.into()))),
-    ]
-}
-
-fn completions(writes: Writes<'_>) -> Vec<Value> {
-    let completions = writes.filter_map(|write| match write {
-        RecordWrite::Complete(completion) => Some(completion),
-        _ => None,
-    });
-    let outcome = |outcome: &StoredOutcome| columns::outcome(Some(outcome));
-    let outcomes = completions
-        .clone()
-        .map(|completion| outcome(&completion.outcome));
-    let outcomes: Vec<_> = outcomes.collect();
-    let text = |of: fn(&columns::Outcome) -> Option<&str>| texts(outcomes.iter().map(of));
-    let contents = outcomes
-        .iter()
-        .map(|outcome| outcome.content.clone())
-        .collect();
-    vec![
-        texts(
-            completions
-                .clone()
-                .map(|completion| Some(completion.owner.as_str())),
-        ),
-        texts(
-            completions
-                .clone()
-                .map(|completion| Some(completion.status.as_str())),
-        ),
-        text(|outcome| outcome.inline.as_deref()),
-        text(|outcome| outcome.omitted.as_deref()),
-        text(|outcome| outcome.packed.as_deref()),
-        Value(Content::Blobs(contents)),
-        ints(
-            completions
-                .clone()
-                .map(|completion| Some(completion.completed_at.0)),
-        ),
-        ints(completions.map(|completion| Some(completion.expiration.0))),
-    ]
-}
-
-fn releases(writes: Writes<'_>) -> Vec<Value> {
-    let releases = writes.filter_map(|write| match write {
-        RecordWrite::Release(release) => Some(release),
-        _ => None,
-    });
-    vec![
-        texts(releases.clone().map(|release| Some(release.owner.as_str()))),
-        texts(
-            releases
-                .clone()
-                .map(|release| Some(release.tombstone.as_str())),
-        ),
-        texts(
-            releases
-                .clone()
-                .map(|release| release.last_error.as_deref()),
-        ),
-        bools(releases.map(|release| release.forget_fingerprint)),
-    ]
+    let id = [Value::from(id.as_str())];
+    id.into_iter().chain(columns::encode(record)).collect()
 }

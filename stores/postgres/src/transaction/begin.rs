@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::record::{Found, Owner, Record, Status};
+use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::transaction::{Unwritten, Write};
 use lambda_idempotency::{Claim, EpochSeconds, StoreError};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -118,18 +118,21 @@ impl<P: Pool> PostgresStore<P> {
         mut connection: P::Connection,
         unwritten: &Unwritten,
     ) -> Result<(P::Connection, Footing), TransactionError> {
-        let owner = Owner::random().map_err(|error| StoreError::Rejected(error.into()))?;
-        let place = [Value::from(unwritten.id().as_str()), owner.as_str().into()];
-        let id = place.get(..1).unwrap_or_default();
+        let id = Value::from(unwritten.id().as_str());
+        let expiration = unwritten.expiration();
+        let place = [id.clone(), expiration.0.into()];
+        let id = [id];
         let statements = &self.inner.statements;
         for _ in 0..MOST_BEGINNINGS {
             let begin = self.isolation.begin();
             match connection.begin(begin, &statements.occupy, &place).await {
-                Ok(rows) if !rows.is_empty() => return Ok((connection, Footing::Place)),
+                Ok(rows) if !rows.is_empty() => {
+                    return Ok((connection, Footing::Place(expiration)));
+                }
                 Ok(_) => {}
                 Err(error) => begin_again(error)?,
             }
-            let rows = match connection.query(&statements.lock, id).await {
+            let rows = match connection.query(&statements.lock, &id).await {
                 Ok(rows) => rows,
                 Err(error) => begin_again(error).map(|()| Vec::new())?,
             };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lambda_idempotency::EpochSeconds;
 use lambda_idempotency::protocol::record::Found;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard};
 
@@ -12,8 +13,8 @@ use crate::error::{PostgresError, Problem};
 /// What the transaction holds in the table of records.
 #[derive(Debug)]
 pub(crate) enum Footing {
-    /// The place of a record that isn't there yet.
-    Place,
+    /// The place of a record that isn't there yet, with this expiration.
+    Place(EpochSeconds),
     /// A record that has expired or was released, locked.
     Locked(Found),
     /// Nothing: a claim was written before, or nothing protects the run.

@@ -1,12 +1,12 @@
 //! Ends the transaction that a handler has worked in.
 
-use lambda_idempotency::StoreError;
 use lambda_idempotency::protocol::record::{Basis, Final};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed};
+use lambda_idempotency::{EpochSeconds, StoreError};
 use tokio::time::Instant;
 
-use super::{PostgresStore, Written, end, whole, within, write_all};
+use super::{PostgresStore, Written, end, within, write_all};
 use crate::driver::{Connection, Pool};
 use crate::error::{PostgresError, Problem};
 use crate::transaction::{Footing, Slot};
@@ -23,7 +23,7 @@ impl<P: Pool> PostgresStore<P> {
             // The engine has not heard of the record that is locked, or has heard of one that is gone:
             // it decides by what is there, and commits again.
             (Some(Basis::Absent(_)), Footing::Locked(found)) => Some(Some(found.clone())),
-            (Some(Basis::Version { .. }), Footing::Place) => Some(None),
+            (Some(Basis::Version { .. }), Footing::Place(_)) => Some(None),
             _ => None,
         };
         if let Some(found) = unlike {
@@ -47,7 +47,9 @@ impl<P: Pool> PostgresStore<P> {
         commit: Commit<'_>,
     ) -> Result<Written, PostgresError> {
         let fenced = match (commit.record, footing) {
-            (Some(record), Footing::Place) => self.settle(connection, record).await?,
+            (Some(record), Footing::Place(expiration)) => {
+                self.settle(connection, record, *expiration).await?
+            }
             (Some(record), _) => self.write_record(connection, record).await?,
             (None, _) => {
                 // `COMMIT` doesn't say that a statement before it had failed.
@@ -66,12 +68,13 @@ impl<P: Pool> PostgresStore<P> {
         &self,
         connection: &mut P::Connection,
         record: &Final,
+        expiration: EpochSeconds,
     ) -> Result<Written, PostgresError> {
         let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
-        let values = whole(&record.completion.id, &left);
-        let settled = connection
-            .execute(&self.statements().settle, &values)
-            .await?;
+        let (statement, values) =
+            self.statements()
+                .settle(&record.completion.id, &left, expiration);
+        let settled = connection.execute(&statement, &values).await?;
         // The handler has ended the transaction itself.
         if settled == 1 {
             Ok(Ok(()))
