@@ -1,7 +1,10 @@
 //! One order in a transaction with its key, by hand and by the library, in turns on one server.
 //!
-//! `bench-postgres ROUNDS REQUESTS`, with `POSTGRES_URL` set, prints JSON: for each contender and round the time, the processor time of
-//! this process and that of its server process, for one request in microseconds; and how many statements one request sends.
+//! With `POSTGRES_URL` set, each prints JSON about each contender:
+//!
+//! - `bench-postgres measure ROUNDS REQUESTS`: for each round the time, the processor time of this process and that of its server
+//!   process, for one request in microseconds.
+//! - `bench-postgres count`: the statements of one request, as a server with `pg_stat_statements` counts them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +15,7 @@ use lambda_idempotency::{Fingerprint, Idempotency, Key};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError, transact};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 use tokio_postgres::types::Type;
 
@@ -48,13 +51,6 @@ struct Bench {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = || {
-        arguments
-            .next()
-            .ok_or("usage: bench-postgres ROUNDS REQUESTS")
-    };
-    let (rounds, requests): (u32, u32) = (number()?.parse()?, number()?.parse()?);
     let manager = Manager::new(std::env::var("POSTGRES_URL")?.parse()?, NoTls);
     // One connection, so that its server process is known.
     let pool = Pool::builder(manager).max_size(1).build()?;
@@ -64,46 +60,18 @@ async fn main() -> Result<(), Error> {
     let once = Idempotency::builder(store).namespace("bench").build()?;
     let bench = Bench { pool, once };
 
-    let mut taken: BTreeMap<Contender, Vec<[f64; 3]>> = BTreeMap::new();
-    let mut next = 0;
-    for round in 0..=rounds {
-        for contender in Contender::ALL {
-            let (cpu, server, began) = (cpu()?, bench.server_cpu().await?, Instant::now());
-            for _ in 0..requests {
-                next += 1;
-                bench.request(contender, next).await?;
-            }
-            let of_one = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(requests);
-            let wall = began.elapsed();
-            let server = bench.server_cpu().await?.saturating_sub(server);
-            let measured = [wall, self::cpu()?.saturating_sub(cpu), server].map(of_one);
-            // The first round warms up.
-            if round > 0 {
-                taken.entry(contender).or_default().push(measured);
-            }
-        }
-    }
-    let mut report = serde_json::Map::new();
-    for (contender, rounds) in taken {
-        let column = |place: usize| {
-            rounds
-                .iter()
-                .filter_map(|round| round.get(place))
-                .collect::<Vec<_>>()
-        };
-        let statements = bench.statements(contender, next).await?;
-        let figures = json!({
-            "wall_us": column(0), "cpu_us": column(1), "server_us": column(2), "statements": statements,
-        });
-        report.insert(contender.name().to_owned(), figures);
-        next += 1;
-    }
-    println!("{}", serde_json::Value::Object(report));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let report = match *arguments {
+        ["measure", rounds, requests] => bench.measure(rounds.parse()?, requests.parse()?).await?,
+        ["count"] => bench.count().await?,
+        _ => return Err("usage: bench-postgres measure ROUNDS REQUESTS | count".into()),
+    };
+    println!("{report}");
     Ok(())
 }
 
 const TABLES: &str = "
-    CREATE EXTENSION IF NOT EXISTS pg_stat_statements;
     CREATE TABLE tokens (id text PRIMARY KEY, status text NOT NULL, fingerprint text NOT NULL, outcome text, expiration bigint NOT NULL);
     CREATE INDEX ON tokens (expiration);
     CREATE TABLE orders (id text PRIMARY KEY, cents bigint NOT NULL);
@@ -114,7 +82,7 @@ const DONE: &str = "UPDATE tokens SET status = 'COMPLETED', outcome = $2 WHERE i
 
 impl Bench {
     async fn request(&self, contender: Contender, number: u64) -> Result<(), Error> {
-        let (id, cents) = (format!("order-{number}"), i64::try_from(number)?);
+        let (id, cents) = (uuid(number), i64::try_from(number)?);
         // What both compare the payload by.
         let fingerprint = Fingerprint::of(&(&id, cents))?;
         match contender {
@@ -168,14 +136,59 @@ impl Bench {
         Ok(())
     }
 
-    /// Counts the statements of one request, as the server does.
-    async fn statements(&self, contender: Contender, number: u64) -> Result<i64, Error> {
+    async fn measure(&self, rounds: u32, requests: u32) -> Result<Value, Error> {
+        let mut taken: BTreeMap<Contender, Vec<[f64; 3]>> = BTreeMap::new();
+        let mut next = 0;
+        for round in 0..=rounds {
+            for contender in Contender::ALL {
+                let (cpu, server, began) = (cpu()?, self.server_cpu().await?, Instant::now());
+                for _ in 0..requests {
+                    next += 1;
+                    self.request(contender, next).await?;
+                }
+                let of_one = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(requests);
+                let wall = began.elapsed();
+                let server = self.server_cpu().await?.saturating_sub(server);
+                let measured = [wall, self::cpu()?.saturating_sub(cpu), server].map(of_one);
+                // The first round warms up.
+                if round > 0 {
+                    taken.entry(contender).or_default().push(measured);
+                }
+            }
+        }
+        let column = |rounds: &[[f64; 3]], place: usize| -> Vec<f64> {
+            rounds
+                .iter()
+                .filter_map(|round| round.get(place))
+                .copied()
+                .collect()
+        };
+        let figures = |rounds: Vec<[f64; 3]>| {
+            let [wall, cpu, server] = [0, 1, 2].map(|place| column(&rounds, place));
+            json!({"wall_us": wall, "cpu_us": cpu, "server_us": server})
+        };
+        let report = taken
+            .into_iter()
+            .map(|(contender, rounds)| (contender.name().to_owned(), figures(rounds)));
+        Ok(Value::Object(report.collect()))
+    }
+
+    /// Counts the statements of one request.
+    async fn count(&self) -> Result<Value, Error> {
+        const EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
         const RESET: &str = "SELECT pg_stat_statements_reset()";
-        self.pool.get().await?.execute(RESET, &[]).await?;
-        self.request(contender, number + 1).await?;
-        let client = self.pool.get().await?;
-        let counted = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
-        Ok(client.query_one(counted, &[]).await?.get(0))
+        const COUNT: &str = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
+        self.pool.get().await?.batch_execute(EXTENSION).await?;
+        let mut report = serde_json::Map::new();
+        for (contender, number) in Contender::ALL.into_iter().zip([1, 3, 5]) {
+            // The first request of all looks at the tables.
+            self.request(contender, number).await?;
+            self.pool.get().await?.execute(RESET, &[]).await?;
+            self.request(contender, number + 1).await?;
+            let counted: i64 = self.pool.get().await?.query_one(COUNT, &[]).await?.get(0);
+            report.insert(contender.name().to_owned(), counted.into());
+        }
+        Ok(Value::Object(report))
     }
 
     /// The processor time of the connection's process on the server, which is on this machine.
@@ -221,6 +234,18 @@ impl std::fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+/// Makes what a client sends as its key: nothing that a table's index could append.
+fn uuid(number: u64) -> String {
+    // The finaliser of splitmix64: each number has another result.
+    let mixed = |seed: u64| {
+        let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let step = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("{:016x}{:016x}", mixed(step), mixed(step ^ u64::MAX))
+}
 
 fn cpu() -> Result<Duration, Error> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
