@@ -1,4 +1,4 @@
-//! What the store asks of a driver: a pool, and connections that run statements.
+//! What the store asks of a driver: a pool, its connections, and statements on them.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -16,7 +16,7 @@ mod tokio_postgres;
 pub trait Pool: Clone + Debug + Send + Sync + 'static + private::Sealed {
     /// What a handler runs its statements on, within an open transaction: `tokio_postgres::Client` or
     /// `sqlx::PgConnection`.
-    type Target: Send + 'static;
+    type Target: Session;
 
     #[doc(hidden)]
     type Connection: Connection<Target = Self::Target>;
@@ -25,19 +25,31 @@ pub trait Pool: Clone + Debug + Send + Sync + 'static + private::Sealed {
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, PostgresError>> + Send;
 }
 
-/// A connection. One that is dropped is closed, and the server rolls back what is open on it.
+/// A connection of the pool. One that is dropped is closed, and the server rolls back what is open on
+/// it.
 #[doc(hidden)]
 pub trait Connection: Send + 'static {
-    type Target;
+    type Target: Session;
 
-    /// Runs one statement, unnamed.
+    /// # Errors
+    ///
+    /// When the connection was given away already.
+    fn session(&mut self) -> Result<&mut Self::Target, PostgresError>;
+
+    /// Gives the connection back to its pool. Nothing may be open or under way on it.
+    fn reuse(self);
+}
+
+/// Runs statements, each unnamed.
+#[doc(hidden)]
+pub trait Session: Send + 'static {
     fn query(
         &mut self,
         statement: &str,
         values: &[Value],
     ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
 
-    /// Runs one statement, unnamed, and counts the rows that it changed.
+    /// Counts the rows that the statement changed.
     fn execute(
         &mut self,
         statement: &str,
@@ -48,18 +60,13 @@ pub trait Connection: Send + 'static {
     fn batch(&mut self, statements: &str)
     -> impl Future<Output = Result<(), PostgresError>> + Send;
 
-    /// Runs a statement without parameters, then this one, on their way together where the driver can.
+    /// Runs a statement without parameters, then this one: on their way together where the driver can.
     fn begin(
         &mut self,
         begin: &str,
         statement: &str,
         values: &[Value],
     ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
-
-    fn target_mut(&mut self) -> Option<&mut Self::Target>;
-
-    /// Gives the connection back to its pool. Nothing may be open or under way on it.
-    fn reuse(self);
 }
 
 pub(crate) mod private {

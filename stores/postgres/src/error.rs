@@ -89,6 +89,14 @@ pub enum Problem {
     /// A statement of [`Sql`](crate::Sql) failed by itself.
     #[error("a statement of the transaction failed")]
     Statement,
+    /// A statement changed another number of rows than [`Sql::affects`](crate::Sql::affects) says.
+    #[error("the statement changed {rows} rows, and not {expected}: its condition doesn't hold")]
+    Rows {
+        /// The number of rows that it must change.
+        expected: u64,
+        /// The number that it changed.
+        rows: u64,
+    },
     /// A constraint of a table refused a row (class `23`).
     #[error("a constraint of a table refused the row")]
     Constraint,
@@ -220,6 +228,7 @@ impl From<PostgresError> for StoreError {
             | Problem::InUse
             | Problem::Statement
             | Problem::Constraint
+            | Problem::Rows { .. }
             | Problem::Refused => Self::Rejected(error.into()),
         }
     }

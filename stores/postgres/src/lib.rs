@@ -19,6 +19,8 @@
 mod columns;
 mod driver;
 mod error;
+pub mod guard;
+pub mod outbox;
 pub mod schema;
 mod sql;
 mod statement;

@@ -8,7 +8,7 @@ use lambda_idempotency::{EpochMillis, StoreError};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
-use crate::driver::{Connection, Pool};
+use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::schema::VERSION;
 use crate::statement::Statements;
@@ -129,7 +129,10 @@ impl<P: Pool> PostgresStore<P> {
     /// What the server answered.
     pub async fn create_tables(&self) -> Result<(), PostgresError> {
         let mut connection = self.inner.pool.connect().await?;
-        connection.batch(&self.statements().create_tables).await?;
+        connection
+            .session()?
+            .batch(&self.statements().create_tables)
+            .await?;
         connection.reuse();
         Ok(())
     }
@@ -174,7 +177,7 @@ impl<P: Pool> PostgresStore<P> {
         let mut connection = self.inner.pool.connect().await?;
         let mut deleted = 0;
         for statement in [&self.statements().sweep, &self.statements().sweep_outcomes] {
-            deleted += connection.execute(statement, &values).await?;
+            deleted += connection.session()?.execute(statement, &values).await?;
         }
         connection.reuse();
         Ok(deleted)
@@ -189,6 +192,7 @@ impl<P: Pool> PostgresStore<P> {
         let mut connection = self.inner.pool.connect().await?;
         let checked = self.inner.checked.get_or_try_init(async || {
             let rows = connection
+                .session()?
                 .query(&self.inner.statements.version, &[])
                 .await?;
             match rows.first().and_then(|row| row.first()) {
@@ -213,7 +217,7 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Vec<Vec<Cell>>, StoreError> {
         let work = async {
             let mut connection = self.connect().await?;
-            match connection.query(statement, values).await {
+            match connection.session()?.query(statement, values).await {
                 Err(error) if error.problem() == Problem::Unreachable => Err(error),
                 // The server answered, and nothing is open on the connection.
                 answer => {

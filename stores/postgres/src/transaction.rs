@@ -6,8 +6,10 @@ use std::ops::{Deref, DerefMut};
 use lambda_idempotency::StoreError;
 use lambda_idempotency::store::transaction::WriteError;
 
-use crate::driver::Pool;
-use crate::error::PostgresError;
+use crate::driver::{Pool, Session};
+use crate::error::{PostgresError, Problem};
+use crate::sql::Sql;
+use crate::value::{Cell, Value};
 
 mod begin;
 mod ids;
@@ -53,6 +55,32 @@ impl Isolation {
 /// A statement that is dropped before its answer leaves the transaction open, and its connection is
 /// closed with the run unless the handler goes on.
 pub struct Transaction<P: Pool>(slot::Lent<P>);
+
+impl<P: Pool> Transaction<P> {
+    /// Runs a statement of this crate's kind, and returns how many rows it changed.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered; the transaction can't commit then, unless the handler has set a
+    /// savepoint. [`Problem::Rows`] where the number isn't the one that the statement
+    /// [must](Sql::affects) change: return it from the handler, which rolls back.
+    pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
+        let rows = self.0.execute(&sql.statement, &sql.values).await?;
+        match sql.affects {
+            Some(expected) if expected != rows => Err(Problem::Rows { expected, rows }.into()),
+            _ => Ok(rows),
+        }
+    }
+
+    /// Runs a statement of this crate's own.
+    pub(crate) async fn rows(
+        &mut self,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        self.0.query(statement, values).await
+    }
+}
 
 impl<P: Pool> Deref for Transaction<P> {
     type Target = P::Target;

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Column, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo};
 
-use super::{Connection, Pool, private};
+use super::{Connection, Pool, Session, private};
 use crate::error::{PostgresError, Problem};
 use crate::value::{Cell, Content, Value};
 
@@ -30,33 +30,37 @@ impl Pool for PgPool {
 #[derive(Debug)]
 pub struct Pooled(Option<PoolConnection<Postgres>>);
 
-impl Pooled {
-    fn connection(&mut self) -> Result<&mut PgConnection, PostgresError> {
-        self.0.as_deref_mut().ok_or_else(PostgresError::over)
-    }
-}
-
 impl Connection for Pooled {
     type Target = PgConnection;
 
+    fn session(&mut self) -> Result<&mut PgConnection, PostgresError> {
+        self.0.as_deref_mut().ok_or_else(PostgresError::over)
+    }
+
+    fn reuse(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Session for PgConnection {
     async fn query(
         &mut self,
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let rows = bound(statement, values).fetch(self.connection()?);
+        let rows = bound(statement, values).fetch(self);
         let rows: Vec<PgRow> = rows.try_collect().await.map_err(of)?;
         rows.iter().map(cells).collect()
     }
 
     async fn execute(&mut self, statement: &str, values: &[Value]) -> Result<u64, PostgresError> {
-        let done = bound(statement, values).execute(self.connection()?);
+        let done = bound(statement, values).execute(self);
         done.await.map(|done| done.rows_affected()).map_err(of)
     }
 
     async fn batch(&mut self, statements: &str) -> Result<(), PostgresError> {
         let statements = AssertSqlSafe(statements.to_owned());
-        let done = self.connection()?.execute(sqlx::raw_sql(statements));
+        let done = Executor::execute(self, sqlx::raw_sql(statements));
         done.await.map(drop).map_err(of)
     }
 
@@ -67,15 +71,7 @@ impl Connection for Pooled {
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
         self.batch(begin).await?;
-        self.query(statement, values).await
-    }
-
-    fn target_mut(&mut self) -> Option<&mut PgConnection> {
-        self.0.as_deref_mut()
-    }
-
-    fn reuse(mut self) {
-        drop(self.0.take());
+        Session::query(self, statement, values).await
     }
 }
 

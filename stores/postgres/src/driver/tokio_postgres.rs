@@ -1,11 +1,11 @@
 //! `tokio-postgres`, with the pool of `deadpool-postgres`.
 
 use bytes::BytesMut;
-use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
+use deadpool_postgres::{Object, PoolError, TimeoutType};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row};
 
-use super::{Connection, Pool, private};
+use super::{Connection, Pool, Session, private};
 use crate::error::{PostgresError, Problem};
 use crate::value::{Cell, Content, Value};
 
@@ -34,32 +34,36 @@ impl Pool for deadpool_postgres::Pool {
 #[derive(Debug)]
 pub struct Pooled(Option<Object>);
 
-impl Pooled {
-    fn client(&self) -> Result<&ClientWrapper, PostgresError> {
-        self.0.as_deref().ok_or_else(PostgresError::over)
-    }
-}
-
 impl Connection for Pooled {
     type Target = Client;
 
+    fn session(&mut self) -> Result<&mut Client, PostgresError> {
+        let object = self.0.as_mut().ok_or_else(PostgresError::over)?;
+        Ok(object)
+    }
+
+    fn reuse(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Session for Client {
     async fn query(
         &mut self,
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let rows = self.client()?.query_typed(statement, &typed(values)).await;
+        let rows = self.query_typed(statement, &typed(values)).await;
         rows.map_err(of)?.iter().map(cells).collect()
     }
 
     async fn execute(&mut self, statement: &str, values: &[Value]) -> Result<u64, PostgresError> {
-        let values = typed(values);
-        let changed = self.client()?.execute_typed(statement, &values).await;
+        let changed = self.execute_typed(statement, &typed(values)).await;
         changed.map_err(of)
     }
 
     async fn batch(&mut self, statements: &str) -> Result<(), PostgresError> {
-        self.client()?.batch_execute(statements).await.map_err(of)
+        self.batch_execute(statements).await.map_err(of)
     }
 
     async fn begin(
@@ -68,23 +72,14 @@ impl Connection for Pooled {
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let client = self.client()?;
         let values = typed(values);
         let both = futures_util::future::join(
-            client.batch_execute(begin),
-            client.query_typed(statement, &values),
+            self.batch_execute(begin),
+            self.query_typed(statement, &values),
         );
         let (opened, rows) = both.await;
         opened.map_err(of)?;
         rows.map_err(of)?.iter().map(cells).collect()
-    }
-
-    fn target_mut(&mut self) -> Option<&mut Client> {
-        self.0.as_mut().map(|object| &mut ***object)
-    }
-
-    fn reuse(mut self) {
-        drop(self.0.take());
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::request::{Kind, answer, whole};
 use super::{PostgresStore, within};
 use crate::columns::decode;
-use crate::driver::{Connection, Pool};
+use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
 use crate::transaction::Slot;
@@ -78,12 +78,12 @@ impl<P: Pool> PostgresStore<P> {
         commit: Commit<'_>,
     ) -> Result<Written, PostgresError> {
         let fenced = match commit.record.map(|record| (record, &record.basis)) {
-            None => connection.batch(BEGIN).await.map(|()| Ok(())),
+            None => connection.session()?.batch(BEGIN).await.map(|()| Ok(())),
             Some((record, Basis::Absent(claim))) => {
                 self.begin_with_insert(connection, record, claim).await
             }
             Some((record, _)) => {
-                connection.batch(BEGIN).await?;
+                connection.session()?.batch(BEGIN).await?;
                 self.write_record(connection, record).await
             }
         };
@@ -101,7 +101,7 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Written, PostgresError> {
         let values = inserted(record, claim)?;
         let insert = &self.statements().insert;
-        let rows = connection.begin(BEGIN, insert, &values).await?;
+        let rows = connection.session()?.begin(BEGIN, insert, &values).await?;
         let write = RecordWrite::Create(claim.clone());
         match rows.first().and_then(|row| answer(&write, row)) {
             Some(Answer::Applied(_)) => Ok(Ok(())),
@@ -109,7 +109,10 @@ impl<P: Pool> PostgresStore<P> {
             // It met a record that this statement couldn't see yet.
             None => {
                 let id = [Value::from(claim.id.as_str())];
-                let rows = connection.query(&self.statements().lock, &id).await?;
+                let rows = connection
+                    .session()?
+                    .query(&self.statements().lock, &id)
+                    .await?;
                 let found = rows.first().and_then(|row| decode(row));
                 Ok(Err(Committed::Fenced(found)))
             }
@@ -134,7 +137,7 @@ impl<P: Pool> PostgresStore<P> {
         for write in take_over.into_iter().chain([complete]) {
             let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
             let (statement, values) = kind.request(self.statements(), &[&write]);
-            let rows = connection.query(statement, &values).await?;
+            let rows = connection.session()?.query(statement, &values).await?;
             let answer = rows.first().and_then(|row| answer(&write, row));
             let answer = answer.unwrap_or(Answer::Refused(None));
             if let Answer::Refused(found) = answer {
@@ -166,7 +169,11 @@ async fn write_all<C: Connection>(
     let statements = writes.iter().enumerate();
     let statements = statements.filter_map(|(place, write)| Some((place, write.body::<Sql>()?)));
     for (place, sql) in statements {
-        let met = match connection.execute(&sql.statement, &sql.values).await {
+        let met = match connection
+            .session()?
+            .execute(&sql.statement, &sql.values)
+            .await
+        {
             Ok(rows) if sql.affects.is_some_and(|expected| expected != rows) => Met::Rows(rows),
             Ok(_) => continue,
             Err(error) if error.problem() == Problem::Constraint => Met::Constraint(error),
@@ -189,7 +196,7 @@ async fn end<C: Connection>(
     } else {
         "ROLLBACK"
     };
-    let ended = timeout_at(deadline, connection.batch(end)).await;
+    let ended = timeout_at(deadline, connection.session()?.batch(end)).await;
     match (written, ended) {
         (Ok(()), Ok(Ok(()))) => {
             connection.reuse();

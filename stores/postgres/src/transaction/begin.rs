@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::slot::{Footing, Slot};
 use super::{Transaction, TransactionError};
 use crate::columns::decode;
-use crate::driver::{Connection, Pool};
+use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::store::PostgresStore;
 use crate::value::Value;
@@ -90,7 +90,7 @@ impl<P: Pool> PostgresStore<P> {
     async fn open_for(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
         let Some(unwritten) = claim.unwritten() else {
             let mut connection = self.connect().await?;
-            connection.batch(self.isolation.begin()).await?;
+            connection.session()?.batch(self.isolation.begin()).await?;
             return Ok(Slot::new(connection, Footing::Nothing, None));
         };
         let began = Instant::now();
@@ -125,14 +125,18 @@ impl<P: Pool> PostgresStore<P> {
         let statements = &self.inner.statements;
         for _ in 0..MOST_BEGINNINGS {
             let begin = self.isolation.begin();
-            match connection.begin(begin, &statements.occupy, &place).await {
+            match connection
+                .session()?
+                .begin(begin, &statements.occupy, &place)
+                .await
+            {
                 Ok(rows) if !rows.is_empty() => {
                     return Ok((connection, Footing::Place(expiration)));
                 }
                 Ok(_) => {}
                 Err(error) => begin_again(error)?,
             }
-            let rows = match connection.query(&statements.lock, &id).await {
+            let rows = match connection.session()?.query(&statements.lock, &id).await {
                 Ok(rows) => rows,
                 Err(error) => begin_again(error).map(|()| Vec::new())?,
             };
@@ -141,11 +145,11 @@ impl<P: Pool> PostgresStore<P> {
                 if unwritten.meet(found.clone()) {
                     return Ok((connection, Footing::Locked(found)));
                 }
-                connection.batch("ROLLBACK").await?;
+                connection.session()?.batch("ROLLBACK").await?;
                 connection.reuse();
                 return Err(TransactionError::Met);
             }
-            connection.batch("ROLLBACK").await?;
+            connection.session()?.batch("ROLLBACK").await?;
         }
         Err(PostgresError::from(Problem::Conflict).into())
     }

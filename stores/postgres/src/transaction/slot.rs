@@ -62,7 +62,9 @@ impl<P: Pool> Slot<P> {
     pub(super) fn lend(&self) -> Result<Lent<P>, PostgresError> {
         let connection = self.locked()?;
         let lent = OwnedMutexGuard::try_map(connection, |connection| {
-            connection.as_mut().and_then(Connection::target_mut)
+            connection
+                .as_mut()
+                .and_then(|connection| connection.session().ok())
         });
         lent.map_err(|_| Problem::Over.into())
     }

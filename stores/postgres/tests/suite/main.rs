@@ -8,5 +8,8 @@
 )]
 
 mod conformance;
+mod examples;
+mod guard;
+mod outbox;
 mod support;
 mod transact;

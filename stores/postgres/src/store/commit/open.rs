@@ -7,7 +7,7 @@ use lambda_idempotency::{EpochSeconds, StoreError};
 use tokio::time::Instant;
 
 use super::{PostgresStore, Written, end, within, write_all};
-use crate::driver::{Connection, Pool};
+use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::transaction::{Footing, Slot};
 
@@ -53,7 +53,7 @@ impl<P: Pool> PostgresStore<P> {
             (Some(record), _) => self.write_record(connection, record).await?,
             (None, _) => {
                 // `COMMIT` doesn't say that a statement before it had failed.
-                connection.query("SELECT true", &[]).await?;
+                connection.session()?.query("SELECT true", &[]).await?;
                 Ok(())
             }
         };
@@ -74,7 +74,7 @@ impl<P: Pool> PostgresStore<P> {
         let (statement, values) =
             self.statements()
                 .settle(&record.completion.id, &left, expiration);
-        let settled = connection.execute(&statement, &values).await?;
+        let settled = connection.session()?.execute(&statement, &values).await?;
         // The handler has ended the transaction itself.
         if settled == 1 {
             Ok(Ok(()))

@@ -1,0 +1,85 @@
+//! An axum server whose orders and whose keys commit in one PostgreSQL transaction.
+//!
+//! ```sh
+//! scripts/postgres run cargo run -p lambda-idempotency-postgres --example axum_on_postgres
+//! curl -i -H 'idempotency-key: order-1' -H 'content-type: application/json' -d '{"cents": 1250}' http://127.0.0.1:PORT/orders
+//! ```
+//!
+//! It prints the port. Send the request twice: the second answer is the first one, with `idempotent-replayed: true`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use deadpool_postgres::{Manager, Pool};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::{Claim, Idempotency};
+use lambda_idempotency_postgres::{PostgresStore, TransactionError};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio_postgres::NoTls;
+
+type Store = PostgresStore<Pool>;
+
+#[derive(Deserialize)]
+struct Order {
+    cents: i64,
+}
+
+#[derive(Serialize)]
+struct Placed {
+    number: i64,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    #[error(transparent)]
+    Sql(#[from] tokio_postgres::Error),
+}
+
+/// A failure of the database isn't stored: the transaction is rolled back, and a retry runs.
+impl IntoResponse for OrderError {
+    fn into_response(self) -> Response {
+        eprintln!("the order was not placed: {self}");
+        StatusCode::SERVICE_UNAVAILABLE.into_response()
+    }
+}
+
+async fn place(
+    State(store): State<Store>,
+    claim: Claim,
+    Json(order): Json<Order>,
+) -> Result<(StatusCode, Json<Placed>), OrderError> {
+    // The key's place is its first statement: a duplicate ends here.
+    let tx = store.transaction(&claim).await?;
+    let insert = "INSERT INTO orders (cents) VALUES ($1) RETURNING number";
+    let number = tx.query_one(insert, &[&order.cents]).await?.get("number");
+    // The layer stores this answer and commits.
+    Ok((StatusCode::CREATED, Json(Placed { number })))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let manager = Manager::new(std::env::var("POSTGRES_URL")?.parse()?, NoTls);
+    // One connection for each request that runs at once.
+    let pool = Pool::builder(manager).max_size(16).build()?;
+    let orders = "CREATE TABLE IF NOT EXISTS orders (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, cents bigint NOT NULL)";
+    pool.get().await?.batch_execute(orders).await?;
+    let store = Store::new(pool);
+    store.create_tables().await?;
+
+    let once = Idempotency::builder(store.clone())
+        .namespace("shop")
+        .build()?;
+    let router = Router::new()
+        .route("/orders", post(place))
+        .layer(IdempotencyLayer::unscoped(once.claimless()))
+        .with_state(store);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    println!("http://{}/orders", listener.local_addr()?);
+    axum::serve(listener, router).await?;
+    Ok(())
+}

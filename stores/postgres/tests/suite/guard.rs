@@ -1,0 +1,185 @@
+//! Guards, in an open transaction and as writes of a claim.
+
+use lambda_idempotency::{Error, Key, Outcome};
+use lambda_idempotency_postgres::guard::{Guarded, Newest, Once, Transition};
+use lambda_idempotency_postgres::{PostgresError, Sql, Transaction, TransactionError, transact};
+
+use crate::support::{Store, engine, name, store, table};
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+}
+
+type Tx = Transaction<deadpool_postgres::Pool>;
+
+/// Runs in a transaction of its own.
+async fn within<T: serde::Serialize + serde::de::DeserializeOwned>(
+    store: &Store,
+    work: impl AsyncFnOnce(&mut Tx) -> Result<T, PostgresError>,
+) -> T {
+    let work = async |tx: &mut Tx| work(tx).await.map_err(Failed::Postgres);
+    let done = transact(
+        &engine(store.clone()),
+        Key::new("op", name("t")),
+        None,
+        work,
+    )
+    .await;
+    done.unwrap().into_inner()
+}
+
+async fn row(store: &Store, query: &str) -> Option<tokio_postgres::Row> {
+    let client = store.pool().get().await.unwrap();
+    client.query_opt(query, &[]).await.unwrap()
+}
+
+async fn orders(store: &Store) -> String {
+    let orders = table(store, "id text PRIMARY KEY, status text, paid_by text").await;
+    let client = store.pool().get().await.unwrap();
+    let insert = format!("INSERT INTO {orders} VALUES ('1', 'pending'), ('2', 'cancelled')");
+    client.batch_execute(&insert).await.unwrap();
+    orders
+}
+
+#[tokio::test]
+async fn a_state_moves_one_way_and_tells_what_it_found() {
+    let store = store().await;
+    let orders = orders(&store).await;
+    let paid = |id: &str, by: &str| {
+        let paid = Transition::new(orders.as_str(), [("id", id)]);
+        paid.from("pending")
+            .from("late")
+            .to("paid")
+            .mark("paid_by", by)
+    };
+    for (id, by, expected) in [
+        ("1", "p-1", "Applied"),
+        ("1", "p-1", "AlreadyApplied"),
+        ("1", "p-2", "Refused"),
+        ("2", "p-1", "Refused"),
+        ("3", "p-1", "Refused"),
+    ] {
+        let guarded = within(&store, async |tx| {
+            paid(id, by)
+                .apply(tx)
+                .await
+                .map(|guarded| format!("{guarded:?}"))
+        });
+        assert_eq!(guarded.await, expected, "{id} {by}");
+    }
+    let found = row(
+        &store,
+        &format!("SELECT status, paid_by FROM {orders} WHERE id = '1'"),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (found.get::<_, &str>(0), found.get::<_, &str>(1)),
+        ("paid", "p-1")
+    );
+}
+
+#[tokio::test]
+async fn a_transition_that_does_not_apply_refuses_the_writes_of_a_claim() {
+    let store = store().await;
+    let orders = orders(&store).await;
+    let engine = engine(store.clone());
+    let log = table(&store, "n bigint").await;
+    let pay = |token: &'static str, id: &'static str| {
+        let (orders, log) = (orders.clone(), log.clone());
+        engine.run(Key::new("pay", token), None, move |claim| async move {
+            claim
+                .write(Sql::new(format!("INSERT INTO {log} VALUES (1)")))
+                .unwrap();
+            let paid = Transition::new(orders, [("id", id)])
+                .from("pending")
+                .to("paid");
+            claim.write(Sql::from(paid)).unwrap();
+            Ok::<_, std::io::Error>(1)
+        })
+    };
+    assert!(matches!(pay("a", "1").await.unwrap(), Outcome::Executed(1)));
+    let refused = pay("b", "2").await;
+    assert!(
+        matches!(&refused, Err(Error::Refused(refusal)) if refusal.index() == 1),
+        "{refused:?}"
+    );
+    assert_eq!(crate::support::count(&store, &log).await, 1);
+}
+
+#[tokio::test]
+async fn an_event_passes_once_for_each_consumer() {
+    let store = store().await;
+    let events = name("events");
+    store
+        .pool()
+        .get()
+        .await
+        .unwrap()
+        .batch_execute(&Once::table(&events))
+        .await
+        .unwrap();
+    for (consumer, event, applies) in [
+        ("a", "1", true),
+        ("a", "1", false),
+        ("b", "1", true),
+        ("a", "2", true),
+    ] {
+        let guarded = within(&store, async |tx| {
+            let guarded = Once::new(events.as_str(), consumer, event)
+                .apply(tx)
+                .await?;
+            assert_ne!(guarded, Guarded::Refused);
+            Ok(guarded == Guarded::Applied)
+        });
+        assert_eq!(guarded.await, applies, "{consumer} {event}");
+    }
+}
+
+#[tokio::test]
+async fn the_newest_version_stays_in_whatever_order_versions_come() {
+    let store = store().await;
+    let stock = table(
+        &store,
+        "sku text PRIMARY KEY, version bigint, pieces bigint",
+    )
+    .await;
+    for (version, applies) in [(3, true), (1, false), (3, false), (7, true), (5, false)] {
+        let guarded = within(&store, async |tx| {
+            let newest =
+                Newest::new(stock.as_str(), [("sku", "s")], version).set("pieces", version * 10);
+            Ok(newest.apply(tx).await? == Guarded::Applied)
+        });
+        assert_eq!(guarded.await, applies, "{version}");
+    }
+    let found = row(&store, &format!("SELECT version, pieces FROM {stock}"))
+        .await
+        .unwrap();
+    assert_eq!((found.get::<_, i64>(0), found.get::<_, i64>(1)), (7, 70));
+}
+
+#[tokio::test]
+async fn a_name_with_a_quote_is_a_name() {
+    let store = store().await;
+    let client = store.pool().get().await.unwrap();
+    let odd = name("odd\"; DROP TABLE x; --");
+    let quoted = odd.replace('"', "\"\"");
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE \"{quoted}\" (id text PRIMARY KEY, version bigint)"
+        ))
+        .await
+        .unwrap();
+    drop(client);
+    let applies = within(&store, async |tx| {
+        Ok(Newest::new(odd.as_str(), [("id", "1")], 1)
+            .apply(tx)
+            .await?
+            == Guarded::Applied)
+    });
+    assert!(applies.await);
+}

@@ -1,0 +1,190 @@
+//! The outbox, its relays, and what they do when one of them dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use lambda_idempotency::{EpochMillis, Key};
+use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
+use lambda_idempotency_postgres::{PostgresError, TransactionError};
+use serde_json::json;
+
+use crate::support::{Store, count, engine, name, store};
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("no")]
+    Own,
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+}
+
+async fn outbox(store: &Store) -> (Outbox, String) {
+    let table = name("outbox");
+    let outbox = Outbox::new(&table).unwrap();
+    store
+        .pool()
+        .get()
+        .await
+        .unwrap()
+        .batch_execute(&outbox.statements())
+        .await
+        .unwrap();
+    (outbox, table)
+}
+
+/// Emits events of one transaction: for each aggregate the number that it is to have.
+async fn emit(store: &Store, outbox: &Outbox, token: &str, events: &[(&str, u32)], fails: bool) {
+    let claimless = engine(store.clone()).claimless();
+    let emitted = claimless.run(Key::new("emit", token), None, |claim| async move {
+        let mut tx = store.transaction(&claim).await?;
+        for (aggregate, number) in events {
+            let event = Event::new("counted", *aggregate).name(number.to_string());
+            let event = outbox
+                .event(&claim, &event, &json!({ "number": number }))
+                .unwrap();
+            tx.apply(&event).await?;
+        }
+        if fails { Err(Failed::Own) } else { Ok(()) }
+    });
+    assert_eq!(emitted.await.is_err(), fails);
+}
+
+fn number(event: &StoredEvent) -> u32 {
+    let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+    data["number"].as_u64().unwrap().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn an_event_is_published_if_and_only_if_its_transaction_commits() {
+    let store = store().await;
+    let (outbox, table) = outbox(&store).await;
+    emit(&store, &outbox, "fails", &[("a", 9)], true).await;
+    emit(&store, &outbox, "commits", &[("a", 1)], false).await;
+    emit(&store, &outbox, "commits", &[("a", 1)], false).await;
+    let seen = Mutex::new(Vec::new());
+    let publish = async |event: &StoredEvent| {
+        seen.lock()
+            .unwrap()
+            .push((event.kind.clone(), number(event)));
+        Ok::<_, Failed>(())
+    };
+    while outbox.relay(&store, 10, publish).await.unwrap().published > 0 {}
+    assert_eq!(*seen.lock().unwrap(), [("counted".to_owned(), 1)]);
+    assert_eq!(
+        outbox
+            .sweep(&store, EpochMillis(i64::MAX), 10)
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(count(&store, &table).await, 0);
+}
+
+#[tokio::test]
+async fn a_claim_emits_with_its_writes() {
+    let store = store().await;
+    let (outbox, table) = outbox(&store).await;
+    let engine = engine(store.clone());
+    let outbox = &outbox;
+    for _ in 0..2 {
+        let done = engine.run(Key::new("op", "a"), None, |claim| async move {
+            outbox
+                .emit(&claim, &Event::new("order.created", "1"), &json!({}))
+                .unwrap();
+            Ok::<_, Failed>(())
+        });
+        done.await.unwrap();
+    }
+    assert_eq!(count(&store, &table).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relays_side_by_side_that_die_lose_nothing_and_keep_the_order_of_an_aggregate() {
+    const AGGREGATES: usize = 5;
+    const EVENTS: u32 = 20;
+    let store = store().await;
+    let (outbox, _) = outbox(&store).await;
+    let names: Vec<String> = (0..AGGREGATES).map(|n| format!("aggregate-{n}")).collect();
+    for number in 0..EVENTS {
+        let events: Vec<_> = names.iter().map(|name| (name.as_str(), number)).collect();
+        emit(&store, &outbox, &number.to_string(), &events, false).await;
+    }
+    let published: Mutex<BTreeMap<String, Vec<(u32, String)>>> = Mutex::default();
+    let publish = async |event: &StoredEvent| {
+        let entry = (number(event), event.id.clone());
+        published
+            .lock()
+            .unwrap()
+            .entry(event.aggregate.clone())
+            .or_default()
+            .push(entry);
+        tokio::task::yield_now().await;
+        if fastrand::u8(..) < 20 {
+            Err(Failed::Own)
+        } else {
+            Ok(())
+        }
+    };
+    let relay = async || {
+        loop {
+            let relaying = outbox.relay(&store, 3, publish);
+            // One in four dies somewhere between its first statement and its commit.
+            if fastrand::u8(..) < 64 {
+                let after = std::time::Duration::from_micros(fastrand::u64(..3_000));
+                let _ = tokio::time::timeout(after, relaying).await;
+                continue;
+            }
+            let relayed = relaying.await.unwrap();
+            if relayed.published + relayed.failed == 0 {
+                // What another relay holds isn't seen: look again once those are done.
+                break;
+            }
+        }
+    };
+    tokio::join!(relay(), relay(), relay());
+    relay().await;
+    let published = published.into_inner().unwrap();
+    assert_eq!(published.len(), AGGREGATES);
+    for (aggregate, events) in published {
+        let numbers: BTreeSet<u32> = events.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers.len(), EVENTS as usize, "{aggregate} lost events");
+        let ids: BTreeSet<&String> = events.iter().map(|(_, id)| id).collect();
+        assert_eq!(
+            ids.len(),
+            EVENTS as usize,
+            "{aggregate}: a repetition has another id"
+        );
+        // A repetition comes again before any that is behind it.
+        let mut last = 0;
+        for (number, _) in &events {
+            assert!(
+                *number == last || *number == last + 1,
+                "{aggregate}: {events:?}"
+            );
+            last = *number;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_not_published_holds_up_its_aggregate_alone() {
+    let store = store().await;
+    let (outbox, _) = outbox(&store).await;
+    emit(&store, &outbox, "1", &[("stuck", 1), ("free", 1)], false).await;
+    emit(&store, &outbox, "2", &[("stuck", 2), ("free", 2)], false).await;
+    let publish = async |event: &StoredEvent| {
+        if event.aggregate == "stuck" {
+            Err(Failed::Own)
+        } else {
+            Ok(())
+        }
+    };
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let relayed = outbox.relay(&store, 10, publish).await.unwrap();
+        counts.push((relayed.published, relayed.failed));
+    }
+    assert_eq!(counts, [(1, 1), (1, 1), (0, 1)]);
+}
