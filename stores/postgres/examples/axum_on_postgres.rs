@@ -40,10 +40,13 @@ enum OrderError {
     Sql(#[from] tokio_postgres::Error),
 }
 
-/// A failure of the database isn't stored: the transaction is rolled back, and a retry runs.
+/// A failure of the database isn't stored: the transaction is rolled back, and a retry runs. Where
+/// another run of the key was in the way, the layer answers instead.
 impl IntoResponse for OrderError {
     fn into_response(self) -> Response {
-        eprintln!("the order was not placed: {self}");
+        if !matches!(self, Self::Transaction(TransactionError::Met)) {
+            eprintln!("the order was not placed: {self}");
+        }
         StatusCode::SERVICE_UNAVAILABLE.into_response()
     }
 }

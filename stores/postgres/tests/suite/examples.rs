@@ -177,8 +177,14 @@ async fn the_worker_takes_each_payment_once() {
             }
         };
         let answer = timeout(PATIENCE, answer).await.unwrap();
-        // The third order can't be paid: that is final, and stored.
-        assert_eq!(answer["batchItemFailures"], json!([]), "{answer}");
+        // The third order can't be paid: that failure is stored, and its message goes to the queue's
+        // dead-letter queue in the end.
+        let refused = format!("m-{}", round * 10 + 3);
+        assert_eq!(
+            answer["batchItemFailures"],
+            json!([{ "itemIdentifier": refused }]),
+            "{answer}"
+        );
     }
     let row = client
         .query_one(
