@@ -36,3 +36,8 @@ pub use store::{DEFAULT_TABLE, PostgresStore};
 pub use table::TableNameError;
 pub use transaction::{Isolation, Transaction, TransactionError, transact, transact_with};
 pub use value::Value;
+
+/// What the book shows of this crate.
+#[cfg(all(doctest, feature = "tokio-postgres"))]
+#[doc = include_str!("../../../docs/recipes/postgres.md")]
+struct Page;
