@@ -48,7 +48,7 @@ struct Late(ManualClock);
 
 impl Clock for Late {
     fn now(&self) -> EpochMillis {
-        self.0.now() - Duration::from_secs(3_600)
+        self.0.now() - Duration::from_hours(1)
     }
 }
 

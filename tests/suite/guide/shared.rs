@@ -43,7 +43,7 @@ fn engine(
 
 fn in_an_hour() -> Result<Duration, Box<dyn std::error::Error>> {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    Ok(since_epoch + Duration::from_secs(3_600))
+    Ok(since_epoch + Duration::from_hours(1))
 }
 
 #[tokio::test]
