@@ -42,6 +42,7 @@ fn router(store: impl Store) -> Result<Router, Error> {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt()
+        .json()
         .with_writer(std::io::stderr)
         .init();
     // In a function of your own: `DynamoDbStore::from_env().await?`.

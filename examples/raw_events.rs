@@ -29,6 +29,7 @@ async fn refund(event: Incoming<ApiGatewayProxyRequest>) -> Result<ApiGatewayPro
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt()
+        .json()
         .with_writer(std::io::stderr)
         .init();
     // In a function of your own: `DynamoDbStore::from_env().await?`.

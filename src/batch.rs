@@ -144,7 +144,7 @@ mod watched;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use order::Order;
-pub use rejection::Rejection;
+pub use rejection::{Rejected, Rejection};
 pub use selector::Selector;
 pub use service::{BatchError, BatchService};
 pub use source::{BodyError, Source};

@@ -58,7 +58,7 @@ mod source;
 pub use event::{LogRecord, LogsEvent};
 pub use source::CloudWatchLogs;
 
-pub use crate::batch::{BatchError, Order, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
 /// Makes a handler of CloudWatch Logs batches of a handler of one [`Message`]. [The module](self)
 /// has an example.

@@ -110,7 +110,7 @@ pub use event::{DynamoDbStreamEvent, DynamoDbStreamRecord, UserIdentity};
 pub use source::DynamoDbStreams;
 
 pub use crate::batch::{
-    BatchError, BodyError, Envelope, Order, Rejection, Selector, SelectorError,
+    BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
 };
 pub use crate::streams::{ItemFailure, ItemFailures};
 

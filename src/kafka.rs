@@ -90,7 +90,7 @@ pub use record::KafkaRecord;
 pub use reply::{KafkaItemFailure, KafkaItemFailures, RecordPlace};
 pub use source::Kafka;
 
-pub use crate::batch::{BatchError, Order, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
 /// example.

@@ -126,7 +126,7 @@ pub use event::{KinesisEvent, KinesisRecord};
 pub use source::Kinesis;
 
 pub use crate::batch::{
-    BatchError, BodyError, Envelope, Order, Rejection, Selector, SelectorError,
+    BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
 };
 pub use crate::streams::{ItemFailure, ItemFailures};
 

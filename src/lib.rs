@@ -251,6 +251,7 @@ pub use store::{BoxError, StoreError};
 /// Compiles what the README and the guide show.
 #[cfg(all(
     doctest,
+    feature = "axum",
     feature = "dynamodb",
     feature = "invoke",
     feature = "lambda-http",
@@ -264,6 +265,7 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/transactions.md")]
 #[doc = include_str!("../docs/recipes/guards.md")]
 #[doc = include_str!("../docs/recipes/outbox.md")]
+#[doc = include_str!("../docs/recipes/servers.md")]
 #[doc = include_str!("../docs/recipes/webhooks.md")]
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]

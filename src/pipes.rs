@@ -41,7 +41,7 @@ mod source;
 
 pub use source::{Pipe, PipeSource};
 
-pub use crate::batch::{BatchError, Order, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an

@@ -69,7 +69,7 @@ pub use event::{S3Event, S3Record};
 pub use sequencer::Sequencer;
 pub use source::S3Events;
 
-pub use crate::batch::{BatchError, Order, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
 /// Makes a handler of S3 notifications of a handler of one [`Message`]. [The module](self) has an
 /// example.

@@ -187,7 +187,7 @@ pub use source::Sqs;
 #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
 pub use visibility::Visibility;
 
-pub use crate::batch::{BatchError, Envelope, Order, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Envelope, Order, Rejected, Rejection, Selector, SelectorError};
 
 /// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
 /// example.

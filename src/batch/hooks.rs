@@ -86,13 +86,12 @@ impl<S: Source> Hooks<S> {
             let (why, reason) = rejection(fates, position)?;
             let (code, detail) = reason.words();
             let rejected = Rejected {
-                id,
-                why,
-                code,
+                rejection: why,
+                reason: code,
                 detail: detail.into_owned(),
             };
             Some(async move {
-                let is_taken = hook.takes::<S>(message, &rejected, until).await;
+                let is_taken = hook.takes::<S>(message, id, rejected, until).await;
                 (position, is_taken)
             })
         });

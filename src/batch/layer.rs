@@ -16,7 +16,7 @@ use crate::batch::hooks::Hooks;
 use crate::batch::message::Message;
 use crate::batch::order::Order;
 use crate::batch::reader::Reader;
-use crate::batch::rejection::{Hook, Rejection};
+use crate::batch::rejection::{Hook, Rejected};
 use crate::batch::selector::Selector;
 use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
@@ -50,7 +50,7 @@ impl<Src: Source, S, T: DeserializeOwned, E> BatchLayer<Src, S, T, E> {
 
 impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// Makes a layer over an engine, for bodies that this function decodes: bytes of another format
-    /// than JSON. A body that it fails on is rejected as [`Undecodable`](Rejection::Undecodable).
+    /// than JSON. A body that it fails on is rejected as [`Undecodable`](super::Rejection::Undecodable).
     ///
     /// Two bodies of one key are compared by their bytes, unless they are JSON.
     ///
@@ -243,16 +243,19 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
         self
     }
 
-    /// Takes rejected messages from the source: those that no retry will mend, as [`Rejection`]
-    /// lists them. Default: they are reported, and the source's own policy moves them aside.
+    /// Takes rejected messages from the source: those that no retry will mend, as
+    /// [`Rejection`](super::Rejection) lists them. Default: they are reported, and the source's own policy moves them aside.
     ///
     /// The function gets the message as its source delivered it, after all messages have run, and
     /// keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
     /// deletes it. After an error, a panic, or no answer 250 ms before the invocation ends, the
-    /// message is reported: answer an error for a [`Rejection`] that you don't park. What went wrong
-    /// in detail is logged with the event `rejected`; a handler's own error, which may quote the
-    /// message, is shown to [`on_error`](Self::on_error) alone. The function may get a message twice, because an acknowledgement can be
-    /// lost.
+    /// message is reported: answer an error for a message that you don't park. The function may get
+    /// a message twice, because an acknowledgement can be lost.
+    ///
+    /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event
+    /// `rejected`. For a failed handler the text is the error's type; with
+    /// [`log_errors`](crate::Builder::log_errors), which allows texts that may quote the message, it
+    /// is the error's own text.
     ///
     /// A message that differs from an earlier one of its batch is rejected when that one is done,
     /// and reported until then. One that follows a rejected message shares its fate; the function
@@ -261,15 +264,17 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// # async fn park(why: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn park(class: &str, detail: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
     /// let worker = sqs::BatchLayer::new(once)
-    ///     .on_rejected(|message, why| async move { park(why.as_str(), message.body).await })
+    ///     .on_rejected(|message, why| async move {
+    ///         park(why.rejection.as_str(), &why.detail, message.body).await
+    ///     })
     ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn on_rejected<F, Fut, HookError>(mut self, hook: F) -> Self
     where
-        F: Fn(Src::Record, Rejection) -> Fut + Send + Sync + 'static,
+        F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
         HookError: fmt::Display,
     {

@@ -51,17 +51,33 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// Names a rejected message, and says why it is rejected.
-pub(super) struct Rejected<'a> {
-    pub(super) id: &'a str,
-    pub(super) why: Rejection,
-    /// The code and the detail that the message would be reported with.
-    pub(super) code: &'static str,
-    pub(super) detail: String,
+/// Says why a message is rejected, and what went wrong, to the hook
+/// [`on_rejected`](super::BatchLayer::on_rejected).
+///
+/// The fields have the names and the texts of the log's event `rejected`. So `detail` quotes nothing
+/// of the message unless [`log_errors`](crate::Builder::log_errors) is on. As text it is
+/// `{rejection}: {detail}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The class of what is wrong.
+    pub rejection: Rejection,
+    /// The code of what is wrong, finer than the class: `handler_failed`, `undecodable_body` or
+    /// `invalid_key`, for example.
+    pub reason: &'static str,
+    /// What went wrong, for people: for a failed handler the error's type, and its text (at most
+    /// 1,000 characters) with [`log_errors`](crate::Builder::log_errors).
+    pub detail: String,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rejection, self.detail)
+    }
 }
 
 /// Calls the caller's function with a rejected message; an error is the name of its type.
-type Call<R> = dyn Fn(R, Rejection) -> BoxFuture<'static, Result<(), &'static str>> + Send + Sync;
+type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), &'static str>> + Send + Sync;
 
 /// Holds the caller's function for rejected messages.
 pub(super) struct Hook<R> {
@@ -73,7 +89,7 @@ clone_fields!([R] Hook<R> { call });
 impl<R> Hook<R> {
     pub(super) fn new<F, Fut, E>(hook: F) -> Self
     where
-        F: Fn(R, Rejection) -> Fut + Send + Sync + 'static,
+        F: Fn(R, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
@@ -89,19 +105,21 @@ impl<R> Hook<R> {
     pub(super) async fn takes<S: Source>(
         &self,
         message: R,
-        rejected: &Rejected<'_>,
+        id: &str,
+        rejected: Rejected,
         until: Option<Instant>,
     ) -> bool {
-        let &Rejected { id, why, code, .. } = rejected;
-        let taking = async { (self.call)(message, why).await };
+        let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
+        let detail = rejected.detail.clone();
+        let taking = async { (self.call)(message, rejected).await };
         let problem = match hook::answer(taking, until).await {
             Ok(()) => {
                 tracing::warn!(
                     event = "rejected",
-                    rejection = why.as_str(),
-                    reason = code,
+                    rejection,
+                    reason,
                     message_id = id,
-                    detail = rejected.detail,
+                    detail,
                     source = S::NAME,
                     "batch"
                 );
@@ -111,8 +129,8 @@ impl<R> Hook<R> {
         };
         tracing::error!(
             event = "hook_failed",
-            rejection = why.as_str(),
-            reason = code,
+            rejection,
+            reason,
             message_id = id,
             error = problem,
             source = S::NAME,
@@ -131,18 +149,17 @@ mod tests {
 
     async fn takes<F, Fut>(hook: F) -> bool
     where
-        F: Fn((), Rejection) -> Fut + Send + Sync + 'static,
+        F: Fn((), Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
         let until = Instant::now() + Duration::from_millis(50);
         let rejected = Rejected {
-            id: "m-1",
-            why: Rejection::Failed,
-            code: "failed",
+            rejection: Rejection::Failed,
+            reason: "failed",
             detail: String::new(),
         };
         Hook::new(hook)
-            .takes::<crate::sqs::Sqs>((), &rejected, Some(until))
+            .takes::<crate::sqs::Sqs>((), "m-1", rejected, Some(until))
             .await
     }
 

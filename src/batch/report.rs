@@ -12,7 +12,7 @@ use crate::engine::unheard;
 use crate::envelope::EnvelopeError;
 use crate::protocol::json_error;
 use crate::protocol::key::KeyError;
-use crate::protocol::record::error_kind;
+use crate::protocol::record::Failure;
 use crate::store::StoreError;
 
 /// Says why a message is reported. It neither holds nor shows anything of its body, its token or
@@ -67,18 +67,19 @@ impl Reason {
     }
 
     /// Makes the reason of the handler's own error. The error's text may quote the message, so its
-    /// type names it.
-    pub(super) fn of_error<E>(is_permanent: bool) -> Self {
+    /// type names it, unless `quotes` allows the text.
+    pub(super) fn of_error<E: fmt::Display>(error: &E, is_permanent: bool, quotes: bool) -> Self {
         Self::Run {
             code: Error::Handler(()).code(),
-            detail: error_kind::<E>().to_owned(),
+            detail: of_failure(Failure::of(error), quotes),
             rejection: is_permanent.then_some(Rejection::Failed),
             free_at: None,
         }
     }
 
-    /// Makes the reason of an obstacle.
-    pub(super) fn of_obstacle(obstacle: &Obstacle) -> Self {
+    /// Makes the reason of an obstacle. The text of an earlier failure is taken where `quotes` allows
+    /// it.
+    pub(super) fn of_obstacle(obstacle: &Obstacle, quotes: bool) -> Self {
         if let Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) = obstacle {
             return Self::Misconfigured(obstacle.to_string());
         }
@@ -89,7 +90,7 @@ impl Reason {
             _ => None,
         };
         let detail = match obstacle {
-            Error::Failed(failure) => failure.kind.clone(),
+            Error::Failed(failure) => of_failure(failure.clone(), quotes),
             other => other.to_string(),
         };
         Self::Run {
@@ -187,6 +188,15 @@ impl Reason {
     }
 }
 
+/// Says what failed: by the error's text where `quotes` allows it, else by its type.
+fn of_failure(failure: Failure, quotes: bool) -> String {
+    if quotes {
+        failure.message
+    } else {
+        failure.kind
+    }
+}
+
 /// Rejects a message for its key, unless the key is unusable by the layer's settings.
 fn of_key(error: &KeyError) -> Option<Rejection> {
     (*error != KeyError::EmptyOperation).then_some(Rejection::UnusableKey)
@@ -250,12 +260,18 @@ mod tests {
             (Reason::undecodable(&garbled, false), Rejection::Undecodable),
             (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
             (
-                Reason::of_obstacle(&KeyError::ControlCharacter.into()),
+                Reason::of_obstacle(&KeyError::ControlCharacter.into(), false),
                 Rejection::UnusableKey,
             ),
             (Reason::Mismatch { leader: 0 }, Rejection::Mismatch),
-            (Reason::of_obstacle(&Error::Mismatch), Rejection::Mismatch),
-            (Reason::of_error::<std::io::Error>(true), Rejection::Failed),
+            (
+                Reason::of_obstacle(&Error::Mismatch, false),
+                Rejection::Mismatch,
+            ),
+            (
+                Reason::of_error(&std::fmt::Error, true, false),
+                Rejection::Failed,
+            ),
         ] {
             assert_eq!(reason.rejection(), Some(rejection), "{reason:?}");
         }
@@ -267,9 +283,9 @@ mod tests {
             Reason::Panicked,
             Reason::Leader,
             Reason::Key(KeyError::EmptyOperation),
-            Reason::of_error::<std::io::Error>(false),
-            Reason::of_obstacle(&Error::LeaseLost),
-            Reason::of_obstacle(&KeyError::EmptyOperation.into()),
+            Reason::of_error(&std::fmt::Error, false, false),
+            Reason::of_obstacle(&Error::LeaseLost, false),
+            Reason::of_obstacle(&KeyError::EmptyOperation.into(), false),
         ] {
             assert_eq!(reason.rejection(), None, "{reason:?}");
         }
@@ -278,17 +294,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_in_flight_elsewhere_is_free_when_that_lease_ends() {
         let seconds = std::time::Duration::from_secs;
-        let in_flight = |retry_after| Reason::of_obstacle(&Error::InFlight { retry_after });
+        let in_flight = |retry_after| Reason::of_obstacle(&Error::InFlight { retry_after }, false);
         let soon = Instant::now() + seconds(7);
         assert_eq!(in_flight(seconds(7)).free_at(), Some(soon));
         assert_eq!(in_flight(std::time::Duration::MAX).free_at(), None);
-        assert_eq!(Reason::of_obstacle(&Error::LeaseLost).free_at(), None);
+        assert_eq!(
+            Reason::of_obstacle(&Error::LeaseLost, false).free_at(),
+            None
+        );
         assert_eq!(Reason::TooLate.free_at(), None);
     }
 
     #[test]
-    fn a_handlers_error_is_named_by_its_type_alone() {
-        let said = Reason::of_error::<std::io::Error>(false).to_string();
-        assert_eq!(said, "std::io::error::Error");
+    fn a_handlers_error_is_named_by_its_type_unless_its_text_may_be_logged() {
+        let error = std::io::Error::other("card 4111 declined");
+        let failure = Failure::of(&error);
+        let said = |quotes| {
+            let now = Reason::of_error(&error, true, quotes).to_string();
+            let earlier = Reason::of_obstacle(&Error::Failed(failure.clone()), quotes);
+            (now, earlier.to_string())
+        };
+        let both = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(said(false), both("std::io::error::Error"));
+        assert_eq!(said(true), both("card 4111 declined"));
     }
 }

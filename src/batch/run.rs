@@ -93,10 +93,11 @@ where
             ..
         } = self.message;
         let once = self.once.keep_for(retention);
+        let quotes = once.logs_errors();
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
-            Ok(Begun::Replay(replayed)) => return replay(&replayed),
-            Err(obstacle) => return refuse(&obstacle),
+            Ok(Begun::Replay(replayed)) => return replay(&replayed, quotes),
+            Err(obstacle) => return refuse(&obstacle, quotes),
         };
         let permit = match gate.start(&after).await {
             Ok(permit) => permit,
@@ -125,7 +126,7 @@ where
         drop(permit);
         // The run's store calls end in time for the other messages' reply.
         match handled {
-            Ok(Ok(handled)) => end(run, handled, permanent).await,
+            Ok(Ok(handled)) => end(run, handled, permanent, quotes).await,
             Ok(Err(_)) => {
                 run.panicked().await;
                 Fate::Reported(Reason::Panicked)
@@ -171,11 +172,12 @@ where
     }
 }
 
-/// Ends the run as the handler's result asks.
+/// Ends the run as the handler's result asks. `quotes` allows the reason to have the error's text.
 async fn end<S: Store, R: Serialize, E: Display + 'static>(
     run: Run<S>,
     handled: Handled<R, E>,
     permanent: Option<&Permanent<E>>,
+    quotes: bool,
 ) -> Fate {
     let (disposition, failed) = match handled {
         Handled::TooLate => {
@@ -187,16 +189,17 @@ async fn end<S: Store, R: Serialize, E: Display + 'static>(
             error,
             is_permanent,
         } => {
+            let reason = Reason::of_error(&error, is_permanent, quotes);
             let disposition = if is_permanent {
                 Disposition::Fail(Failure::of(&error))
             } else {
                 Disposition::Release(Some(error_kind::<E>().into()))
             };
-            (disposition, Some(Reason::of_error::<E>(is_permanent)))
+            (disposition, Some(reason))
         }
     };
     match run.end(disposition).await {
-        Ok(Ended::Replay(replayed)) => replay(&replayed),
+        Ok(Ended::Replay(replayed)) => replay(&replayed, quotes),
         Ok(_) => failed.map_or(Fate::Done, Fate::Reported),
         // The condition of a business write did not hold, and the handler may have an error of its
         // own for that.
@@ -205,28 +208,28 @@ async fn end<S: Store, R: Serialize, E: Display + 'static>(
                 // A panic of the caller's judgement must not end the batch.
                 let judge = || permanent.is_some_and(|permanent| permanent(&error));
                 let is_permanent = catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false);
-                Fate::Reported(Reason::of_error::<E>(is_permanent))
+                Fate::Reported(Reason::of_error(&error, is_permanent, quotes))
             }
-            Err(refusal) => refuse(&Error::Refused(refusal)),
+            Err(refusal) => refuse(&Error::Refused(refusal), quotes),
         },
-        Err(obstacle) => refuse(&obstacle),
+        Err(obstacle) => refuse(&obstacle, quotes),
     }
 }
 
 /// Reads that an outcome was stored, not which: a source asks only whether the work is done, so a
 /// change of the outcome's type does no harm.
-fn replay(replayed: &Replayed) -> Fate {
+fn replay(replayed: &Replayed, quotes: bool) -> Fate {
     match replayed.decode::<IgnoredAny>() {
         Ok(IgnoredAny) => Fate::Done,
-        Err(obstacle) => refuse(&obstacle),
+        Err(obstacle) => refuse(&obstacle, quotes),
     }
 }
 
-fn refuse(obstacle: &Obstacle) -> Fate {
+fn refuse(obstacle: &Obstacle, quotes: bool) -> Fate {
     match obstacle {
         // The work is done, and a source never asks for the outcome that was not kept.
         Error::OutcomeOmitted { .. } => Fate::Done,
-        obstacle => Fate::Reported(Reason::of_obstacle(obstacle)),
+        obstacle => Fate::Reported(Reason::of_obstacle(obstacle, quotes)),
     }
 }
 

@@ -112,12 +112,22 @@ impl<S: Store> Idempotency<S> {
     /// begins: it is answered with [`Error::Overloaded`].
     ///
     /// A server calls it when it has stopped to accept connections, and then ends its process. A
-    /// run that is left is cut off with the process: its key is free when its lease is over.
-    #[must_use = "runs may be left"]
+    /// run that is left is cut off with the process: its effect may have happened, its outcome is
+    /// not stored, and its key is free when its lease is over. The log then has the event
+    /// `drain_timed_out`, with the number in `left`. Drain for longer, or give handlers a shorter
+    /// timeout than this one.
+    #[must_use = "the number of runs that were left, which end with the process before their outcomes are stored: log it, and drain for longer where it isn't 0"]
     pub async fn drain(&self, timeout: Duration) -> u32 {
         let left = self.engine.detached.drain(timeout).await;
         if left > 0 {
-            tracing::warn!(event = "drain_timed_out", left, "idempotency");
+            tracing::warn!(
+                event = "drain_timed_out",
+                left,
+                detail = format!(
+                    "{left} detached runs have not ended in {timeout:?}: if the process ends now, they are cut off before their outcomes are stored, and a retry runs again when the lease is over; drain for longer, or give handlers a shorter timeout"
+                ),
+                "idempotency"
+            );
         }
         left
     }

@@ -9,6 +9,8 @@ use crate::engine::events;
 #[cfg(feature = "test-util")]
 use crate::engine::settings::{EVENT_RETENTION, HTTP_RETENTION};
 use crate::idempotency::Idempotency;
+#[cfg(feature = "test-util")]
+use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::error_text;
 
 impl<S> Idempotency<S> {
@@ -41,6 +43,12 @@ impl<S> Idempotency<S> {
         if self.engine.settings.logs_errors {
             events::handler_failed(claim, &error_text(error));
         }
+    }
+
+    /// Reads the engine's clock.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn now(&self) -> EpochMillis {
+        self.engine.clock.now()
     }
 
     /// Returns the engine's lease as it is stored, with the skew margin.

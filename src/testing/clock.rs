@@ -31,13 +31,19 @@ impl ManualClock {
     }
 
     /// Moves the clock forward past the [`lease`](crate::Builder::lease) of each claim that this
-    /// engine has given by now: an attempt that died is taken over. Its own clock must be this one.
+    /// engine has given by now: an attempt that died is taken over.
     ///
     /// A claim that is bound to an invocation lasts until its deadline instead:
     /// [`advance`](Self::advance) passes it, where it is later. [`Crash`](super::Crash) has an
     /// example.
+    ///
+    /// # Panics
+    ///
+    /// When the engine has another clock, for which no time passes. A test could pass for the wrong
+    /// reason then.
+    #[track_caller]
     pub fn pass_lease<S: Store>(&self, once: &Idempotency<S>) {
-        self.advance(once.stored_lease() + LEAST);
+        self.pass(once, once.stored_lease());
     }
 
     /// Moves the clock forward past the [`retention`](crate::Builder::retention) of each outcome that
@@ -60,8 +66,26 @@ impl ManualClock {
     /// assert!(!run().await?.is_replayed());
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the engine has another clock, for which no time passes.
+    #[track_caller]
     pub fn pass_retention<S: Store>(&self, once: &Idempotency<S>) {
-        self.advance(once.stored_retention() + LEAST);
+        self.pass(once, once.stored_retention());
+    }
+
+    /// Moves the clock past this time, and looks whether the engine's clock moves with it: a clock
+    /// that reads this one passes, and the machine's doesn't.
+    #[track_caller]
+    fn pass<S: Store>(&self, once: &Idempotency<S>, time: Duration) {
+        let (before, of_engine) = (self.now(), once.now());
+        self.advance(time + LEAST);
+        let passed = self.now().saturating_since(before);
+        assert!(
+            once.now().saturating_since(of_engine) >= passed,
+            "the engine has another clock than this ManualClock, so that no time passes for it: call `.clock(clock.clone())` on `Idempotency::builder(…)`, and pass the time of that clock"
+        );
     }
 
     /// Moves the clock to this time, forward or back.

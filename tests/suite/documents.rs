@@ -88,6 +88,29 @@ fn every_main_starts_a_tracing_subscriber() {
     assert!(mains >= 9, "{mains}");
 }
 
+/// The commands of `docs/operations/alarms.md` search the fields of logs in JSON.
+#[test]
+fn every_main_of_a_function_logs_in_json() {
+    let examples = files(&root().join("examples"), "rs").into_iter();
+    let examples = examples.map(|path| (path.clone(), vec![fs::read_to_string(path).unwrap()]));
+    let shown = pages().into_iter();
+    let shown = shown.map(|(path, page)| (path, blocks(&page, "rust")));
+    let mut functions = 0;
+    for (path, codes) in shown.chain(examples) {
+        for code in codes {
+            let is_function = ["lambda_runtime::run", "lambda_http::run"]
+                .iter()
+                .any(|run| code.contains(run));
+            if let Some((_, main)) = code.split_once("fn main(").filter(|_| is_function) {
+                functions += 1;
+                let is_json = main.lines().take(5).any(|line| line.contains(".json()"));
+                assert!(is_json, "{}: a function logs text", path.display());
+            }
+        }
+    }
+    assert!(functions >= 15, "{functions}");
+}
+
 /// A tutorial shows parts of its template, which aren't compiled on the page.
 fn is_excerpt(path: &Path, words: &[&str]) -> bool {
     let is_tutorial = path.starts_with(root().join("docs/tutorials"));

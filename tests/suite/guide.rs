@@ -6,6 +6,9 @@ mod api;
 mod invocation;
 #[allow(dead_code, reason = "a test can't serve")]
 mod queue;
+mod shared;
+#[allow(dead_code, reason = "a test can't serve")]
+mod stream;
 mod transaction;
 
 #[test]
@@ -15,7 +18,9 @@ fn the_page_on_testing_shows_the_tests_that_run() {
         ("queue", include_str!("guide/queue.rs")),
         ("api", include_str!("guide/api.rs")),
         ("invocation", include_str!("guide/invocation.rs")),
+        ("stream", include_str!("guide/stream.rs")),
         ("transaction", include_str!("guide/transaction.rs")),
+        ("shared", include_str!("guide/shared.rs")),
     ] {
         assert!(
             page.contains(&format!("```rust\n{file}```")),

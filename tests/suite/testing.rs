@@ -14,13 +14,50 @@ use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
 };
 use lambda_idempotency::{
-    Begun, Clock, Crashed, Disposition, Ended, Error, Idempotency, Key, Step, StepError,
+    Begun, Builder, Clock, Crashed, Disposition, Ended, EpochMillis, Error, Idempotency, Key, Step,
+    StepError,
 };
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
 
 use crate::on_each_server;
 use crate::support::Server;
+
+fn engine_of(namespace: &str) -> Builder<MemoryStore> {
+    Idempotency::builder(MemoryStore::new()).namespace(namespace)
+}
+
+#[test]
+#[should_panic(expected = "call `.clock(clock.clone())` on `Idempotency::builder(…)`")]
+fn no_lease_passes_on_an_engine_with_the_machines_clock() {
+    let once = engine_of("tests").build().unwrap();
+    ManualClock::default().pass_lease(&once);
+}
+
+#[test]
+#[should_panic(expected = "the engine has another clock than this ManualClock")]
+fn no_retention_passes_on_an_engine_with_another_manual_clock() {
+    let other = ManualClock::default();
+    let once = engine_of("tests").clock(other).build().unwrap();
+    ManualClock::default().pass_retention(&once);
+}
+
+/// Shows the time of another clock, an hour late.
+#[derive(Debug)]
+struct Late(ManualClock);
+
+impl Clock for Late {
+    fn now(&self) -> EpochMillis {
+        self.0.now() - Duration::from_hours(1)
+    }
+}
+
+#[test]
+fn time_passes_on_an_engine_whose_clock_reads_the_manual_one() {
+    let clock = ManualClock::default();
+    let once = engine_of("tests").clock(Late(clock.clone())).build();
+    clock.pass_lease(&once.unwrap());
+}
 
 #[tokio::test]
 async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {

@@ -3,6 +3,7 @@
 use tokio::sync::Notify;
 
 use super::*;
+use crate::secrets::Log;
 
 /// A handler that says when it has begun, and waits to be let go.
 #[derive(Clone, Default)]
@@ -73,6 +74,39 @@ async fn an_engine_that_drained_begins_no_detached_run() {
     assert!(matches!(run.await, Err(Error::Overloaded)));
     // A run of the caller's own still does.
     assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test]
+async fn runs_that_draining_leaves_are_logged_with_what_to_do() {
+    let (log, _capture) = Log::capture();
+    let bench = bench();
+    let gates = [Gate::default(), Gate::default()];
+    for (name, gate) in ["order-1", "order-2"].into_iter().zip(gates.clone()) {
+        let once = bench.once.clone();
+        let begun = gate.begun.clone();
+        tokio::spawn(async move {
+            let run = once.run_detached(Key::new("charge", name), None, |_| gate.pass(1));
+            run.await
+        });
+        begun.notified().await;
+    }
+    assert_eq!(bench.once.drain(Duration::from_millis(20)).await, 2);
+    let log_of_both = log.text();
+    for said in [
+        r#"event="drain_timed_out""#,
+        "left=2",
+        "2 detached runs have not ended in 20ms",
+        "cut off before their outcomes are stored",
+        "drain for longer",
+    ] {
+        assert!(log_of_both.contains(said), "{said} in {log_of_both}");
+    }
+
+    for gate in gates {
+        gate.open.notify_one();
+    }
+    assert_eq!(bench.once.drain(LEASE).await, 0);
+    assert_eq!(log.text().matches("drain_timed_out").count(), 1);
 }
 
 #[tokio::test]

@@ -244,7 +244,7 @@ async fn a_condition_that_no_retry_will_mend_rejects_the_message(server: Server)
         .on_rejected(move |message, why| {
             hook.lock()
                 .unwrap()
-                .push((message.message_id.unwrap(), why));
+                .push((message.message_id.unwrap(), why.rejection));
             async { Ok::<_, Failed>(()) }
         });
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::Idempotency;
-use lambda_idempotency::sqs::{BatchLayer, Message, Rejection, Selector};
+use lambda_idempotency::sqs::{BatchLayer, Message, Rejected, Selector};
 use lambda_idempotency::store::MemoryStore;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -36,11 +36,8 @@ async fn scenario(canary: &Canary) -> Seen {
         .key_from(Selector::attribute("token"))
         .scope(|body: &Value, _| body["tenant"].as_str().map(str::to_owned))
         .permanent(|error: &Quoting| error.0.starts_with("for good"))
-        .on_rejected(move |_, why: Rejection| {
-            noted
-                .lock()
-                .unwrap()
-                .push(format!("{why:?} {}", why.as_str()));
+        .on_rejected(move |_, why: Rejected| {
+            noted.lock().unwrap().push(format!("{why:?} {why}"));
             std::future::ready(Err::<(), _>(quoted.clone()))
         });
     seen.debug(&layer);

@@ -148,7 +148,7 @@ async fn a_body_that_is_not_in_its_envelope_fails_its_message_alone(server: Serv
         .envelope(Envelope::Sns)
         .on_rejected(move |message, why| {
             let id = message.message_id.unwrap_or_default();
-            noted.lock().unwrap().insert(id, why);
+            noted.lock().unwrap().insert(id, why.rejection);
             async { Err("it stays in the queue") }
         })
         .handler(move |message| {

@@ -35,7 +35,7 @@ fn parking(
     charge(once)
         .permanent(|error| matches!(error, PaymentError::Declined))
         .on_rejected(move |message, why| {
-            parked.park(message, why);
+            parked.park(message, why.rejection);
             async { Ok::<_, PaymentError>(()) }
         })
 }
@@ -251,4 +251,76 @@ async fn rejected_messages_are_counted_and_named_in_the_log_but_not_quoted(serve
         assert!(log.contains(said), "{said} in {log}");
     }
     assert!(!log.contains("secret-"), "{log}");
+}
+
+/// The texts that the hook gets for a payment that is declined, now and in an earlier delivery; and what is logged.
+async fn declined(once: Idempotency<DynamoDbStore>) -> (Vec<String>, String) {
+    let (log, _capture) = Log::capture();
+    let texts = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&texts);
+    let mut worker = paying(
+        charge(&once)
+            .permanent(|error| matches!(error, PaymentError::Declined))
+            .on_rejected(move |_, why| {
+                noted.lock().unwrap().push(why.to_string());
+                async { Ok::<_, PaymentError>(()) }
+            }),
+    );
+    for id in ["m-1", "m-2"] {
+        let message = payment(id, "p-1", 0);
+        assert_eq!(deliver(&mut worker, [message]).await, NOTHING);
+    }
+    let texts = texts.lock().unwrap().clone();
+    (texts, log.text())
+}
+
+on_each_server!(the_hook_gets_the_type_of_an_error_and_its_text_where_the_log_has_it);
+async fn the_hook_gets_the_type_of_an_error_and_its_text_where_the_log_has_it(server: Server) {
+    let (texts, log) = declined(engine(&server).await).await;
+    let kind = std::any::type_name::<PaymentError>();
+    assert_eq!(
+        texts,
+        [format!("failed: {kind}"), format!("failed: {kind}")]
+    );
+    assert_eq!(
+        log.matches(&format!("detail=\"{kind}\"")).count(),
+        2,
+        "{log}"
+    );
+    assert!(!log.contains("card declined"), "{log}");
+
+    let once = builder(server.store().await).log_errors(true).build();
+    let (texts, log) = declined(once.unwrap()).await;
+    assert_eq!(texts, ["failed: card declined", "failed: card declined"]);
+    assert_eq!(log.matches("detail=\"card declined\"").count(), 2, "{log}");
+}
+
+on_each_server!(the_hook_gets_the_code_and_the_detail_of_what_is_logged);
+async fn the_hook_gets_the_code_and_the_detail_of_what_is_logged(server: Server) {
+    let (log, _capture) = Log::capture();
+    let (once, whys) = (engine(&server).await, Arc::new(Mutex::new(Vec::new())));
+    let noted = Arc::clone(&whys);
+    let mut worker = paying(charge(&once).on_rejected(move |_, why| {
+        noted.lock().unwrap().push(why);
+        async { Ok::<_, PaymentError>(()) }
+    }));
+    assert_eq!(
+        deliver(&mut worker, all_kinds()).await,
+        ["declined", "unreachable"]
+    );
+    let whys = whys.lock().unwrap();
+    let mut codes: Vec<_> = whys.iter().map(|why| why.reason).collect();
+    codes.sort_unstable();
+    let expected = [
+        "invalid_key",
+        "invalid_key",
+        "mismatch",
+        "no_body",
+        "undecodable_body",
+    ];
+    assert_eq!(codes, expected);
+    for why in whys.iter() {
+        let logged = format!("detail={:?}", why.detail);
+        assert!(log.text().contains(&logged), "{logged} in {}", log.text());
+    }
 }
