@@ -6,6 +6,7 @@ use std::{env, fs};
 
 mod choice;
 mod engine;
+mod pages;
 mod queue;
 mod scenarios;
 mod several;
@@ -53,7 +54,8 @@ fn hold_forms(name: &str, text: String, svg: String) {
             fs::write(&path, drawn).unwrap();
             continue;
         }
-        let committed = fs::read_to_string(&path).unwrap_or_default();
+        let committed = fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}; run scripts/diagrams", path.display()));
         let difference = difference(&committed, &drawn);
         assert!(
             difference.is_none(),
