@@ -17,7 +17,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
-from repository import DOCS, ROOT
+from repository import DOCS, IMAGE, ROOT
 from summary import pages
 
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
@@ -57,9 +57,10 @@ def errors(browser):
 
 
 def opened(browser, address):
-    """Opens a page; what its console has to complain of."""
+    """Opens a page; what its console has to complain of, and the pictures that it doesn't show."""
     browser.get(address)
-    return errors(browser)
+    blank = browser.execute_script("return [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt || i.src)")
+    return errors(browser) + [f"a picture isn't shown: {picture}" for picture in blank]
 
 
 def looked_up(browser, address, word):
@@ -81,7 +82,7 @@ def check(browser):
         diagrams += browser.execute_script("return document.querySelectorAll('.diagram svg[role=img] > title').length")
     assert looked_up(browser, book, "lease"), "the search finds nothing"
     print(f"{len(listed)} pages of the book, {diagrams} diagrams")
-    expected = sum(len(re.findall(r"^!\[.*\]\(.*diagrams/.*\.svg\)$", (DOCS / page).read_text(), re.MULTILINE)) for page in pages())
+    expected = sum(len(re.findall(rf"^{IMAGE}$", (DOCS / page).read_text(), re.MULTILINE)) for page in pages())
     assert diagrams == expected > 0, f"{expected} diagrams are in the pages' sources"
     rustdoc = ROOT / "target" / "doc"
     modules = sorted((rustdoc / "lambda_idempotency").rglob("index.html"))

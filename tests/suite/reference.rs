@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 mod alarms;
 mod errors;
+mod guide;
 mod settings;
 mod words;
 

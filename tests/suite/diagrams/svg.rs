@@ -238,6 +238,21 @@ svg:root {{ color: #1f2328; }}
     }
 }
 
+/// What follows `data:image/svg+xml,` in the address that is this picture: <https://www.rfc-editor.org/rfc/rfc2397>.
+pub(super) fn address(svg: &str) -> String {
+    let mut address = String::new();
+    for byte in svg.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => address.push(byte.into()),
+            b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b';' | b',' | b'=' => {
+                address.push(byte.into())
+            }
+            _ => write!(address, "%{byte:02X}").unwrap(),
+        }
+    }
+    address
+}
+
 /// Backgrounds: mdBook's themes, as `css/variables.css` of mdBook 0.5 has them; GitHub's; an editor's preview.
 const PAGES: [(&str, &str); 8] = [
     ("mdBook, light", "#ffffff"),
