@@ -66,6 +66,8 @@
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | write to DynamoDB exactly once | [`store::transaction`], `dynamodb::guard`, `dynamodb::outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | choose key, form and retention | [`guide::choose`] |
+//! | test your handlers | [`testing`], [`guide::testing`] |
 //! | know what an error asks you to do | [`guide::errors`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |

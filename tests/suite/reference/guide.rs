@@ -10,7 +10,7 @@ fn pages() -> Vec<(String, BTreeSet<String>)> {
     let guide = read("src/guide.rs");
     let mut found = Vec::new();
     for page in guide.split("\npage!(").skip(1) {
-        let page = page.split_once(");\n").unwrap().0;
+        let page = page.split_once(");").unwrap().0;
         let file = page.split('"').nth(1).unwrap().to_owned();
         let labels = page.lines().filter_map(|line| line.split_once("\" => "));
         let labels = labels.map(|(label, _)| label.trim().trim_start_matches('"').to_owned());
