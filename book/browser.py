@@ -22,9 +22,11 @@ from summary import pages
 
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
 SCREEN = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-# What reaches beyond this width, and isn't inside of something that scrolls by itself.
+# What reaches beyond this width, and isn't inside of something of the page that scrolls by itself. What is around `main` scrolls, too, but
+# there it is the whole page that the reader would move.
 TOO_WIDE = """
-const scrolls = e => e && e !== document.body && (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+const clips = e => ['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(e).overflowX);
+const scrolls = e => e && e.tagName !== 'MAIN' && (clips(e) || scrolls(e.parentElement));
 return [...document.querySelectorAll('main *')]
     .filter(e => e.getBoundingClientRect().right > arguments[0] + 1 && !scrolls(e.parentElement))
     .map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 40));
