@@ -10,17 +10,17 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from repository import DOCS, rewrite  # noqa: E402
+from repository import DOCS, IMAGE, rewrite  # noqa: E402
 
 # An image, so that the page shows it elsewhere, too. The book has it inlined, in the colours of the page.
-DIAGRAM = re.compile(r"^!\[[^\]]*\]\(([\w./-]*diagrams/[\w-]+)\.svg\)$", re.MULTILINE)
+DIAGRAM = re.compile(rf"^{IMAGE}$", re.MULTILINE)
 
 
 def framed(page, renderer):
     """What stands in the place of a diagram: the picture, or its text where there are no pictures."""
 
     def place(found):
-        drawn = (DOCS / page).parent / found[1]
+        drawn = (DOCS / page).parent / found[1] if found[1] else DOCS / found[2]
         text = drawn.with_suffix(".txt").read_text().rstrip()
         if renderer != "html":
             return f"```text\n{text}\n```"

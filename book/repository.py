@@ -9,6 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+# The same in a definition, of a link by reference.
+DEFINITION = re.compile(r"^\[([^\]]*)\]: ([^\s#]+)(#\S*)?$", re.MULTILINE)
+# A diagram: by its place, or by reference to its place in docs/.
+IMAGE = r"!\[[^\]]*\](?:\(([\w./-]*diagrams/[\w-]+)\.svg\)|\[(diagrams/[\w-]+)\])"
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -46,16 +50,17 @@ def address(place):
 def rewrite(page, text):
     """A page's text with its links out of the book as the book has them."""
 
-    def replaced(link):
+    def replaced(link, form):
         place = outside(page, link[2])
         if place is None:
             return link[0]
         if not place.exists():
             raise SystemExit(f"docs/{page} links to {link[2]}, which isn't there")
         here = os.path.relpath(address(place), os.path.dirname(page) or ".")
-        return f"[{link[1]}]({here})"
+        return form.format(link[1], here)
 
-    return LINK.sub(replaced, text)
+    text = LINK.sub(lambda link: replaced(link, "[{}]({})"), text)
+    return DEFINITION.sub(lambda link: replaced(link, "[{}]: {}"), text)
 
 
 def linked(pages):
@@ -63,7 +68,7 @@ def linked(pages):
     found = set()
     for page in pages:
         text = (DOCS / page).read_text()
-        found |= {place for link in LINK.finditer(text) if (place := outside(page, link[2]))}
+        found |= {place for link in (*LINK.finditer(text), *DEFINITION.finditer(text)) if (place := outside(page, link[2]))}
     return found
 
 

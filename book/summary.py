@@ -17,7 +17,7 @@ class Chapter:
         paragraphs = (DOCS / self.page).read_text().split("\n\n")
         is_prose = lambda text: text and not text.startswith(("#", "|", "```", "{{", "-", "<"))
         first = next((text for text in map(str.strip, paragraphs) if is_prose(text)), "")
-        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
+        words = re.sub(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", " ".join(first.split()))
         return re.split(r"(?<=\.) ", words)[0]
 
 

@@ -1,4 +1,94 @@
-//! Pages that are longer than the documentation of one item. They exist in the documentation alone.
+//! Pages of the book that are longer than the documentation of one item. They exist in the documentation alone.
+//!
+//! The book has more of them, on sources, operations and the protocol:
+//! [`docs/`](https://docs.rs/crate/lambda-idempotency/latest/source/docs/) in the package. Links of these pages to the others lead there.
 
-#[doc = include_str!("guide/errors.md")]
-pub mod errors {}
+/// A page of `docs/`. Its links to other pages of `docs/` are by reference, and the page's own definitions come last: those that are given
+/// here come first, so they are the ones that count.
+macro_rules! page {
+    ($name:ident, $page:literal $(, $label:literal => $target:expr)* $(,)?) => {
+        $(#[doc = concat!("[", $label, "]: ", $target)])*
+        #[doc = ""]
+        // What the pages show is compiled by `Readme`.
+        #[cfg_attr(not(doctest), doc = include_str!(concat!("../docs/", $page)))]
+        pub mod $name {}
+    };
+}
+
+/// A page of `docs/` that isn't here, as docs.rs shows the package's files.
+macro_rules! packaged {
+    ($page:literal) => {
+        concat!(
+            "https://docs.rs/crate/lambda-idempotency/latest/source/docs/",
+            $page
+        )
+    };
+}
+
+/// A diagram, within the page.
+macro_rules! diagram {
+    ($name:literal) => {
+        concat!(
+            "data:image/svg+xml,",
+            include_str!(concat!("../docs/diagrams/", $name, ".uri"))
+        )
+    };
+}
+
+page!(
+    choose,
+    "choose.md",
+    "diagrams/choose-form" => diagram!("choose-form"),
+    "diagrams/choose-key" => diagram!("choose-key"),
+    "recipes/effects#derived-keys" => "crate::guide::effects#derived-keys",
+    "recipes/effects#steps" => "crate::guide::effects#steps",
+    "recipes/guards" => "crate::guide::guards",
+    "recipes/outbox" => packaged!("recipes/outbox.md"),
+    "recipes/tenants" => packaged!("recipes/tenants.md"),
+    "recipes/transactions" => "crate::guide::transactions",
+    "recipes/transactions#claimless" => "crate::guide::transactions#claimless",
+    "sources/invoke#how-long-answers-are-kept" => packaged!("sources/invoke.md"),
+    "why" => packaged!("why.md"),
+);
+page!(
+    effects,
+    "recipes/effects.md",
+    "choose" => "crate::guide::choose",
+    "diagrams/steps" => diagram!("steps"),
+    "operations/records" => packaged!("operations/records.md"),
+);
+page!(
+    transactions,
+    "recipes/transactions.md",
+    "diagrams/transaction" => diagram!("transaction"),
+    "testing#a-transaction" => "crate::guide::testing#a-transaction",
+);
+page!(guards, "recipes/guards.md");
+page!(testing, "testing.md");
+page!(
+    observe,
+    "recipes/observe.md",
+    "reference/metrics" => "crate::guide::metrics",
+);
+page!(
+    errors,
+    "reference/errors.md",
+    "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
+    "operations/records#the-outbox" => packaged!("operations/records.md"),
+);
+page!(
+    log_events,
+    "reference/log-events.md",
+    "internals/verification#secrets" => packaged!("internals/verification.md"),
+    "local#what-differs-from-lambda" => packaged!("local.md"),
+    "operations/records" => packaged!("operations/records.md"),
+    "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
+    "recipes/servers" => packaged!("recipes/servers.md"),
+    "reference/errors" => "crate::guide::errors",
+);
+page!(
+    metrics,
+    "reference/metrics.md",
+    "emf/README" => "https://docs.rs/lambda-idempotency-emf",
+    "operations/alarms" => packaged!("operations/alarms.md"),
+);

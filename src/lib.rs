@@ -66,6 +66,8 @@
 //! | name a request | [`Key`], [`Fingerprint`] |
 //! | write to DynamoDB exactly once | [`store::transaction`], `dynamodb::guard`, `dynamodb::outbox` |
 //! | know what came back | [`Outcome`], [`Error`] |
+//! | choose key, form and retention | [`guide::choose`] |
+//! | test your handlers | [`testing`], [`guide::testing`] |
 //! | know what an error asks you to do | [`guide::errors`] |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
@@ -270,12 +272,14 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]
 #[doc = include_str!("../docs/operations/records.md")]
+#[doc = include_str!("../docs/operations/table.md")]
 #[doc = include_str!("../docs/reference/log-events.md")]
 #[doc = include_str!("../docs/reference/metrics.md")]
 #[doc = include_str!("../docs/reference/settings.md")]
 #[doc = include_str!("../docs/recipes/powertools.md")]
 #[doc = include_str!("../docs/sources/sqs.md")]
 #[doc = include_str!("../docs/sources/http.md")]
+#[doc = include_str!("../docs/sources/http-answers.md")]
 #[doc = include_str!("../docs/sources/kinesis.md")]
 #[doc = include_str!("../docs/sources/dynamodb-streams.md")]
 #[doc = include_str!("../docs/sources/kafka.md")]

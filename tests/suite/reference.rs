@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 mod alarms;
 mod errors;
+mod guide;
 mod settings;
 mod words;
 
@@ -68,7 +69,7 @@ fn sections<'a>(page: &'a str, level: &str) -> Vec<(&'a str, String)> {
 }
 
 /// The words of a text that stand between these two marks.
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
+pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     let parts = text.split(before).skip(1);
     parts
         .filter_map(|part| Some(part.split_once(after)?.0))

@@ -62,7 +62,7 @@ fn no_line_of_the_page_begins_as_an_item_of_a_list() {
 
 #[test]
 fn the_guide_has_every_problem_under_its_status_and_no_other() {
-    let page = include_str!("../../../docs/sources/http.md");
+    let page = include_str!("../../../docs/sources/http-answers.md");
     let (_, section) = page.split_once("\n## What clients get\n").unwrap();
     let rows = section
         .lines()

@@ -16,7 +16,7 @@ const ADVANCE: f64 = 0.55;
 /// Characters of a line: what the width has room for.
 const CHARACTERS: usize = 56;
 /// For shapes alone: no colour has the contrast that text needs on white and on dark pages.
-pub(super) const WORK: &str = "#2f81f7";
+pub(super) const WORK: &str = "#2a78e6";
 pub(super) const REFUSED: &str = "#d1570f";
 
 pub(super) fn draw(diagram: &Diagram) -> String {
@@ -238,6 +238,33 @@ svg:root {{ color: #1f2328; }}
     }
 }
 
+/// What follows `data:image/svg+xml,` in the address that is this picture: <https://www.rfc-editor.org/rfc/rfc2397>.
+pub(super) fn address(svg: &str) -> String {
+    let mut address = String::new();
+    for byte in svg.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => address.push(byte.into()),
+            b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b';' | b',' | b'=' => {
+                address.push(byte.into())
+            }
+            _ => write!(address, "%{byte:02X}").unwrap(),
+        }
+    }
+    address
+}
+
+/// Backgrounds: mdBook's themes, as `css/variables.css` of mdBook 0.5 has them; GitHub's; an editor's preview.
+const PAGES: [(&str, &str); 8] = [
+    ("mdBook, light", "#ffffff"),
+    ("mdBook, rust", "#e1e1db"),
+    ("mdBook, coal", "#131516"),
+    ("mdBook, navy", "#161923"),
+    ("mdBook, ayu", "#0f1419"),
+    ("GitHub, light", "#ffffff"),
+    ("GitHub, dark", "#0d1117"),
+    ("an editor, dark", "#1e1e1e"),
+];
+
 /// How light a colour is: <https://www.w3.org/TR/WCAG22/#dfn-relative-luminance>.
 fn luminance(colour: &str) -> f64 {
     let channel = |from: usize| {
@@ -259,10 +286,10 @@ fn contrast(one: &str, other: &str) -> f64 {
 
 #[test]
 fn colours_can_be_told_on_light_and_dark_pages() {
-    for page in ["#ffffff", "#161923", "#0d1117"] {
+    for (page, background) in PAGES {
         for colour in [REFUSED, WORK] {
-            let contrast = contrast(colour, page);
-            assert!(contrast >= 3.0, "{colour} on {page}: {contrast}");
+            let contrast = contrast(colour, background);
+            assert!(contrast >= 3.0, "{colour} on {page}: {contrast:.2}");
         }
     }
 }

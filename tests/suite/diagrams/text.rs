@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::trace::{Diagram, Event, Lane, Style, wrapped};
 
 const SPACING: usize = 11;
-const COLUMNS: usize = 100;
+pub(super) const COLUMNS: usize = 100;
 
 pub(super) fn draw(diagram: &Diagram) -> String {
     let mut drawing = format!("{}\n\n", diagram.title);

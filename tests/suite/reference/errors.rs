@@ -1,4 +1,4 @@
-//! Each error and each code has its section in `src/guide/errors.md`, and each error's text ends
+//! Each error and each code has its section in `docs/reference/errors.md`, and each error's text ends
 //! with the address of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use lambda_idempotency::{BuildError, Error, KeyError, Omission, Pointer, StepErr
 
 use super::{between, read, sections, sources};
 
-const PAGE: &str = "src/guide/errors.md";
+const PAGE: &str = "docs/reference/errors.md";
 const GUIDE: &str =
     "https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/errors/index.html#";
 
