@@ -242,12 +242,10 @@ svg:root {{ color: #1f2328; }}
 pub(super) fn address(svg: &str) -> String {
     let mut address = String::new();
     for byte in svg.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => address.push(byte.into()),
-            b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b';' | b',' | b'=' => {
-                address.push(byte.into())
-            }
-            _ => write!(address, "%{byte:02X}").unwrap(),
+        if byte.is_ascii_alphanumeric() || b"-._~/:;,=".contains(&byte) {
+            address.push(byte.into());
+        } else {
+            write!(address, "%{byte:02X}").unwrap();
         }
     }
     address
