@@ -8,5 +8,6 @@
 )]
 
 mod conformance;
+mod sequences;
 mod support;
 mod transact;
