@@ -9,6 +9,15 @@ mod conditional;
 
 use conditional::Conditional;
 
+/// The status of a row that takes a record's place while its handler works.
+pub(crate) const OPEN: &str = "OPEN";
+
+/// Seconds since 1970: the end of the year 9999.
+const NEVER: i64 = 253_402_300_799;
+
+/// The time at which a transaction began tells it from the next one of the same connection.
+const THIS_TRANSACTION: &str = "(extract(epoch FROM transaction_timestamp()) * 1000000)::bigint";
+
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// Writes whole records where none is.
@@ -53,13 +62,16 @@ impl Statements {
             lock: table.fill(&format!(
                 "SELECT {all} FROM {{table}} WHERE id = $1 FOR UPDATE"
             )),
-            // No other transaction ever sees this status.
-            occupy: table.fill(
-                "INSERT INTO {table} (id, status, expiration, owner, attempt, journal) \
-                 VALUES ($1, 'OPEN', 0, $2, 0, '{}') ON CONFLICT (id) DO NOTHING RETURNING true",
-            ),
+            // Another transaction sees this row only where the handler has committed it: it doesn't
+            // expire, so that the handler doesn't run again.
+            occupy: table.fill(&format!(
+                "INSERT INTO {{table}} (id, status, expiration, owner, lease, attempt, journal) \
+                 VALUES ($1, '{OPEN}', {NEVER}, $2, {THIS_TRANSACTION}, 0, '{{}}') \
+                 ON CONFLICT (id) DO NOTHING RETURNING true",
+            )),
             settle: table.fill(&format!(
-                "UPDATE {{table}} t SET {set} FROM ({want}) w WHERE t.id = w.id AND t.status = 'OPEN'",
+                "UPDATE {{table}} t SET {set} FROM ({want}) w \
+                 WHERE t.id = w.id AND t.status = '{OPEN}' AND t.lease = {THIS_TRANSACTION}",
                 set = assigned(names()),
                 want = conditional::rows(&conditional::whole_record()),
             )),

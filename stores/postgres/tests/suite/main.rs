@@ -7,7 +7,10 @@
     clippy::panic
 )]
 
+mod bad_input;
 mod conformance;
+mod processes;
 mod sequences;
 mod support;
 mod transact;
+mod wire;

@@ -7,6 +7,7 @@ use lambda_idempotency::store::transaction::{Commit, Committed};
 use tokio::time::Instant;
 
 use super::{PostgresStore, Written, end, whole, within, write_all};
+use crate::columns::decode;
 use crate::driver::{Connection, Pool};
 use crate::error::{PostgresError, Problem};
 use crate::transaction::{Footing, Slot};
@@ -72,11 +73,16 @@ impl<P: Pool> PostgresStore<P> {
         let settled = connection
             .execute(&self.statements().settle, &values)
             .await?;
-        // The handler has ended the transaction itself.
         if settled == 1 {
-            Ok(Ok(()))
-        } else {
-            Err(Problem::Over.into())
+            return Ok(Ok(()));
+        }
+        // The handler has ended the transaction itself. After its COMMIT the place is still there, and
+        // keeps the handler from running again.
+        let id = values.get(..1).unwrap_or_default();
+        let rows = connection.query(&self.statements().load, id).await?;
+        match rows.first().and_then(|row| decode(row)) {
+            Some(found) => Ok(Err(Committed::Fenced(Some(found)))),
+            None => Err(Problem::Over.into()),
         }
     }
 }

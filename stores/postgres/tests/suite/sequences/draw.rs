@@ -105,7 +105,9 @@ impl Sequence {
             return late[rng.usize(..late.len())].clone();
         }
         let owner = match &self.model {
-            Some(Record { owner: Some(own), .. }) if rng.u8(..4) > 0 => own.clone(),
+            Some(Record {
+                owner: Some(own), ..
+            }) if rng.u8(..4) > 0 => own.clone(),
             _ => owner(rng),
         };
         let id = self.id.clone();

@@ -90,15 +90,15 @@ async fn writes_at_once_have_an_order() {
                         for (place, (write, answer)) in writes.into_iter().zip(answers).enumerate()
                         {
                             let answer = answer.expect("an answer");
-                            let seen = match &answer {
+                            let latest = match &answer {
                                 Answer::Refused(met) => met.as_ref().map(record),
                                 Answer::Applied(_) => {
                                     let model = known[place].model.clone();
                                     transition(model.as_ref(), &write).or(model)
                                 }
                             };
-                            if let Some(seen) = seen {
-                                known[place].note(seen);
+                            if let Some(latest) = latest {
+                                known[place].note(latest);
                             }
                             known[place].sent.push(write.clone());
                             stories[place].push((write, answer));
