@@ -64,7 +64,12 @@ page!(
     "testing#a-transaction" => "crate::guide::testing#a-transaction",
 );
 page!(guards, "recipes/guards.md");
-page!(testing, "testing.md");
+page!(
+    testing,
+    "testing.md",
+    "recipes/powertools" => packaged!("recipes/powertools.md"),
+    "templates/stream/src/tests" => packaged!("testing.md"),
+);
 page!(
     observe,
     "recipes/observe.md",
@@ -81,6 +86,7 @@ page!(
     "reference/log-events.md",
     "internals/verification#secrets" => packaged!("internals/verification.md"),
     "local#what-differs-from-lambda" => packaged!("local.md"),
+    "operations/alarms" => packaged!("operations/alarms.md"),
     "operations/records" => packaged!("operations/records.md"),
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
     "recipes/servers" => packaged!("recipes/servers.md"),

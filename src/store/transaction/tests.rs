@@ -4,7 +4,7 @@ const ANYTHING: Admission = |_, _| Ok(());
 
 #[test]
 fn writes_are_collected_in_order_until_the_handler_has_returned() {
-    let collected = Collected::new(Some(ANYTHING));
+    let collected = Collected::new(Some(ANYTHING), None);
     for (body, before) in [(1, 0), (2, 1)] {
         assert_eq!(collected.count(), before);
         collected.add(Write::new(body)).unwrap();
@@ -20,7 +20,7 @@ fn writes_are_collected_in_order_until_the_handler_has_returned() {
 
 #[test]
 fn a_store_without_transactions_refuses_the_first_write() {
-    let collected = Collected::new(None);
+    let collected = Collected::new(None, None);
     assert_eq!(collected.add(Write::new(1)), Err(WriteError::NotSupported));
 }
 
@@ -30,7 +30,7 @@ fn a_write_that_the_store_does_not_admit_does_not_join_the_others() {
         0 => Ok(()),
         _ => Err(WriteError::TooMany { max: 1 }),
     };
-    let collected = Collected::new(Some(one_at_most));
+    let collected = Collected::new(Some(one_at_most), None);
     collected.add(Write::new(1)).unwrap();
     let second = collected.add(Write::new(2));
     assert_eq!(second, Err(WriteError::TooMany { max: 1 }));

@@ -11,6 +11,7 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
 use serde::{Deserialize, Serialize};
 
+use crate::statement::OPEN;
 use crate::value::{Cell, Value};
 
 /// The columns of a record beside its id, in the order in which they are written and read.
@@ -235,6 +236,13 @@ impl Row<'_> {
             ));
         }
         let status = required("status", self.text("status")?)?;
+        if status == OPEN {
+            return Err(
+                "its handler sent COMMIT itself: what it wrote until then is written, and its \
+                 outcome is not; remove COMMIT from the handler"
+                    .to_owned(),
+            );
+        }
         let status = Status::parse(&status).ok_or("`status` is unknown")?;
         let expiration = required("expiration", self.int("expiration")?)?;
         let mut record = Record::new(status, EpochSeconds(expiration));

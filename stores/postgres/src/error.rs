@@ -80,7 +80,7 @@ pub enum Problem {
     Aborted,
     /// The open transaction has ended before the handler did.
     #[error(
-        "the transaction is over: its connection was lost, or its end was tried before; nothing was written unless the record says so"
+        "the transaction is over: its connection was lost, its end was tried before, or the handler sent ROLLBACK itself, which is the engine's task; send the request again"
     )]
     Over,
     /// The handler had returned, and something still held its transaction.
@@ -98,8 +98,15 @@ pub enum Problem {
         rows: u64,
     },
     /// A constraint of a table refused a row (class `23`).
-    #[error("a constraint of a table refused the row")]
+    #[error(
+        "a constraint of a table refused the row (a deferred one in COMMIT, where no write is named: `SET CONSTRAINTS ALL IMMEDIATE` as the last statement has it checked before)"
+    )]
     Constraint,
+    /// A text has a NUL character, which PostgreSQL doesn't take (`22021`).
+    #[error(
+        "PostgreSQL takes no NUL character in a text: leave it out of the key, or of the value that is bound"
+    )]
+    Nul,
     /// The server could not be reached, or the connection was lost: what was sent may have applied.
     #[error("the server could not be reached")]
     Unreachable,
@@ -140,6 +147,9 @@ impl PostgresError {
             "40001" | "40P01" => Problem::Conflict,
             "25P02" => Problem::Aborted,
             "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Problem::Unreachable,
+            "22021" => Problem::Nul,
+            // A statement has another number of parameters than it was given values.
+            "08P01" => Problem::Refused,
             _ if code.starts_with("23") => Problem::Constraint,
             _ if code.starts_with("53") => Problem::OutOfResources,
             _ if code.starts_with("08") => Problem::Unreachable,
@@ -229,6 +239,7 @@ impl From<PostgresError> for StoreError {
             | Problem::Statement
             | Problem::Constraint
             | Problem::Rows { .. }
+            | Problem::Nul
             | Problem::Refused => Self::Rejected(error.into()),
         }
     }

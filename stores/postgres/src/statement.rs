@@ -13,6 +13,9 @@ mod conditional;
 
 use conditional::Conditional;
 
+/// The status of a row that takes a record's place while its handler works.
+pub(crate) const OPEN: &str = "OPEN";
+
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// Writes whole records where none is.
@@ -25,8 +28,7 @@ pub(crate) struct Statements {
     pub(crate) load: String,
     /// Reads one record, and keeps it from changing until the transaction ends.
     pub(crate) lock: String,
-    /// Takes the place of a record, within the transaction that goes on to write it. No other
-    /// transaction ever sees its status.
+    /// Takes the place of a record, within the transaction that goes on to write it.
     pub(crate) occupy: String,
     settle: String,
     pub(crate) keep: String,
@@ -57,11 +59,16 @@ impl Statements {
             lock: table.fill(&format!(
                 "SELECT {all} FROM {{table}} WHERE id = $1 FOR UPDATE"
             )),
-            occupy: table.fill(
-                "INSERT INTO {table} (id, status, expiration, attempt, journal, layout) \
-                 VALUES ($1, 'OPEN', $2, 1, '{}', 1) ON CONFLICT (id) DO NOTHING RETURNING true",
-            ),
-            settle: table.fill("UPDATE {table} SET {set} WHERE id = $1 AND status = 'OPEN'"),
+            // Another transaction sees this row only where the handler has committed it.
+            occupy: table.fill(&format!(
+                "INSERT INTO {{table}} (id, status, expiration, attempt, journal, layout) \
+                 VALUES ($1, '{OPEN}', $2, 1, '{{}}', 1) ON CONFLICT (id) DO NOTHING RETURNING true",
+            )),
+            // The place that this very transaction has taken, and not one that the handler committed.
+            settle: table.fill(&format!(
+                "UPDATE {{table}} SET {{set}} \
+                 WHERE id = $1 AND status = '{OPEN}' AND xmin = pg_current_xact_id()::xid"
+            )),
             keep: table.fill(
                 "INSERT INTO {table}_outcomes (id, owner, content, expiration) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (id, owner) DO UPDATE SET content = excluded.content, \
@@ -77,7 +84,11 @@ impl Statements {
                  FROM {table}_outcomes WHERE expiration < $1 ORDER BY expiration LIMIT $2 \
                  FOR UPDATE SKIP LOCKED)",
             ),
-            version: table.fill("SELECT max(version) FROM {table}_schema"),
+            // It names each column, so that one that is missing is found before a handler runs.
+            version: table.fill(&format!(
+                "SELECT max(version), (SELECT count(*) FROM (SELECT {all} FROM {{table}} LIMIT 0) known) \
+                 FROM {{table}}_schema"
+            )),
             create_tables: schema::of(table),
         }
     }

@@ -47,8 +47,10 @@ impl Isolation {
 /// [`PostgresStore::transaction`](crate::PostgresStore::transaction) and [`transact`] give it.
 ///
 /// It derefs to what the pool's driver runs statements on: `tokio_postgres::Client`, or
-/// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself. A
-/// savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
+/// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself. After
+/// a `COMMIT` of the handler's the key ends with
+/// [`Error::Unreadable`](lambda_idempotency::Error::Unreadable) until its retention is over, since what was
+/// written must not be written again. A savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
 ///
 /// # Cancellation
 ///

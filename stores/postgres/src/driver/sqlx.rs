@@ -18,6 +18,10 @@ impl Pool for PgPool {
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
         let connection = self.acquire().await.map_err(|error| match error {
+            // The pool tries to connect until its time is over.
+            sqlx::Error::PoolTimedOut if self.size() < self.options().get_max_connections() => {
+                PostgresError::new(Problem::Unreachable, error)
+            }
             sqlx::Error::PoolTimedOut => PostgresError::new(Problem::PoolExhausted, error),
             sqlx::Error::PoolClosed => PostgresError::new(Problem::PoolClosed, error),
             error => of(error),

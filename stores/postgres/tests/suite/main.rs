@@ -7,9 +7,13 @@
     clippy::panic
 )]
 
+mod bad_input;
 mod conformance;
 mod examples;
 mod guard;
 mod outbox;
+mod processes;
+mod sequences;
 mod support;
 mod transact;
+mod wire;

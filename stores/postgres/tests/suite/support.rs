@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool};
-use lambda_idempotency::Idempotency;
-use lambda_idempotency_postgres::PostgresStore;
+use lambda_idempotency::store::transaction::WriteError;
+use lambda_idempotency::{Idempotency, StoreError};
+use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio_postgres::NoTls;
@@ -85,4 +86,42 @@ pub(crate) async fn count(store: &Store, table: &str) -> i64 {
         .await
         .unwrap();
     row.get(0)
+}
+
+/// The URL of another database on the same server, or another role, or with more parameters.
+pub(crate) fn url_with(role: &str, database: &str, parameters: &str) -> String {
+    let url = url();
+    let (_, place) = url.split_once('@').expect("a role before the host");
+    let (host, _) = place.split_once('/').expect("a database after the host");
+    format!("postgres://{role}@{host}/{database}?{parameters}")
+}
+
+/// Runs statements without parameters, as the server's own role.
+pub(crate) async fn sql(statements: &str) {
+    let client = pool_of(&url(), 1).get().await.unwrap();
+    client.batch_execute(statements).await.unwrap();
+}
+
+/// The error of the tests' handlers.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error("no")]
+    Own,
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error(transparent)]
+    Sql(#[from] tokio_postgres::Error),
+    #[error(transparent)]
+    Sqlx(#[from] sqlx::Error),
+}
+
+/// The problem that a store's error has as its source.
+#[track_caller]
+pub(crate) fn problem(error: &StoreError) -> Problem {
+    let source = std::error::Error::source(error);
+    let own = source.and_then(|source| source.downcast_ref::<PostgresError>());
+    own.unwrap_or_else(|| panic!("no source: {error:?}"))
+        .problem()
 }

@@ -4,22 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lambda_idempotency::{Error, Fingerprint, Idempotency, InFlight, Key, Outcome, Verdict};
-use lambda_idempotency_postgres::{Transaction, TransactionError, transact, transact_with};
+use lambda_idempotency_postgres::{Transaction, transact, transact_with};
 use tokio::sync::Notify;
 
-use crate::support::{Store, count, engine, sqlx_store, store, stores, table};
-
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error("no")]
-    Own,
-    #[error(transparent)]
-    Transaction(#[from] TransactionError),
-    #[error(transparent)]
-    Sql(#[from] tokio_postgres::Error),
-    #[error(transparent)]
-    Sqlx(#[from] sqlx::Error),
-}
+use crate::support::{Failed, Store, count, engine, sqlx_store, store, stores, table};
 
 type Tx = Transaction<deadpool_postgres::Pool>;
 

@@ -7,9 +7,11 @@ use lambda_idempotency::{EpochSeconds, StoreError};
 use tokio::time::Instant;
 
 use super::{PostgresStore, Written, end, within, write_all};
+use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::transaction::{Footing, Slot};
+use crate::value::arrays;
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_open(
@@ -75,11 +77,17 @@ impl<P: Pool> PostgresStore<P> {
             self.statements()
                 .settle(&record.completion.id, &left, expiration);
         let settled = connection.session()?.execute(&statement, &values).await?;
-        // The handler has ended the transaction itself.
         if settled == 1 {
-            Ok(Ok(()))
-        } else {
-            Err(Problem::Over.into())
+            return Ok(Ok(()));
+        }
+        // The handler has ended the transaction itself. After its COMMIT the place is still there, and
+        // keeps the handler from running again.
+        let id = arrays([vec![record.completion.id.as_str().into()]]);
+        let load = &self.statements().load;
+        let rows = connection.session()?.query(load, &id).await?;
+        match rows.first().and_then(|row| decode(row)) {
+            Some(found) => Ok(Err(Committed::Fenced(Some(found)))),
+            None => Err(Problem::Over.into()),
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Wrong set-ups, handlers and values: the error says what to do, and nothing is lost or written twice.
+
+use std::time::Duration;
+
+use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::{Sql, Transaction, transact};
+
+use crate::support::{Failed, Store, problem};
+
+mod handlers;
+mod server;
+mod setup;
+mod values;
+
+type Tx = Transaction<deadpool_postgres::Pool>;
+type Done = Result<Outcome<i64>, Error<Failed>>;
+
+/// An engine that gives a transient error up soon.
+fn engine<S: Records>(store: S) -> Idempotency<S> {
+    Idempotency::builder(store)
+        .namespace("tests")
+        .store_timeout(Duration::from_secs(2))
+        .build()
+        .unwrap()
+}
+
+/// Adds one row in an open transaction.
+async fn add(store: &Store, table: &str, token: &str) -> Done {
+    transact(
+        &engine(store.clone()),
+        Key::new("op", token),
+        None,
+        async |tx| {
+            insert(tx, table).await?;
+            Ok(1)
+        },
+    )
+    .await
+}
+
+async fn insert(tx: &Tx, table: &str) -> Result<(), Failed> {
+    let insert = format!("INSERT INTO {table} VALUES (1)");
+    tx.batch_execute(&insert).await?;
+    Ok(())
+}
+
+/// Adds one row by a claim, with the record's completion.
+async fn claimed(engine: &Idempotency<Store>, token: &str, write: Sql) -> Done {
+    engine
+        .run(Key::new("op", token), None, async |claim| {
+            claim.write(write)?;
+            Ok(1)
+        })
+        .await
+}
+
+/// The error of the store that a run ended with.
+#[track_caller]
+fn store_error<T: std::fmt::Debug>(done: Result<T, Error<Failed>>) -> StoreError {
+    match done {
+        Err(Error::Store(error) | Error::NotCommitted(error) | Error::OutcomeUnknown(error)) => {
+            error
+        }
+        Err(Error::Handler(Failed::Transaction(
+            lambda_idempotency_postgres::TransactionError::Store(error),
+        ))) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn says(error: &StoreError, words: &str) {
+    let _ = problem(error);
+    let said = error.to_string();
+    assert!(said.contains(words), "{said}");
+}

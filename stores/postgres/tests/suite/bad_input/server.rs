@@ -1,0 +1,261 @@
+//! Connections that die, statements that the server cancels, and locks that cross.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, transact};
+use tokio::sync::Barrier;
+use tokio_postgres::error::SqlState;
+
+use super::{add, claimed, engine, insert, says, store_error};
+use crate::support::{
+    Failed, Store, count, name, pool_of, problem, sql, store, store_of, table, url, url_with,
+};
+
+/// A table whose rows take their time in `COMMIT`.
+async fn slow_to_commit(store: &Store) -> String {
+    let (rows, slow) = (table(store, "n bigint").await, name("slow"));
+    sql(&format!(
+        "CREATE FUNCTION {slow}() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM pg_sleep(0.4); RETURN NULL; END $$; \
+         CREATE CONSTRAINT TRIGGER {slow} AFTER INSERT ON {rows} \
+         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {slow}()"
+    ))
+    .await;
+    rows
+}
+
+/// Ends the connections that are in `COMMIT`, once there is one.
+async fn end_commits(application: String) {
+    let client = pool_of(&url(), 1).get().await.unwrap();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE application_name = $1 AND query = 'COMMIT' AND state = 'active'";
+    for _ in 0..2_000 {
+        if !client.query(end, &[&application]).await.unwrap().is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("no commit was seen");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
+    let (store, keys) = store_of(&url(), 2).await;
+    let rows = slow_to_commit(&store).await;
+    let application = name("dies");
+    let parameters = format!("application_name={application}");
+    let named = url_with("postgres", "postgres", &parameters);
+    let own = PostgresStore::with_table(pool_of(&named, 4), &keys).unwrap();
+
+    // The handler's transaction is gone: its caller sends the request again.
+    let ending = tokio::spawn(end_commits(application.clone()));
+    let done = add(&own, &rows, "open").await;
+    ending.await.unwrap();
+    assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+    says(&store_error(done), "send the request again");
+    assert_eq!(count(&store, &rows).await, 0);
+    assert!(matches!(
+        add(&own, &rows, "open").await,
+        Ok(Outcome::Executed(1))
+    ));
+
+    // Writes that were handed over are sent again by the engine.
+    let ending = tokio::spawn(end_commits(application));
+    let write = Sql::new(format!("INSERT INTO {rows} VALUES (2)"));
+    let done = claimed(&crate::support::engine(own), "claim", write).await;
+    ending.await.unwrap();
+    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_eq!(count(&store, &rows).await, 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_dies_under_the_handler_leaves_nothing() {
+    let store = store().await;
+    let rows = table(&store, "n bigint").await;
+    let done = transact(
+        &engine(store.clone()),
+        Key::new("op", "a"),
+        None,
+        async |tx| {
+            insert(tx, &rows).await?;
+            let pid: i32 = tx.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+            sql(&format!("SELECT pg_terminate_backend({pid})")).await;
+            Ok::<i64, Failed>(1)
+        },
+    )
+    .await;
+    assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+    assert_eq!(count(&store, &rows).await, 0);
+    assert!(matches!(
+        add(&store, &rows, "a").await,
+        Ok(Outcome::Executed(1))
+    ));
+}
+
+#[tokio::test]
+async fn connections_that_died_in_the_pool_are_replaced() {
+    let (_, keys) = store_of(&url(), 1).await;
+    let application = name("idle");
+    let parameters = format!("application_name={application}");
+    let named = url_with("postgres", "postgres", &parameters);
+    let own = PostgresStore::with_table(pool_of(&named, 4), &keys).unwrap();
+    let rows = table(&own, "n bigint").await;
+    for token in ["a", "b", "c"] {
+        add(&own, &rows, token).await.unwrap();
+        sql(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{application}'"
+        ))
+        .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(count(&own, &rows).await, 3);
+}
+
+#[tokio::test]
+async fn a_statement_timeout_says_which_setting_it_is() {
+    let (store, keys) = store_of(&url(), 2).await;
+    let rows = table(&store, "n bigint").await;
+    let hasty = url_with(
+        "postgres",
+        "postgres",
+        "options=-c%20statement_timeout%3D100",
+    );
+    let hasty = PostgresStore::with_table(pool_of(&hasty, 2), &keys).unwrap();
+    let slow = format!("INSERT INTO {rows} SELECT 1 FROM pg_sleep(0.4)");
+    let open = hasty.clone();
+    let (once, statement) = (engine(open.clone()), slow.clone());
+    let handed_over = transact_with_write(&once, &open, Sql::new(statement)).await;
+    // A claim's write is sent again until the lease ends: here, until the deadline.
+    let soon = std::time::SystemTime::now() + Duration::from_secs(3);
+    let once = once.deadline(soon);
+    let claim = claimed(&once, "claim", Sql::new(slow)).await;
+    for done in [handed_over, claim] {
+        assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+        let error = store_error(done);
+        assert_eq!(problem(&error), Problem::Cancelled);
+        says(&error, "raise the role's `statement_timeout`");
+    }
+    assert_eq!(count(&store, &rows).await, 0);
+    assert!(add(&store, &rows, "open").await.is_ok());
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+/// Runs an open transaction, and hands a write over that runs when it ends.
+async fn transact_with_write(once: &Idempotency<Store>, store: &Store, write: Sql) -> super::Done {
+    let once = once.claimless();
+    let done = once.run(Key::new("op", "open"), None, async |claim| {
+        let tx = store.transaction(&claim).await?;
+        tx.batch_execute("SELECT 1").await?;
+        claim.write(write)?;
+        Ok(1)
+    });
+    done.await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_that_cross_end_one_transaction_and_its_retry_runs() {
+    let store = store().await;
+    let rows = table(&store, "id bigint, n bigint").await;
+    sql(&format!("INSERT INTO {rows} VALUES (1, 0), (2, 0)")).await;
+    let both_hold_one = Arc::new(Barrier::new(2));
+    let crossing = async |token: &'static str, order: [i64; 2], meets: Option<Arc<Barrier>>| {
+        let engine = engine(store.clone());
+        let done = transact(&engine, Key::new("op", token), None, async |tx| {
+            let add = format!("UPDATE {rows} SET n = n + 1 WHERE id = $1");
+            tx.execute(&add, &[&order[0]]).await?;
+            if let Some(meets) = meets {
+                meets.wait().await;
+            }
+            tx.execute(&add, &[&order[1]]).await?;
+            Ok::<i64, Failed>(1)
+        });
+        done.await
+    };
+    let (first, second) = tokio::join!(
+        crossing("a", [1, 2], Some(Arc::clone(&both_hold_one))),
+        crossing("b", [2, 1], Some(Arc::clone(&both_hold_one))),
+    );
+    let failed: Vec<_> = [&first, &second]
+        .into_iter()
+        .filter(|d| d.is_err())
+        .collect();
+    let [Err(Error::Handler(Failed::Sql(error)))] = failed[..] else {
+        panic!("one of them is ended: {first:?} {second:?}");
+    };
+    assert_eq!(error.code().map(SqlState::code), Some("40P01"));
+    for token in ["a", "b"] {
+        crossing(token, [1, 2], None).await.unwrap();
+    }
+    let client = store.pool().get().await.unwrap();
+    let sums = client.query(&format!("SELECT n FROM {rows}"), &[]).await;
+    let sums: Vec<i64> = sums.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(sums, [2, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_of_writes_that_were_handed_over_is_the_engines_to_repeat() {
+    let store = store().await;
+    let rows = table(&store, "id bigint, n bigint").await;
+    sql(&format!("INSERT INTO {rows} VALUES (1, 0), (2, 0)")).await;
+    // The user's own transaction holds row 2 and then wants row 1.
+    let mut own = pool_of(&url(), 1).get().await.unwrap();
+    let transaction = own.transaction().await.unwrap();
+    // It waits longer before it looks for a deadlock: the other one is ended.
+    let hold =
+        format!("SET LOCAL deadlock_timeout = '20s'; UPDATE {rows} SET n = n + 10 WHERE id = 2");
+    transaction.batch_execute(&hold).await.unwrap();
+    let commit = {
+        let (store, rows) = (store.clone(), rows.clone());
+        tokio::spawn(async move {
+            let write = |id: i64| {
+                Sql::new(format!("UPDATE {rows} SET n = n + 1 WHERE id = $1"))
+                    .bind(id)
+                    .affects(1)
+            };
+            let once = crate::support::engine(store);
+            let done = once.run(Key::new("op", "a"), None, async |claim| {
+                claim.write(write(1))?;
+                claim.write(write(2))?;
+                Ok::<i64, Failed>(1)
+            });
+            done.await.map_err(|error| error.to_string())
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let cross = format!("UPDATE {rows} SET n = n + 10 WHERE id = 1");
+    transaction.batch_execute(&cross).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(matches!(commit.await.unwrap(), Ok(Outcome::Executed(1))));
+    let client = store.pool().get().await.unwrap();
+    let sums = client.query(&format!("SELECT n FROM {rows}"), &[]).await;
+    let sums: Vec<i64> = sums.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(sums, [11, 11]);
+}
+
+#[tokio::test]
+async fn a_locked_row_of_the_key_is_a_timeout_and_not_an_answer() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let done = claimed(&engine(store.clone()), "a", Sql::new("SELECT 1")).await;
+    assert!(done.is_ok(), "{done:?}");
+    let mut own = pool_of(&url(), 1).get().await.unwrap();
+    let transaction = own.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM {keys} FOR UPDATE");
+    transaction.query(&lock, &[]).await.unwrap();
+    // A read doesn't wait for the lock.
+    let replayed = claimed(&engine(store.clone()), "a", Sql::new("SELECT 1")).await;
+    assert!(
+        matches!(
+            replayed,
+            Ok(Outcome::Replayed(1, _)) | Err(Error::Store(StoreError::Timeout))
+        ),
+        "{replayed:?}"
+    );
+    transaction.rollback().await.unwrap();
+    let replayed = claimed(&engine(store), "a", Sql::new("SELECT 1")).await;
+    assert!(
+        matches!(replayed, Ok(Outcome::Replayed(1, _))),
+        "{replayed:?}"
+    );
+}

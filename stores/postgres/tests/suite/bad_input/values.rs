@@ -1,0 +1,197 @@
+//! Statements, constraints, keys and outcomes that PostgreSQL takes in no form, or in a large one.
+
+use lambda_idempotency::store::transaction::Write;
+use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::{Met, Problem, Sql, transact};
+
+use super::{add, claimed, engine, says, store_error};
+use crate::support::{Failed, Store, count, problem, sqlx_store, store, table};
+
+async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::Done {
+    let once = engine(store.clone());
+    let done = once.run(Key::new("op", token), None, async |claim| {
+        claim.write(write)?;
+        Ok(1)
+    });
+    done.await
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_writes_nothing_and_shows_the_servers_words() {
+    let store = store().await;
+    let rows = table(&store, "n bigint, m bigint").await;
+    let insert = || Sql::new(format!("INSERT INTO {rows} VALUES ($1, $2)"));
+    for write in [
+        insert().bind(1),
+        insert().bind("text").bind(2),
+        Sql::new("INSERT INTO nowhere VALUES (1)"),
+        Sql::new("no SQL"),
+        Sql::new(format!("INSERT INTO {rows} VALUES (1, 1); SELECT 1")),
+    ] {
+        let statement = format!("{write:?}");
+        let done = claimed(&engine(store.clone()), "a", write).await;
+        assert!(
+            matches!(done, Err(Error::NotCommitted(_))),
+            "{statement}: {done:?}"
+        );
+        let error = store_error(done);
+        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::Statement, "{statement}");
+        says(&error, "a statement of the transaction failed: ");
+    }
+    assert_eq!(count(&store, &rows).await, 0);
+    // The key is free for the statement that was mended.
+    let done = claimed(&engine(store.clone()), "a", insert().bind(1).bind(2)).await;
+    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+#[tokio::test]
+async fn an_empty_statement_never_reaches_the_server() {
+    let done = written(&store().await, "a", Sql::new(" \n ")).await;
+    let Err(Error::Handler(Failed::Write(error))) = done else {
+        panic!("{done:?}");
+    };
+    assert!(error.to_string().contains("no statement"), "{error}");
+}
+
+/// A table whose constraint is checked at once, or in `COMMIT`.
+async fn constrained(store: &Store, when: &str) -> String {
+    table(store, &format!("n bigint UNIQUE {when}")).await
+}
+
+#[tokio::test]
+async fn a_constraint_gives_the_writes_own_answer() {
+    let store = store().await;
+    let rows = constrained(&store, "NOT DEFERRABLE").await;
+    let write = || {
+        Sql::new(format!("INSERT INTO {rows} VALUES (7)")).or_else(|refusal| match refusal.met() {
+            Some(Met::Constraint(error)) if error.problem() == Problem::Constraint => Failed::Own,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert!(matches!(
+        written(&store, "a", write()).await,
+        Ok(Outcome::Executed(1))
+    ));
+    for _ in 0..2 {
+        let done = written(&store, "b", write()).await;
+        assert!(matches!(done, Err(Error::Handler(Failed::Own))), "{done:?}");
+    }
+    assert!(written(&store, "a", write()).await.unwrap().is_replayed());
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+/// `COMMIT` doesn't say whose row it was.
+#[tokio::test]
+async fn a_deferred_constraint_commits_nothing_and_says_how_to_have_an_answer() {
+    let store = store().await;
+    let rows = constrained(&store, "DEFERRABLE INITIALLY DEFERRED").await;
+    let write = || Sql::new(format!("INSERT INTO {rows} VALUES (7)")).or_else(|_| Failed::Own);
+    assert!(matches!(
+        written(&store, "a", write()).await,
+        Ok(Outcome::Executed(1))
+    ));
+    let once = engine(store.clone());
+    let open = transact(&once, Key::new("op", "c"), None, async |tx| {
+        tx.batch_execute(&format!("INSERT INTO {rows} VALUES (7)"))
+            .await?;
+        Ok::<i64, Failed>(1)
+    });
+    for done in [written(&store, "b", write()).await, open.await] {
+        assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+        let error = store_error(done);
+        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::Constraint);
+        says(&error, "SET CONSTRAINTS ALL IMMEDIATE");
+    }
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+#[tokio::test]
+async fn a_nul_in_a_key_is_refused_with_its_reason() {
+    let (store, sqlx) = (store().await, sqlx_store().await);
+    let rows = table(&store, "n bigint").await;
+    let key = || Key::raw("op", "a\0b");
+    let (once, on_sqlx) = (engine(store.clone()), engine(sqlx));
+    let run = on_sqlx.run(key(), None, async |_| Ok::<i64, Failed>(1));
+    let open = transact(&once, key(), None, async |tx| {
+        super::insert(tx, &rows).await?;
+        Ok::<i64, Failed>(1)
+    });
+    for done in [open.await, run.await] {
+        let error = store_error(done);
+        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        says(&error, "NUL");
+    }
+    assert_eq!(count(&store, &rows).await, 0);
+    // A key that isn't raw is refused before.
+    let done = add(&store, &rows, "a\0b").await;
+    assert!(matches!(done, Err(Error::Key(_))), "{done:?}");
+    assert_eq!(count(&store, &rows).await, 0);
+}
+
+#[tokio::test]
+async fn the_longest_raw_key_is_a_key() {
+    let store = store().await;
+    let rows = table(&store, "n bigint").await;
+    // Of letters that don't repeat: an index entry has room for 2,704 bytes.
+    let mut rng = fastrand::Rng::with_seed(1);
+    let long: String = (0..2_048).map(|_| rng.alphanumeric()).collect();
+    let once = engine(store.clone());
+    for expected in [false, true] {
+        let done = transact(&once, Key::raw("op", long.clone()), None, async |tx| {
+            super::insert(tx, &rows).await?;
+            Ok::<i64, Failed>(1)
+        });
+        assert_eq!(done.await.unwrap().is_replayed(), expected);
+    }
+    let longer = transact(
+        &once,
+        Key::raw("op", format!("{long}x")),
+        None,
+        async |_| Ok::<i64, Failed>(1),
+    );
+    assert!(matches!(longer.await, Err(Error::Key(_))));
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+#[tokio::test]
+async fn a_large_outcome_and_one_with_nul_are_replayed_whole() {
+    let store = store().await;
+    let mut rng = fastrand::Rng::with_seed(2);
+    // It doesn't compress.
+    let large: String = (0..1_000_000).map(|_| rng.alphanumeric()).collect();
+    for (token, outcome) in [("large", large), ("nul", "a\0b\u{FFFF}\\u0000".to_owned())] {
+        for expected in [false, true] {
+            let engine = engine(store.clone());
+            let open = transact(&engine, Key::new("open", token), None, async |_| {
+                Ok::<_, Failed>(outcome.clone())
+            });
+            let claimed = engine.run(Key::new("claim", token), None, async |_| {
+                Ok::<_, Failed>(outcome.clone())
+            });
+            for done in [open.await, claimed.await] {
+                let done = done.unwrap();
+                assert_eq!(done.is_replayed(), expected);
+                assert!(*done.get() == outcome, "{token}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn values_that_look_like_sql_are_values() {
+    let store = store().await;
+    let rows = table(&store, "n text").await;
+    let hostile = "x'); DROP TABLE nowhere; --";
+    let write = Sql::new(format!("INSERT INTO {rows} VALUES ($1)")).bind(hostile);
+    claimed(&engine(store.clone()), hostile, write)
+        .await
+        .unwrap();
+    let client = store.pool().get().await.unwrap();
+    let row = client
+        .query_one(&format!("SELECT n FROM {rows}"), &[])
+        .await;
+    assert_eq!(row.unwrap().get::<_, String>(0), hostile);
+}

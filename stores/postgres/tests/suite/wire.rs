@@ -1,0 +1,251 @@
+//! The store behind a wire that fails: `WIRE_SEED=4711` plays a night again.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
+use lambda_idempotency_postgres::{PostgresStore, Sql, transact};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio::time::timeout;
+
+use crate::support::{Failed, Store, pool_of, store_of, table, url};
+
+mod proxy;
+
+use proxy::{Fault, Proxy};
+
+/// An open transaction, and a claim with a write, on each driver.
+const FORMS: [&str; 4] = ["open", "claim", "sqlx-open", "sqlx-claim"];
+
+fn engine<S: Records>(store: S) -> Idempotency<S> {
+    Idempotency::builder(store)
+        .namespace("wire")
+        .lease(Duration::from_secs(1))
+        .skew_margin(Duration::ZERO)
+        .store_timeout(Duration::from_millis(400))
+        .in_flight(InFlight::WaitUpTo(Duration::from_millis(300)))
+        .build()
+        .unwrap()
+}
+
+/// Hands the write over to a claim.
+async fn claimed<S: Records>(engine: &Idempotency<S>, key: Key, write: Sql) -> Done {
+    let run = engine.run(key, None, async |claim| {
+        claim.write(write)?;
+        Ok(1)
+    });
+    run.await
+}
+
+/// The driver itself waits without end where the wire is silent.
+async fn soon<T, E>(answer: impl Future<Output = Result<T, E>>) -> Result<i64, Failed>
+where
+    Failed: From<E>,
+{
+    let answer = timeout(Duration::from_millis(300), answer).await;
+    answer.map_err(|_| Failed::Own)??;
+    Ok(1)
+}
+
+/// The application's tables, and a store that reaches them through the wire.
+struct Lane {
+    proxy: Proxy,
+    direct: Store,
+    rows: String,
+    engine: Idempotency<Store>,
+    sqlx: Idempotency<PostgresStore<PgPool>>,
+}
+
+impl Lane {
+    async fn new(seed: u64) -> Self {
+        let (direct, keys) = store_of(&url(), 4).await;
+        let rows = table(&direct, "key text").await;
+        let url = url();
+        let (role, place) = url.split_once('@').unwrap();
+        let (server, database) = place.split_once('/').unwrap();
+        let proxy = Proxy::before(server.to_owned(), seed).await;
+        let through = format!("{role}@127.0.0.1:{}/{database}", proxy.port);
+        let store = PostgresStore::with_table(pool_of(&through, 16), &keys).unwrap();
+        let pool = PgPoolOptions::new()
+            .max_connections(16)
+            .connect_lazy(&through)
+            .unwrap();
+        let sqlx = PostgresStore::with_table(pool, &keys).unwrap();
+        Self {
+            proxy,
+            direct,
+            rows,
+            engine: engine(store),
+            sqlx: engine(sqlx),
+        }
+    }
+
+    /// Adds the key's row, by one of the forms.
+    async fn run(&self, form: &str, key: &str, within: Duration) -> Done {
+        let until = SystemTime::now() + within;
+        let (engine, sqlx) = (self.engine.deadline(until), self.sqlx.deadline(until));
+        let insert = format!("INSERT INTO {} VALUES ($1)", self.rows);
+        let token = Key::new(form, key);
+        match form {
+            "claim" => claimed(&engine, token, Sql::new(insert).bind(key)).await,
+            "sqlx-claim" => claimed(&sqlx, token, Sql::new(insert).bind(key)).await,
+            "open" => {
+                let run = transact(&engine, token, None, async |tx| {
+                    soon(async { tx.execute(&insert, &[&key]).await }).await
+                });
+                run.await
+            }
+            _ => {
+                let run = transact(&sqlx, token, None, async |tx| {
+                    let insert = sqlx::query(AssertSqlSafe(insert)).bind(key);
+                    soon(insert.execute(&mut **tx)).await
+                });
+                run.await
+            }
+        }
+    }
+
+    async fn rows(&self) -> HashMap<String, i64> {
+        let client = self.direct.pool().get().await.unwrap();
+        let counts = format!("SELECT key, count(*) FROM {} GROUP BY key", self.rows);
+        let counts = client.query(&counts, &[]).await.unwrap();
+        counts.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    async fn has_row(&self, key: &str) -> bool {
+        let client = self.direct.pool().get().await.unwrap();
+        let one = format!("SELECT 1 FROM {} WHERE key = $1", self.rows);
+        !client.query(&one, &[&key]).await.unwrap().is_empty()
+    }
+}
+
+type Done = Result<Outcome<i64>, Error<Failed>>;
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_reply_is_lost_is_proven_by_reading() {
+    let lane = Lane::new(0).await;
+    for form in FORMS {
+        lane.proxy.at_next_commit(Fault::CutAfter);
+        let done = lane.run(form, form, LONG).await;
+        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+        let again = lane.run(form, form, LONG).await;
+        assert!(
+            matches!(again, Ok(Outcome::Replayed(1, _))),
+            "{form}: {again:?}"
+        );
+    }
+    let once = FORMS.map(|form| (form.to_owned(), 1));
+    assert_eq!(lane.rows().await, HashMap::from(once));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
+    let lane = Lane::new(0).await;
+    for form in FORMS {
+        lane.proxy.at_next_commit(Fault::CutBefore);
+        let done = lane.run(form, form, LONG).await;
+        if form.ends_with("claim") {
+            assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+            continue;
+        }
+        // What its handler did is gone: it runs again.
+        assert!(
+            matches!(done, Err(Error::NotCommitted(_))),
+            "{form}: {done:?}"
+        );
+        assert!(!lane.has_row(form).await);
+        let again = lane.run(form, form, LONG).await;
+        assert!(
+            matches!(again, Ok(Outcome::Executed(1))),
+            "{form}: {again:?}"
+        );
+    }
+    let once = FORMS.map(|form| (form.to_owned(), 1));
+    assert_eq!(lane.rows().await, HashMap::from(once));
+}
+
+const KEYS: usize = 600;
+const TRIES: usize = 3;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_bad_wire_nothing_is_lost_or_doubled_and_every_key_completes() {
+    let seed =
+        std::env::var("WIRE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("WIRE_SEED={seed}");
+    let lane = Arc::new(Lane::new(seed).await);
+    lane.proxy.set_rate(60);
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..12 {
+        let lane = Arc::clone(&lane);
+        clients.spawn(async move {
+            let (mut answered, mut undone) = (Vec::new(), 0);
+            for place in (client..KEYS).step_by(12) {
+                let form = FORMS[place % FORMS.len()];
+                let key = format!("{form}-{place}");
+                for _ in 0..TRIES {
+                    match lane.run(form, &key, Duration::from_secs(2)).await {
+                        Ok(_) => {
+                            // It is there when it is answered, not some time later.
+                            assert!(lane.has_row(&key).await, "WIRE_SEED={seed}: lost {key}");
+                            answered.push(key.clone());
+                        }
+                        Err(Error::NotCommitted(error)) => {
+                            // Only then another try may have written it.
+                            let known = answered.last() == Some(&key);
+                            assert!(
+                                known || !lane.has_row(&key).await,
+                                "WIRE_SEED={seed}: {key} is written: {error}"
+                            );
+                            undone += 1;
+                        }
+                        Err(_) => undone += 1,
+                    }
+                }
+            }
+            (answered, undone)
+        });
+    }
+    let (mut answered, mut undone) = (Vec::new(), 0);
+    while let Some(client) = clients.join_next().await {
+        let (keys, failed) = client.unwrap();
+        answered.extend(keys);
+        undone += failed;
+    }
+    println!(
+        "{} answered, {undone} failed, {:?}",
+        answered.len(),
+        lane.proxy.met()
+    );
+    assert!(lane.proxy.met().iter().all(|(_, times)| *times > 0));
+    assert!(undone > 0, "the wire was too good");
+
+    lane.proxy.set_rate(0);
+    for place in 0..KEYS {
+        let form = FORMS[place % FORMS.len()];
+        let key = format!("{form}-{place}");
+        let mut done = lane.run(form, &key, LONG).await;
+        // A lease, a dead connection of the pool, or a transaction on a silent wire may be left.
+        for _ in 0..40 {
+            if done.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            done = lane.run(form, &key, LONG).await;
+        }
+        let done = done.unwrap_or_else(|error| panic!("WIRE_SEED={seed}: {key}: {error}"));
+        assert!(
+            done.is_replayed() || !answered.contains(&key),
+            "WIRE_SEED={seed}: {key} was answered and ran again"
+        );
+    }
+    let rows = lane.rows().await;
+    assert_eq!(rows.len(), KEYS, "WIRE_SEED={seed}");
+    let doubled: Vec<_> = rows.iter().filter(|(_, count)| **count != 1).collect();
+    assert!(doubled.is_empty(), "WIRE_SEED={seed}: {doubled:?}");
+}
