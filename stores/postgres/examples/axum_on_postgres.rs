@@ -66,6 +66,9 @@ async fn place(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let manager = Manager::new(std::env::var("POSTGRES_URL")?.parse()?, NoTls);
     // One connection for each request that runs at once.
     let pool = Pool::builder(manager).max_size(16).build()?;

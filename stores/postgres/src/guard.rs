@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Names of tables and columns are quoted, and values are bound. A key column has the type of the value
-//! that it is compared with ([`Value`](crate::Value)); for another one, write the statement with
+//! that it is compared with ([`Value`]); for another one, write the statement with
 //! [`Sql::new`](crate::Sql::new) and a cast.
 
 use crate::Pool;
