@@ -44,6 +44,7 @@ page!(
     "recipes/effects#steps" => "crate::guide::effects#steps",
     "recipes/guards" => "crate::guide::guards",
     "recipes/outbox" => packaged!("recipes/outbox.md"),
+    "recipes/postgres" => packaged!("recipes/postgres.md"),
     "recipes/tenants" => packaged!("recipes/tenants.md"),
     "recipes/transactions" => "crate::guide::transactions",
     "recipes/transactions#claimless" => "crate::guide::transactions#claimless",
