@@ -217,6 +217,7 @@ pub use route::{Route, RouteError};
 pub use route_policy::RoutePolicy;
 pub use selector::Selector;
 pub use service::IdempotencyService;
+pub use stored_response::{response_of, stored_outcome};
 
 pub use crate::protocol::selector::SelectorError;
 

@@ -1,4 +1,7 @@
 //! Converts a response to the form in which its record stores it, and back.
+//!
+//! [`stored_outcome`] and [`response_of`] are for an operator's tool, which completes a record by hand
+//! or shows one.
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -90,6 +93,34 @@ impl StoredResponse {
         }
         Ok(response)
     }
+}
+
+/// Encodes a response as the JSON text that its record stores, so that a duplicate gets it.
+///
+/// For a tool that completes a record in the layer's place, where the effect is known to have
+/// happened and the answer was lost. All headers are stored as they are given.
+///
+/// ```
+/// use lambda_idempotency::http::{response_of, stored_outcome};
+///
+/// # fn main() -> Result<(), http::Error> {
+/// let response = http::Response::builder().status(201).body("{\"order\":17}")?;
+/// let outcome = stored_outcome(&response);
+/// let replayed = response_of(&outcome).map(|response| (response.status().as_u16(), response.into_body()));
+/// assert_eq!(replayed, Some((201, "{\"order\":17}".into())));
+/// # Ok(()) }
+/// ```
+pub fn stored_outcome<B: AsRef<[u8]>>(response: &Response<B>) -> String {
+    let (status, body) = (response.status(), response.body().as_ref());
+    let stored = StoredResponse::of(status, response.headers().iter(), body);
+    // Text, numbers and lists always have a JSON form.
+    serde_json::to_string(&stored).unwrap_or_default()
+}
+
+/// Decodes the response that a record stores; `None` where the outcome is no response.
+pub fn response_of(outcome: &str) -> Option<Response<Bytes>> {
+    let stored: StoredResponse = serde_json::from_str(outcome).ok()?;
+    stored.into_response().ok()
 }
 
 /// Reports a stored outcome that is no response, without its content, which may be anything.

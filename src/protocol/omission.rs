@@ -13,6 +13,9 @@ pub enum Omission {
     /// The store didn't take it in time, beside the record.
     #[error("it was large, and the store did not take it in time")]
     NotKept,
+    /// An operator has erased it.
+    #[error("it was erased on request")]
+    Redacted,
     /// It was kept beside the record, and is no longer there.
     #[error("it was kept beside its record, and is gone")]
     Lost,
@@ -28,6 +31,7 @@ impl Omission {
             Self::TooLarge => "too_large",
             Self::NotSerializable => "not_serializable",
             Self::NotKept => "not_kept",
+            Self::Redacted => "redacted",
             Self::Lost => "lost",
             Self::Damaged => "damaged",
         }
@@ -36,8 +40,13 @@ impl Omission {
     /// Reads the stored form; `None` for a word that this crate doesn't know.
     pub fn parse(text: &str) -> Option<Self> {
         // A replay finds the others.
-        [Self::TooLarge, Self::NotSerializable, Self::NotKept]
-            .into_iter()
-            .find(|omission| omission.as_str() == text)
+        [
+            Self::TooLarge,
+            Self::NotSerializable,
+            Self::NotKept,
+            Self::Redacted,
+        ]
+        .into_iter()
+        .find(|omission| omission.as_str() == text)
     }
 }

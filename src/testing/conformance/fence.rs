@@ -100,6 +100,7 @@ pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'
         Omission::TooLarge,
         Omission::NotSerializable,
         Omission::NotKept,
+        Omission::Redacted,
     ] {
         let outcome = StoredOutcome::Omitted(reason);
         completes(

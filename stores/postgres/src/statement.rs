@@ -26,6 +26,10 @@ pub(crate) struct Statements {
     pub(crate) complete: String,
     pub(crate) release: String,
     pub(crate) load: String,
+    /// Reads records in the order of their ids.
+    pub(crate) page: String,
+    /// Estimates how many records there are, as the planner does.
+    pub(crate) estimate: String,
     /// Reads one record, and keeps it from changing until the transaction ends.
     pub(crate) lock: String,
     /// Takes the place of a record, within the transaction that goes on to write it.
@@ -56,6 +60,12 @@ impl Statements {
                  LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",
                 met = of("met", names()),
             )),
+            page: table.fill(&format!(
+                "SELECT id, {all} FROM {{table}} WHERE id > $1 ORDER BY id LIMIT $2"
+            )),
+            estimate: table.fill(
+                "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = '{table}'::regclass",
+            ),
             lock: table.fill(&format!(
                 "SELECT {all} FROM {{table}} WHERE id = $1 FOR UPDATE"
             )),

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency::{EpochMillis, StoreError};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
+use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::schema::VERSION;
@@ -181,6 +183,66 @@ impl<P: Pool> PostgresStore<P> {
         }
         connection.reuse();
         Ok(deleted)
+    }
+
+    /// Reads records in the order of their ids: those that follow `after`, at most `limit`. A last
+    /// page is shorter. For tools that look at all of them.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use lambda_idempotency::StoreError;
+    /// use lambda_idempotency_postgres::{Pool, PostgresStore};
+    /// use tokio::time::Instant;
+    ///
+    /// async fn count<P: Pool>(store: &PostgresStore<P>) -> Result<usize, StoreError> {
+    ///     let (mut count, mut after) = (0, String::new());
+    ///     loop {
+    ///         let deadline = Instant::now() + Duration::from_secs(10);
+    ///         let page = store.page(&after, 1_000, deadline).await?;
+    ///         let Some((last, _)) = page.last() else {
+    ///             return Ok(count);
+    ///         };
+    ///         count += page.len();
+    ///         after.clone_from(last);
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As those of a request.
+    pub async fn page(
+        &self,
+        after: &str,
+        limit: u32,
+        deadline: Instant,
+    ) -> Result<Vec<(String, Found)>, StoreError> {
+        let values = [Value::from(after), limit.into()];
+        let rows = self
+            .query(&self.statements().page, &values, deadline)
+            .await?;
+        let read = |row: &Vec<Cell>| match row.split_first() {
+            Some((Cell::Text(id), columns)) => Some((id.clone(), decode(columns)?)),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
+    /// Estimates how many records the table has, from the statistics that the server keeps: 0 where
+    /// it has none yet.
+    ///
+    /// # Errors
+    ///
+    /// As those of a request.
+    pub async fn estimated_records(&self, deadline: Instant) -> Result<u64, StoreError> {
+        let rows = self
+            .query(&self.statements().estimate, &[], deadline)
+            .await?;
+        Ok(match rows.first().and_then(|row| row.first()) {
+            Some(Cell::Int(count)) => u64::try_from(*count).unwrap_or(0),
+            _ => 0,
+        })
     }
 
     fn statements(&self) -> &Statements {

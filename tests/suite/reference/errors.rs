@@ -41,6 +41,7 @@ const UNLINKED: [&str; 15] = [
     "Omission::Lost",
     "Omission::NotKept",
     "Omission::NotSerializable",
+    "Omission::Redacted",
     "Omission::TooLarge",
 ];
 

@@ -1,0 +1,194 @@
+//! The command line: its flags, its commands, its help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::records;
+
+/// The operator's tool of lambda-idempotency.
+///
+/// It explains a record by the function that decides in production, ends what waits for a person,
+/// and finds what silently breaks a deployment.
+#[derive(Debug, Parser)]
+#[command(name = "idempotency", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 fine, 1 something needs a person, 2 usage, 3 the store or a service failed, 4 the record moved"
+)]
+pub struct Cli {
+    /// What all commands share.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What all commands share.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// The table of the records.
+    #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
+    pub table: Option<String>,
+    /// Where AWS's APIs are, instead of at AWS: DynamoDB Local, an emulator.
+    #[arg(long, global = true, env = "AWS_ENDPOINT_URL", value_name = "URL")]
+    pub endpoint_url: Option<String>,
+    /// The profile of the AWS configuration.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// The AWS region.
+    #[arg(long, global = true, value_name = "REGION")]
+    pub region: Option<String>,
+    /// The namespace of the engine that writes the records.
+    #[arg(
+        long,
+        global = true,
+        env = "IDEMPOTENCY_NAMESPACE",
+        value_name = "NAME"
+    )]
+    pub namespace: Option<String>,
+    /// The records are in PostgreSQL, at this URL. The variable keeps a password out of the list of
+    /// processes.
+    #[arg(
+        long,
+        global = true,
+        env = "IDEMPOTENCY_STORE",
+        hide_env_values = true,
+        value_name = "postgres://…"
+    )]
+    pub store: Option<String>,
+    /// How the DynamoDB table is laid out.
+    #[command(flatten)]
+    pub layout: Layout,
+    /// Prints JSON. `idempotency schema COMMAND` prints its schema.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Agrees to one question. Give it twice for two.
+    #[arg(long, global = true, action = ArgAction::Count)]
+    pub yes: u8,
+    /// How long one request to the store may take.
+    #[arg(long, global = true, default_value = "10s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub timeout: Duration,
+}
+
+/// The names of a DynamoDB table's keys and attributes, where they aren't the library's own.
+#[derive(Clone, Debug, Args)]
+pub struct Layout {
+    /// The partition key.
+    #[arg(long, global = true, default_value = "id", value_name = "NAME")]
+    pub partition_key: String,
+    /// The sort key of a table with two keys; it holds the id.
+    #[arg(long, global = true, requires = "partition_value", value_name = "NAME")]
+    pub sort_key: Option<String>,
+    /// The partition key's value in a table with two keys.
+    #[arg(long, global = true, requires = "sort_key", value_name = "VALUE")]
+    pub partition_value: Option<String>,
+    /// Over how many partition values the records are spread.
+    #[arg(long, global = true, requires = "sort_key", value_name = "NUMBER")]
+    pub spread: Option<std::num::NonZeroU16>,
+    /// Another name of `status`, `expiration`, `in_progress_expiration`, `data` or `validation`.
+    #[arg(long, global = true, value_name = "ATTRIBUTE=NAME", value_parser = renamed)]
+    pub attribute: Vec<(String, String)>,
+}
+
+fn renamed(text: &str) -> Result<(String, String), String> {
+    const KNOWN: [&str; 5] = [
+        "status",
+        "expiration",
+        "in_progress_expiration",
+        "data",
+        "validation",
+    ];
+    match text.split_once('=') {
+        Some((of, name)) if KNOWN.contains(&of) && !name.is_empty() => {
+            Ok((of.to_owned(), name.to_owned()))
+        }
+        _ => Err(format!(
+            "write ATTRIBUTE=NAME, with one of {}",
+            KNOWN.join(", ")
+        )),
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+#[non_exhaustive]
+pub enum Command {
+    /// Shows a record.
+    Get(records::get::Args),
+    /// Says what a delivery would be told now, and what can safely be done.
+    Explain(records::explain::Args),
+    /// Finds records by what became of them.
+    List(records::list::Args),
+    /// Ends an attempt's lease, so that the next delivery runs.
+    Release(records::release::Args),
+    /// Stores a success, so that duplicates get it and nothing runs again.
+    Complete(records::complete::Args),
+    /// Stores a failure, so that duplicates get it and nothing runs again.
+    Fail(records::fail::Args),
+    /// Says of a step that waits for a person whether its effect happened.
+    SettleStep(records::settle_step::Args),
+    /// Replaces a stored outcome by a marker. Duplicates still don't run.
+    Redact(records::redact::Args),
+    /// Prints a shell's completions.
+    Completions(CompletionsArgs),
+    /// Writes the manual pages.
+    Man(ManArgs),
+}
+
+/// The arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: Shell,
+}
+
+/// The arguments of `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The folder to write them to, such as /usr/local/share/man/man1.
+    pub folder: PathBuf,
+}
+
+pub(crate) fn completions(args: &CompletionsArgs, _: &Context) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "idempotency", &mut script);
+    let mut out = std::io::stdout().lock();
+    std::io::Write::write_all(&mut out, &script).map_err(|_| Failure::BrokenPipe)?;
+    Ok(Exit::Fine)
+}
+
+pub(crate) fn man_pages(args: &ManArgs, _: &Context) -> Result<Exit, Failure> {
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| Failure::File {
+        path: args.folder.display().to_string(),
+        error,
+    })?;
+    Ok(Exit::Fine)
+}
+
+/// Prints what clap says of a command line that it can't read, or of `--help`.
+pub(crate) fn explain_usage(error: &clap::Error) -> Exit {
+    // Nobody is left to tell where this can't be written.
+    let _ = error.print();
+    if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Fine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

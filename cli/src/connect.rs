@@ -1,0 +1,157 @@
+//! Connects to the store of the records.
+
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::Client;
+use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::store::AnyStore;
+use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+
+use crate::args::{Global, Layout};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The store of the records, by its own API and by the library's contract.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    /// By the contract: what reads and writes a record.
+    pub(crate) store: AnyStore,
+    /// By its own API: what reads all of them.
+    pub(crate) place: Place,
+}
+
+/// Where the records are.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In a DynamoDB table.
+    DynamoDb(Box<Table>),
+    /// In a table of PostgreSQL.
+    Postgres(PostgresStore<PgPool>),
+}
+
+/// A DynamoDB table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+    pub(crate) layout: TableLayout,
+    /// The attribute that holds the id.
+    pub(crate) id: String,
+}
+
+impl Context {
+    /// The configuration of AWS's clients: from the flags, else as the AWS CLI finds it.
+    pub(crate) async fn aws(&self) -> SdkConfig {
+        let Global {
+            endpoint_url,
+            profile,
+            region,
+            timeout,
+            ..
+        } = self.global();
+        let timeouts = TimeoutConfig::builder().operation_timeout(*timeout).build();
+        let mut loader =
+            aws_config::defaults(BehaviorVersion::v2026_01_12()).timeout_config(timeouts);
+        if let Some(url) = endpoint_url {
+            loader = loader.endpoint_url(url);
+        }
+        if let Some(profile) = profile {
+            loader = loader.profile_name(profile);
+        }
+        if let Some(region) = region {
+            loader = loader.region(Region::new(region.clone()));
+        }
+        loader.load().await
+    }
+
+    /// The DynamoDB table that `--table` names.
+    ///
+    /// # Errors
+    ///
+    /// When no table or no region is named.
+    pub(crate) async fn table(&self) -> Result<Table, Failure> {
+        let global = self.global();
+        let name = global.table.clone().ok_or_else(|| {
+            Failure::usage(
+                "name the table of the records: --table, or the variable IDEMPOTENCY_TABLE",
+            )
+        })?;
+        let config = self.aws().await;
+        if config.region().is_none() {
+            return Err(Failure::usage(
+                "no AWS region: give --region, or set AWS_REGION or a profile's region",
+            ));
+        }
+        Ok(Table {
+            client: Client::new(&config),
+            name,
+            layout: layout(&global.layout),
+            id: id_attribute(&global.layout),
+        })
+    }
+
+    /// The store of the records.
+    ///
+    /// # Errors
+    ///
+    /// When a flag is missing, or PostgreSQL can't be reached.
+    pub(crate) async fn records(&self) -> Result<Records, Failure> {
+        if let Some(url) = &self.global().store {
+            let store = postgres(url, self.global()).await?;
+            return Ok(Records {
+                store: AnyStore::new(store.clone()),
+                place: Place::Postgres(store),
+            });
+        }
+        let table = self.table().await?;
+        let store = DynamoDbStore::new(table.client.clone(), table.name.clone());
+        Ok(Records {
+            store: AnyStore::new(store.layout(table.layout.clone())),
+            place: Place::DynamoDb(Box::new(table)),
+        })
+    }
+}
+
+async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, Failure> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(Failure::usage(
+            "--store takes a PostgreSQL URL, such as postgres://operator@127.0.0.1/shop. For DynamoDB, leave it out and give --table",
+        ));
+    }
+    let pool = PgPoolOptions::new()
+        .max_connections(4)
+        .acquire_timeout(global.timeout)
+        .connect(url)
+        .await
+        .map_err(|error| Failure::service("connect to PostgreSQL", &error))?;
+    let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
+    PostgresStore::with_table(pool, table).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn id_attribute(names: &Layout) -> String {
+    names
+        .sort_key
+        .clone()
+        .unwrap_or_else(|| names.partition_key.clone())
+}
+
+fn layout(names: &Layout) -> TableLayout {
+    let mut layout = TableLayout::default().key(&names.partition_key);
+    if let (Some(sort), Some(value)) = (&names.sort_key, &names.partition_value) {
+        layout = layout.composite_key(&names.partition_key, value, sort);
+    }
+    if let Some(spread) = names.spread {
+        layout = layout.spread(spread);
+    }
+    for (of, name) in &names.attribute {
+        layout = match of.as_str() {
+            "status" => layout.status(name),
+            "expiration" => layout.expiration(name),
+            "in_progress_expiration" => layout.in_progress_expiration(name),
+            "data" => layout.data(name),
+            _ => layout.validation(name),
+        };
+    }
+    layout
+}

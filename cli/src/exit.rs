@@ -1,0 +1,25 @@
+//! What the process ends with.
+
+use std::process::ExitCode;
+
+/// The exit code, for scripts and schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// 0: all is well, or what was asked is done.
+    Fine = 0,
+    /// 1: something was found that needs a person.
+    Found = 1,
+    /// 2: the command can't be understood, or can't be applied to this record. Nothing was written.
+    Usage = 2,
+    /// 3: the store, or another service, didn't answer or refused.
+    Store = 3,
+    /// 4: the record moved after it was looked at. It was left alone.
+    Moved = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

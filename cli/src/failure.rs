@@ -1,0 +1,82 @@
+//! Why a command ended without doing what it was asked.
+
+use std::error::Error;
+use std::io;
+
+use lambda_idempotency::StoreError;
+
+use crate::exit::Exit;
+
+/// A failure, in words that say what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command can't be applied, as its words say.
+    #[error("{0}")]
+    Usage(String),
+    /// The record is no longer what it was when it was looked at.
+    #[error("{0}")]
+    Moved(String),
+    /// The store of the records failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another service failed, or one that a store stands on.
+    #[error("{doing}: {reason}")]
+    Service {
+        /// What was being done, such as "read the queue's attributes".
+        doing: String,
+        /// What the service answered.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system answered.
+        error: io::Error,
+    },
+    /// The reader of the output went away.
+    #[error("the reader of the output went away")]
+    BrokenPipe,
+}
+
+impl Failure {
+    /// A usage failure with these words.
+    pub fn usage(words: impl Into<String>) -> Self {
+        Self::Usage(words.into())
+    }
+
+    /// A failure of another service, with the innermost words of its error.
+    pub fn service(doing: impl Into<String>, error: &dyn Error) -> Self {
+        Self::Service {
+            doing: doing.into(),
+            reason: innermost(error),
+        }
+    }
+
+    /// The exit code of this failure.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) | Self::File { .. } => Exit::Usage,
+            Self::Moved(_) => Exit::Moved,
+            Self::Store(_) | Self::Service { .. } => Exit::Store,
+            Self::BrokenPipe => Exit::Fine,
+        }
+    }
+}
+
+/// The words of an error and of its sources, as far as they aren't repeated. The SDK's own errors
+/// say "service error" and keep what the service said behind it.
+fn innermost(error: &dyn Error) -> String {
+    let mut words = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !words.iter().any(|word| word.contains(&text)) {
+            words.push(text);
+        }
+        next = source.source();
+    }
+    words.join(": ")
+}

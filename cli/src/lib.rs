@@ -1,0 +1,64 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod args;
+mod ask;
+mod connect;
+mod context;
+pub mod exit;
+mod failure;
+mod output;
+pub mod records;
+pub mod schema;
+mod time;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+pub use args::{Cli, Command, Global};
+pub use context::Context;
+pub use exit::Exit;
+pub use failure::Failure;
+
+/// Runs the command line, as `main` does: prints to the standard output, and a failure to the
+/// standard error.
+pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return args::explain_usage(&error),
+    };
+    let context = Context::new(cli.global);
+    match dispatch(cli.command, &context).await {
+        Ok(exit) => exit,
+        // Whoever read the output has read enough of it.
+        Err(Failure::BrokenPipe) => Exit::Fine,
+        Err(failure) => {
+            output::failure(&failure);
+            failure.exit()
+        }
+    }
+}
+
+async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> {
+    match command {
+        Command::Get(args) => records::get::run(&args, context).await,
+        Command::Explain(args) => records::explain::run(&args, context).await,
+        Command::List(args) => records::list::run(&args, context).await,
+        Command::Release(args) => records::release::run(&args, context).await,
+        Command::Complete(args) => records::complete::run(&args, context).await,
+        Command::Fail(args) => records::fail::run(&args, context).await,
+        Command::SettleStep(args) => records::settle_step::run(&args, context).await,
+        Command::Redact(args) => records::redact::run(&args, context).await,
+        Command::Completions(args) => args::completions(&args, context),
+        Command::Man(args) => args::man_pages(&args, context),
+    }
+}

@@ -1,0 +1,24 @@
+//! Records: to look at them, and to end what waits for a person.
+
+mod acts;
+pub mod complete;
+pub mod explain;
+mod explanation;
+pub mod fail;
+mod find;
+pub mod get;
+pub mod list;
+pub mod operate;
+mod order;
+mod outcome;
+pub mod redact;
+pub mod release;
+mod scan;
+mod search;
+pub mod settle_step;
+mod view;
+
+pub use acts::{Act, OPERATOR_STEP};
+pub use explanation::{Answer, Explanation};
+pub use order::Report;
+pub use view::RecordView;

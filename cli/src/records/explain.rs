@@ -1,0 +1,86 @@
+//! `explain`: says what a delivery would be told now.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lambda_idempotency::protocol::Rules;
+use lambda_idempotency::{Crashed, EpochMillis};
+
+use crate::context::{Context, now};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::records::explanation::Explanation;
+use crate::records::find::{Which, find};
+use crate::time;
+
+/// The engine's skew margin, unless it is set.
+pub(crate) const SKEW_MARGIN: Duration = Duration::from_secs(1);
+
+/// The arguments of `explain`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which record.
+    #[command(flatten)]
+    pub which: Which,
+    /// The engine's rules.
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    /// Explains for this time instead of now: RFC 3339, or epoch seconds.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub at: Option<EpochMillis>,
+}
+
+/// The engine's rules, as its builder has them.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The engine's rules")]
+pub struct RuleArgs {
+    /// What the engine does about an attempt that died: `Crashed` of its builder.
+    #[arg(long, value_enum, default_value = "run-again")]
+    pub crashed: CrashedArg,
+    /// `max_attempts` of its builder.
+    #[arg(long, value_name = "NUMBER")]
+    pub max_attempts: Option<NonZeroU32>,
+    /// `skew_margin` of its builder.
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub skew_margin: Duration,
+}
+
+/// What the engine does about an attempt that died.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum CrashedArg {
+    /// The next delivery runs the handler.
+    RunAgain,
+    /// It waits for a person.
+    Interrupt,
+}
+
+impl RuleArgs {
+    pub(crate) fn rules(&self) -> Rules {
+        let mut rules = Rules::new(self.skew_margin);
+        rules.crashed = match self.crashed {
+            CrashedArg::RunAgain => Crashed::RunAgain,
+            CrashedArg::Interrupt => Crashed::Interrupt,
+        };
+        rules.max_attempts = self.max_attempts;
+        rules
+    }
+}
+
+/// Says what a delivery would be told now, by the function that decides in production.
+///
+/// # Errors
+///
+/// When the record can't be found or read.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let records = context.records().await?;
+    let target = find(&args.which, &records, context).await?;
+    let at = args.at.unwrap_or_else(now);
+    let explanation = Explanation::of(&target.id, target.found.as_ref(), at, &args.rules.rules());
+    context.output().report(&explanation)?;
+    Ok(if explanation.needs_person {
+        Exit::Found
+    } else {
+        Exit::Fine
+    })
+}

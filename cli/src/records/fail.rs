@@ -1,0 +1,49 @@
+//! `fail`: stores a failure, so that duplicates get it and nothing runs again.
+
+use std::time::Duration;
+
+use lambda_idempotency::protocol::record::{Status, StoredOutcome};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::records::operate::Ending;
+use crate::records::order::{OrderArgs, give, kept_until, not_final};
+
+/// The arguments of `fail`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The record, and why.
+    #[command(flatten)]
+    pub order: OrderArgs,
+    /// The words of the failure. Duplicates get them.
+    #[arg(long, value_name = "WORDS")]
+    pub message: String,
+    /// The type of the failure, as the handler's error has it.
+    #[arg(long, default_value = "operator", value_name = "TYPE")]
+    pub kind: String,
+    /// How long the failure is kept, at least.
+    #[arg(long, default_value = "1day", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub keep: Duration,
+}
+
+/// Stores a failure. Right where the effect did not happen, and must not any more.
+///
+/// # Errors
+///
+/// When the record is final, is live, or moved.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    // As a record keeps what a handler failed with for good: so many characters of its words.
+    let message: String = args.message.chars().take(1_000).collect();
+    let failure = json!({ "kind": args.kind, "message": message }).to_string();
+    give(&args.order, "fail", context, |record, now| {
+        not_final(record)?;
+        Ok(Ending::Final {
+            status: Status::Failed,
+            outcome: StoredOutcome::Inline(failure),
+            expiration: kept_until(record, args.keep, now),
+        })
+    })
+    .await
+}

@@ -1,0 +1,39 @@
+//! `get`: shows a record.
+
+use crate::context::{Context, now};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::records::explain::SKEW_MARGIN;
+use crate::records::find::{Which, find};
+use crate::records::view::RecordView;
+
+/// The arguments of `get`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which record.
+    #[command(flatten)]
+    pub which: Which,
+}
+
+/// Shows a record.
+///
+/// # Errors
+///
+/// When there is none: exit code 2.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let records = context.records().await?;
+    let target = find(&args.which, &records, context).await?;
+    let Some(found) = &target.found else {
+        return Err(no_record(target.id.as_str()));
+    };
+    let view = RecordView::of(&target.id, found, now(), SKEW_MARGIN);
+    context.output().report(&view)?;
+    Ok(Exit::Fine)
+}
+
+/// The words for an id that has no record.
+pub(crate) fn no_record(id: &str) -> Failure {
+    Failure::usage(format!(
+        "there is no record `{id}`: it was never claimed, or has expired and was deleted; look at --table, --namespace and the key"
+    ))
+}

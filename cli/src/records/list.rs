@@ -1,0 +1,219 @@
+//! `list`: finds records by what became of them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lambda_idempotency::EpochMillis;
+use lambda_idempotency::protocol::record::{Found, Record};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::ask::agree;
+use crate::context::{Context, now};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::note;
+use crate::records::explain::SKEW_MARGIN;
+use crate::records::scan::{Progress, Row, scan};
+use crate::records::search::cost;
+use crate::records::view::State;
+use crate::time;
+
+/// The arguments of `list`. Without a state, every record is listed.
+#[derive(Debug, clap::Args)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub struct Args {
+    /// An attempt died, and nothing came after it: the lease is over.
+    #[arg(long)]
+    pub stuck: bool,
+    /// A step waits for a person.
+    #[arg(long)]
+    pub interrupted: bool,
+    /// Failed for good.
+    #[arg(long)]
+    pub failed: bool,
+    /// Begun, without an outcome, and nobody came again: the lease is over, or the key was given
+    /// back, longer ago than --quiet.
+    #[arg(long)]
+    pub abandoned: bool,
+    /// How long an abandoned record has been quiet.
+    #[arg(long, default_value = "15m", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub quiet: Duration,
+    /// Its last attempt began longer ago than this.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub older_than: Option<Duration>,
+    /// Of this operation alone.
+    #[arg(long, value_name = "NAME")]
+    pub operation: Option<String>,
+    /// Ends after so many.
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
+    /// Keeps in this file how far the scan has come, and goes on from there.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+}
+
+/// A record of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Entry {
+    /// The id, as the table has it.
+    pub id: String,
+    /// Its state now.
+    pub state: State,
+    /// How many attempts the key has had.
+    pub attempt: Option<u32>,
+    /// When the last attempt claimed it.
+    pub started_at: Option<String>,
+    /// The type of the error that ended the last attempt, or why the record can't be understood.
+    pub last_error: Option<String>,
+    #[serde(skip)]
+    age: String,
+}
+
+impl Entry {
+    fn of(id: String, found: &Found, state: State, now: EpochMillis) -> Self {
+        let (record, unreadable) = match &found.content {
+            Ok(record) => (Some(record), None),
+            Err(reason) => (None, Some(reason.clone())),
+        };
+        let started = record.and_then(|record| record.started_at);
+        Self {
+            id,
+            state,
+            attempt: record.map(|record| record.attempt),
+            started_at: started.map(time::text),
+            last_error: record
+                .and_then(|record| record.last_error.clone())
+                .or(unreadable),
+            age: started
+                .map(|at| time::distance(at, now))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let style = self.state.style();
+        write!(
+            f,
+            "{style}{:<11}{style:#}  {:<12}  {}",
+            self.state.word(),
+            self.age,
+            self.id
+        )?;
+        match &self.last_error {
+            Some(error) => write!(f, "  ({error})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Args {
+    fn wants(&self, id: &str, found: &Found, state: State, now: EpochMillis) -> bool {
+        if state == State::Expired || !self.is_of_operation(id) {
+            return false;
+        }
+        let record = found.content.as_deref().ok();
+        let started = record.and_then(|record| record.started_at);
+        let is_old = |age: Duration| started.is_some_and(|at| at < now - age);
+        if self.older_than.is_some_and(|age| !is_old(age)) {
+            return false;
+        }
+        let any = self.stuck || self.interrupted || self.failed || self.abandoned;
+        !any || (self.stuck && state == State::Stuck)
+            || (self.interrupted && record.is_some_and(waits_at_a_step))
+            || (self.failed && state == State::Failed)
+            || (self.abandoned
+                && record.is_some_and(|record| self.is_abandoned(record, state, now)))
+    }
+
+    fn is_of_operation(&self, id: &str) -> bool {
+        let Some(operation) = &self.operation else {
+            return true;
+        };
+        // As ids have it: cut at 255 bytes, between the namespace and the hash.
+        let operation = operation
+            .get(..operation.floor_char_boundary(255))
+            .unwrap_or(operation);
+        let inner = id
+            .split_once('#')
+            .and_then(|(_, rest)| rest.rsplit_once('#'));
+        inner.is_some_and(|(inner, _)| inner == operation)
+    }
+
+    fn is_abandoned(&self, record: &Record, state: State, now: EpochMillis) -> bool {
+        let quiet_since = match state {
+            State::Stuck => record.lease,
+            State::Released => record.started_at,
+            _ => None,
+        };
+        quiet_since.is_some_and(|since| since < now - self.quiet)
+    }
+}
+
+fn waits_at_a_step(record: &Record) -> bool {
+    record.is_released() && record.last_error.as_deref() == Some("interrupted step")
+}
+
+/// Finds records by what became of them, by a scan that says first what it costs.
+///
+/// # Errors
+///
+/// When it isn't agreed to, or the store fails.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let records = context.records().await?;
+    let cost = cost(&records, context).await?;
+    note(&cost);
+    agree(context, "Go on?")?;
+    let file = args.resume.as_deref();
+    let progress = Progress::resume(file, &records.place, cost.of.clone())?;
+    let mut listed = 0;
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let each = |rows: Vec<Row>| {
+        let now = now();
+        for (id, found) in rows {
+            let state = State::of(&found, now, SKEW_MARGIN);
+            if listed < limit && args.wants(&id, &found, state, now) {
+                listed += 1;
+                context.output().line(&Entry::of(id, &found, state, now))?;
+            }
+        }
+        Ok(listed < limit)
+    };
+    let read = scan(&records, context, progress, file, cost.records, each).await?;
+    note(format_args!("{listed} of {read} records"));
+    Ok(if listed > 0 { Exit::Found } else { Exit::Fine })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn an_operation_is_found_in_the_id_however_long_it_is() {
+        let long = "ö".repeat(200);
+        let cut = "ö".repeat(127);
+        for (operation, id) in [
+            ("charge", "payments#charge#0f".to_owned()),
+            ("a#b", "payments#a#b#0f".to_owned()),
+            (&long, format!("payments#{cut}#0f")),
+        ] {
+            let args = Line::parse_from(["list", "--operation", operation]).args;
+            assert!(args.is_of_operation(&id), "{id}");
+            assert!(!args.is_of_operation("payments#other#0f"));
+            assert!(!args.is_of_operation("raw"));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Looks for a record by a part of its hash, and says what a scan costs before it begins.
+
+use std::fmt;
+
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use lambda_idempotency::RecordId;
+
+use crate::ask::agree;
+use crate::connect::{Place, Records, Table};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::note;
+use crate::records::find::raw_id;
+use crate::records::scan::{Progress, scan};
+
+/// The price of a million read request units in us-east-1 since November 2024, in dollars
+/// (<https://aws.amazon.com/dynamodb/pricing/on-demand/>).
+const PRICE_OF_A_MILLION_READ_UNITS: f64 = 0.125;
+/// An eventually consistent read of this many bytes takes half a unit.
+const BYTES_OF_HALF_A_UNIT: u64 = 4_096;
+
+/// What a scan of the whole table takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cost {
+    pub(crate) of: String,
+    pub(crate) records: u64,
+    /// Of DynamoDB alone.
+    read_units: Option<f64>,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "A scan reads the whole of {}: about {} records",
+            self.of, self.records
+        )?;
+        if let Some(units) = self.read_units {
+            let dollars = units / 1_000_000.0 * PRICE_OF_A_MILLION_READ_UNITS;
+            write!(
+                f,
+                ", {units:.1} read units (${dollars:.4} on demand in us-east-1)"
+            )?;
+        }
+        f.write_str(".")
+    }
+}
+
+/// Asks the store how large it is.
+pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, Failure> {
+    match &records.place {
+        Place::Postgres(store) => Ok(Cost {
+            of: "PostgreSQL's table".to_owned(),
+            records: store.estimated_records(context.deadline()).await?,
+            read_units: None,
+        }),
+        Place::DynamoDb(table) => {
+            let name = &table.name;
+            let answer = table.client.describe_table().table_name(name).send().await;
+            let answer =
+                answer.map_err(|error| classify(table, "dynamodb:DescribeTable", &error))?;
+            let size = answer
+                .table
+                .unwrap_or_else(|| aws_sdk_dynamodb::types::TableDescription::builder().build());
+            let count = |number: Option<i64>| u64::try_from(number.unwrap_or(0)).unwrap_or(0);
+            let halves = count(size.table_size_bytes).div_ceil(BYTES_OF_HALF_A_UNIT);
+            Ok(Cost {
+                of: format!("the table {name}"),
+                records: count(size.item_count),
+                #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+                read_units: Some(halves as f64 / 2.0),
+            })
+        }
+    }
+}
+
+/// Puts a refusal of DynamoDB into words that say what to do.
+pub(crate) fn classify<E>(table: &Table, action: &str, error: &SdkError<E>) -> Failure
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    let name = &table.name;
+    let reason = match error.code() {
+        Some("ResourceNotFoundException") => {
+            format!("the table `{name}` is not there: look at --table, --region and --profile")
+        }
+        Some("AccessDeniedException") => {
+            format!("access denied: allow your role {action} on the table `{name}`")
+        }
+        Some("ProvisionedThroughputExceededException" | "ThrottlingException") => {
+            "throttled: try again when the table is less busy".to_owned()
+        }
+        _ => DisplayErrorContext(error).to_string(),
+    };
+    Failure::Service {
+        doing: action.to_owned(),
+        reason,
+    }
+}
+
+/// Finds the one record whose hash begins with these digits.
+///
+/// # Errors
+///
+/// Where none has, or more than one.
+pub(crate) async fn by_hash(
+    hash: &str,
+    records: &Records,
+    context: &Context,
+) -> Result<RecordId, Failure> {
+    let cost = cost(records, context).await?;
+    note(&cost);
+    agree(
+        context,
+        "Without --operation and the whole hash, the record is looked for by a scan. Go on?",
+    )?;
+    let mut found = Vec::new();
+    let progress = Progress::resume(None, &records.place, cost.of.clone())?;
+    scan(records, context, progress, None, cost.records, |rows| {
+        for (id, _) in rows {
+            if has_hash(&id, hash)? {
+                found.push(id);
+            }
+        }
+        // Two are enough to say that it is ambiguous.
+        Ok(found.len() < 10)
+    })
+    .await?;
+    match found.as_slice() {
+        [] => Err(Failure::usage(format!(
+            "no record's hash begins with {hash}: it may have expired, or be in another table"
+        ))),
+        [id] => raw_id(id),
+        several => Err(Failure::usage(format!(
+            "the hash {hash} is ambiguous: give more digits, or one of these ids\n  {}",
+            several.join("\n  ")
+        ))),
+    }
+}
+
+/// Tells whether logs name this record by a hash that begins so: the end of the id, or the hash of
+/// an id that a caller supplied.
+fn has_hash(id: &str, hash: &str) -> Result<bool, Failure> {
+    let is_derived = id
+        .rsplit('#')
+        .next()
+        .is_some_and(|end| end.len() == 64 && end.starts_with(hash));
+    Ok(is_derived || raw_id(id)?.hash().starts_with(hash))
+}

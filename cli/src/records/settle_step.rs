@@ -1,0 +1,86 @@
+//! `settle-step`: says of a step that waits for a person whether its effect happened.
+
+use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepResult, StepState};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::records::complete::json;
+use crate::records::operate::Ending;
+use crate::records::order::{OrderArgs, give, not_final};
+
+/// The arguments of `settle-step`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The record, and why.
+    #[command(flatten)]
+    pub order: OrderArgs,
+    /// What became of the step.
+    #[command(flatten)]
+    pub step: StepArgs,
+    /// The step's result, as JSON that the handler understands: `null` where it has none.
+    #[arg(
+        long,
+        required_unless_present = "failed",
+        conflicts_with = "failed",
+        value_name = "JSON"
+    )]
+    pub result: Option<String>,
+}
+
+/// The step, and what became of it.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct StepArgs {
+    /// The step's effect happened: the handler gets the result, and doesn't fire it.
+    #[arg(long, value_name = "STEP")]
+    pub confirmed: Option<String>,
+    /// The step's effect did not happen: the next delivery fires it.
+    #[arg(long, value_name = "STEP")]
+    pub failed: Option<String>,
+}
+
+/// Says of a step that was pending when its attempt died whether its effect happened, and gives the
+/// key back.
+///
+/// # Errors
+///
+/// When the step isn't pending, the record is final, is live, or moved.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let (step, word, state) = match (&args.step.confirmed, &args.step.failed) {
+        (Some(step), _) => (step, "confirmed", confirmed(args.result.as_deref())?),
+        (None, Some(step)) => (step, "failed", StepState::Failed),
+        (None, None) => {
+            return Err(Failure::usage(
+                "name the step: --confirmed STEP, or --failed STEP",
+            ));
+        }
+    };
+    let word = format!("settle-step {step} {word}");
+    give(&args.order, &word, context, |record, _| {
+        not_final(record)?;
+        let known: Vec<&str> = record.journal.iter().map(|(name, _)| name).collect();
+        match record.journal.get(step).map(|entry| &entry.state) {
+            Some(StepState::Pending) => Ok(Ending::StepSettled {
+                step: step.clone(),
+                state,
+            }),
+            Some(_) => Err(format!(
+                "the step `{step}` isn't pending: nothing waits for you"
+            )),
+            None => Err(format!("the record has no step `{step}`, but {known:?}")),
+        }
+    })
+    .await
+}
+
+fn confirmed(result: Option<&str>) -> Result<StepState, Failure> {
+    let text = json(result.unwrap_or("null"))?;
+    if text.len() > MAX_STEP_RESULT_BYTES {
+        return Err(Failure::usage(format!(
+            "the result has {} bytes, and a step takes {MAX_STEP_RESULT_BYTES}",
+            text.len()
+        )));
+    }
+    Ok(StepState::Confirmed(StepResult::Text(text)))
+}

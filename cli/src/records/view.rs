@@ -1,0 +1,264 @@
+//! A record, as a person or a program reads it.
+
+use std::fmt;
+
+use lambda_idempotency::protocol::journal::{StepEntry, StepResult, StepState};
+use lambda_idempotency::protocol::record::{Found, Owner, Record, Status};
+use lambda_idempotency::{EpochMillis, Fingerprint, RecordId};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::records::acts::{Act, OPERATOR_STEP, acts};
+use crate::records::outcome::OutcomeView;
+use crate::time;
+
+/// The state of a record at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// An attempt runs, or died and its lease isn't over.
+    InProgress,
+    /// An attempt died: its lease is over.
+    Stuck,
+    /// The last attempt gave the key back.
+    Released,
+    /// Done.
+    Completed,
+    /// Failed for good.
+    Failed,
+    /// Its retention is over: it counts as absent.
+    Expired,
+    /// It can't be understood.
+    Unreadable,
+}
+
+impl State {
+    /// The state of a record at this time, for clocks that differ by no more than the margin.
+    pub(crate) fn of(found: &Found, now: EpochMillis, margin: std::time::Duration) -> Self {
+        let Ok(record) = &found.content else {
+            return Self::Unreadable;
+        };
+        let lease_end = record.lease.map(|lease| match record.owner {
+            Some(_) => lease,
+            None => lease + margin,
+        });
+        let lease_is_over = lease_end.is_none_or(|end| now >= end);
+        let is_final = record.status != Status::InProgress;
+        let gone = record.expiration.to_millis() + margin;
+        match record.status {
+            _ if now >= gone && (is_final || lease_is_over) => Self::Expired,
+            Status::Completed => Self::Completed,
+            Status::Failed => Self::Failed,
+            _ if record.is_released() => Self::Released,
+            _ if lease_is_over && record.lease.is_some() => Self::Stuck,
+            _ => Self::InProgress,
+        }
+    }
+
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::InProgress => "in progress",
+            Self::Stuck => "stuck",
+            Self::Released => "released",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    pub(crate) fn style(self) -> anstyle::Style {
+        match self {
+            Self::Completed => GOOD,
+            Self::InProgress | Self::Released => WARNING,
+            Self::Stuck | Self::Failed | Self::Unreadable => ALARM,
+            Self::Expired => DIM,
+        }
+    }
+}
+
+/// A step of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StepView {
+    /// Its name.
+    pub name: String,
+    /// `pending`, `confirmed` or `failed`.
+    pub state: String,
+    /// How often its effect was begun.
+    pub tries: u32,
+    /// When the entry was written.
+    pub at: String,
+    /// Its result, where it is confirmed and was kept.
+    pub result: Option<Value>,
+    /// The type of the error that it last ended with.
+    pub last_error: Option<String>,
+}
+
+impl StepView {
+    fn of(name: &str, entry: &StepEntry) -> Self {
+        let (state, result) = match &entry.state {
+            StepState::Confirmed(StepResult::Text(text)) => {
+                let text_itself = || Value::String(text.clone());
+                (
+                    "confirmed",
+                    Some(serde_json::from_str(text).unwrap_or_else(|_| text_itself())),
+                )
+            }
+            StepState::Confirmed(_) => ("confirmed", None),
+            StepState::Failed => ("failed", None),
+            _ => ("pending", None),
+        };
+        Self {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            tries: entry.tries,
+            at: time::text(entry.at),
+            result,
+            last_error: entry.last_error.clone(),
+        }
+    }
+}
+
+/// A record. Times are RFC 3339, in UTC.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RecordView {
+    /// The id, as the table has it.
+    pub id: String,
+    /// Its state now.
+    pub state: State,
+    /// Why it can't be understood, where it can't.
+    pub unreadable: Option<String>,
+    /// How many attempts the key has had.
+    pub attempt: Option<u32>,
+    /// The attempt that holds it, or held it last.
+    pub owner: Option<String>,
+    /// When the last attempt claimed it.
+    pub started_at: Option<String>,
+    /// When the lease ends, or ended.
+    pub lease: Option<String>,
+    /// When its outcome was stored.
+    pub completed_at: Option<String>,
+    /// From when on it counts as absent.
+    pub expires_at: Option<String>,
+    /// The type of the error that ended the last attempt, or the word for how it ended.
+    pub last_error: Option<String>,
+    /// The fingerprint of the payload.
+    pub fingerprint: Option<String>,
+    /// The outcome, where it has one.
+    pub outcome: Option<OutcomeView>,
+    /// Its steps, by name.
+    pub steps: Vec<StepView>,
+    /// What operators did to it, the oldest first.
+    pub acts: Vec<Act>,
+}
+
+impl RecordView {
+    /// Makes the view of a record at this time.
+    pub(crate) fn of(
+        id: &RecordId,
+        found: &Found,
+        now: EpochMillis,
+        margin: std::time::Duration,
+    ) -> Self {
+        let state = State::of(found, now, margin);
+        let mut view = Self {
+            id: id.as_str().to_owned(),
+            state,
+            unreadable: None,
+            attempt: None,
+            owner: found.version.owner.clone(),
+            started_at: None,
+            lease: None,
+            completed_at: None,
+            expires_at: None,
+            last_error: None,
+            fingerprint: None,
+            outcome: None,
+            steps: Vec::new(),
+            acts: Vec::new(),
+        };
+        match &found.content {
+            Ok(record) => view.fill(record),
+            Err(reason) => view.unreadable = Some(reason.clone()),
+        }
+        view
+    }
+
+    fn fill(&mut self, record: &Record) {
+        let lease = record.lease.filter(|_| !record.is_released());
+        let steps = record
+            .journal
+            .iter()
+            .filter(|(name, _)| *name != OPERATOR_STEP);
+        self.attempt = Some(record.attempt);
+        self.owner = record.owner.as_ref().map(Owner::as_str).map(str::to_owned);
+        self.started_at = record.started_at.map(time::text);
+        self.lease = lease.map(time::text);
+        self.completed_at = record.completed_at.map(time::text);
+        self.expires_at = Some(time::text(record.expiration.to_millis()));
+        self.last_error.clone_from(&record.last_error);
+        self.fingerprint = record
+            .fingerprint
+            .as_ref()
+            .map(Fingerprint::as_str)
+            .map(str::to_owned);
+        self.outcome = record.outcome.as_ref().map(OutcomeView::of);
+        self.steps = steps
+            .map(|(name, entry)| StepView::of(name, entry))
+            .collect();
+        self.acts = acts(&record.journal);
+    }
+}
+
+impl fmt::Display for RecordView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let style = self.state.style();
+        writeln!(f, "{HEADING}{}{HEADING:#}", self.id)?;
+        write!(f, "  state        {style}{}{style:#}", self.state.word())?;
+        let mut line = |name: &str, value: Option<&str>| match value {
+            Some(value) => write!(f, "\n  {name:<12} {value}"),
+            None => Ok(()),
+        };
+        line("unreadable", self.unreadable.as_deref())?;
+        line(
+            "attempt",
+            self.attempt.map(|attempt| attempt.to_string()).as_deref(),
+        )?;
+        line("started", self.started_at.as_deref())?;
+        line("lease until", self.lease.as_deref())?;
+        line("completed", self.completed_at.as_deref())?;
+        line("expires", self.expires_at.as_deref())?;
+        line("last error", self.last_error.as_deref())?;
+        line("owner", self.owner.as_deref())?;
+        line("fingerprint", self.fingerprint.as_deref())?;
+        line(
+            "outcome",
+            self.outcome.as_ref().map(ToString::to_string).as_deref(),
+        )?;
+        for step in &self.steps {
+            write!(
+                f,
+                "\n  step         {}: {}, {} tries, {}",
+                step.name, step.state, step.tries, step.at
+            )?;
+            if let Some(result) = &step.result {
+                write!(f, ", {result}")?;
+            }
+            if let Some(error) = &step.last_error {
+                write!(f, ", {error}")?;
+            }
+        }
+        for act in &self.acts {
+            let at = time::text(EpochMillis(act.at));
+            write!(
+                f,
+                "\n  operator     {at} {} by {}: {}",
+                act.act, act.by, act.reason
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Times as people and programs read them.
+
+use jiff::Timestamp;
+use lambda_idempotency::EpochMillis;
+
+/// The time in UTC, to the millisecond where it has any: `2026-11-23T03:12:00Z`. A number that no
+/// calendar has stays a number.
+pub(crate) fn text(at: EpochMillis) -> String {
+    Timestamp::from_millisecond(at.0).map_or_else(|_| format!("{} ms", at.0), |at| at.to_string())
+}
+
+/// How far a time is from now, for a person: `in 2m 5s`, `3h ago`.
+pub(crate) fn distance(at: EpochMillis, now: EpochMillis) -> String {
+    let (earlier, later) = if at < now { (at, now) } else { (now, at) };
+    let seconds = later.saturating_since(earlier).as_secs();
+    let days = seconds / 86_400;
+    let (hours, minutes, rest) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let length = match (days, hours, minutes) {
+        (0, 0, 0) => format!("{rest}s"),
+        (0, 0, minutes) => format!("{minutes}m {rest}s"),
+        (0, hours, minutes) => format!("{hours}h {minutes}m"),
+        (days, hours, _) => format!("{days}d {hours}h"),
+    };
+    if at < now {
+        format!("{length} ago")
+    } else {
+        format!("in {length}")
+    }
+}
+
+/// A time as a person gives it: RFC 3339, or epoch seconds or milliseconds.
+pub(crate) fn parse(text: &str) -> Result<EpochMillis, String> {
+    if let Ok(number) = text.parse::<i64>() {
+        // Seconds stay below this for 3,000 years.
+        let is_millis = number.abs() >= 100_000_000_000;
+        return Ok(EpochMillis(if is_millis {
+            number
+        } else {
+            number.saturating_mul(1_000)
+        }));
+    }
+    text.parse::<Timestamp>()
+        .map(|at| EpochMillis(at.as_millisecond()))
+        .map_err(|error| {
+            format!("{error}: give a time such as 2026-11-23T03:12:00Z, or epoch seconds")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        for millis in [0, 1_764_000_000_000, 1_764_000_000_123] {
+            assert_eq!(parse(&text(EpochMillis(millis))), Ok(EpochMillis(millis)));
+        }
+        assert_eq!(parse("1764000000"), Ok(EpochMillis(1_764_000_000_000)));
+        assert_eq!(parse("1764000000123"), Ok(EpochMillis(1_764_000_000_123)));
+        assert!(parse("yesterday").is_err_and(|words| words.contains("2026-11-23T03:12:00Z")));
+    }
+
+    #[test]
+    fn a_number_that_no_calendar_has_stays_a_number() {
+        assert_eq!(text(EpochMillis(i64::MAX)), "9223372036854775807 ms");
+    }
+
+    #[test]
+    fn a_distance_has_two_units() {
+        let now = EpochMillis(1_000_000_000);
+        for (seconds, words) in [
+            (-5, "5s ago"),
+            (65, "in 1m 5s"),
+            (-7_260, "2h 1m ago"),
+            (180_000, "in 2d 2h"),
+            (0, "in 0s"),
+        ] {
+            assert_eq!(distance(EpochMillis(now.0 + seconds * 1_000), now), words);
+        }
+    }
+}

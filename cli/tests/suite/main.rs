@@ -1,0 +1,11 @@
+//! The command line as an operator uses it: the real binary, on real stores.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics has found something"
+)]
+
+mod records;
+mod support;

@@ -1,0 +1,130 @@
+//! Tables on DynamoDB Local, and the binary.
+
+use std::fmt::Write as _;
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::Credentials;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// A server that is missing is a failure: a lane that skips itself proves nothing.
+pub(crate) fn dynamodb_endpoint() -> String {
+    std::env::var("DYNAMODB_LOCAL_ENDPOINT")
+        .expect("DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/dynamodb-local run`")
+}
+
+/// The client of DynamoDB Local.
+pub(crate) fn client() -> Client {
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .endpoint_url(dynamodb_endpoint())
+        .region(Region::new("eu-central-1"))
+        .credentials_provider(Credentials::for_tests());
+    Client::from_conf(config.build())
+}
+
+/// A new table on DynamoDB Local, with the key `id`.
+pub(crate) async fn table() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("cli-{}-{number}", std::process::id());
+    let key = AttributeDefinition::builder()
+        .attribute_name("id")
+        .attribute_type(ScalarAttributeType::S);
+    let schema = KeySchemaElement::builder()
+        .attribute_name("id")
+        .key_type(KeyType::Hash);
+    let create = client()
+        .create_table()
+        .table_name(&name)
+        .billing_mode(BillingMode::PayPerRequest)
+        .attribute_definitions(key.build().unwrap())
+        .key_schema(schema.build().unwrap());
+    create.send().await.unwrap();
+    name
+}
+
+/// What a run of the binary said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The one JSON document of the output.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Fails unless the run ended with this code.
+    pub(crate) fn ended_with(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Fails unless the run ended with this code, and said these words to the person.
+    pub(crate) fn refused(self, code: i32, words: &str) -> Self {
+        let mut all = String::new();
+        let _ = write!(all, "{}{}", self.err, self.out);
+        assert!(all.contains(words), "{words:?} is not in {self:?}");
+        self.ended_with(code)
+    }
+}
+
+/// The binary, with nothing of this process's environment that it reads.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", "/nonexistent")
+        .env("AWS_ACCESS_KEY_ID", "test")
+        .env("AWS_SECRET_ACCESS_KEY", "test")
+        .env("AWS_REGION", "eu-central-1")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("USER", "alice")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs the binary, without a terminal.
+pub(crate) async fn run(arguments: &[&str]) -> Said {
+    Said::of(&command(arguments).output().await.unwrap())
+}
+
+/// Runs the binary on a table of DynamoDB Local.
+pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
+    let endpoint = dynamodb_endpoint();
+    let place = ["--endpoint-url", &endpoint, "--table", table];
+    run(&[arguments, &place].concat()).await
+}
+
+/// Runs the binary with a text on its standard input.
+pub(crate) async fn with_input(mut command: Command, input: &str) -> Said {
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).await.unwrap();
+    drop(stdin);
+    Said::of(&child.wait_with_output().await.unwrap())
+}
