@@ -1,12 +1,92 @@
 //! `get`, `explain`, `list`, and the commands that end a record.
 
-use crate::support::{on, run, table};
+mod ends;
+mod explains;
+mod finds;
+mod lists;
+mod races;
+mod schema;
 
-#[tokio::test]
-async fn what_is_not_there_is_said() {
-    let table = table().await;
-    on(&table, &["get", "payments#charge#0f"])
-        .await
-        .refused(2, "there is no record `payments#charge#0f`");
-    run(&["get", "any"]).await.refused(2, "name the table");
+use std::time::{Duration, SystemTime};
+
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::testing::{Crash, ManualClock};
+use lambda_idempotency::{
+    Claim, Crashed, Error, Fingerprint, Idempotency, Key, Outcome, Step, StepError, SystemClock,
+};
+
+use crate::support::dynamodb;
+
+type Engine = Idempotency<DynamoDbStore>;
+
+/// The operator's reason in each of these tests.
+const WHY: [&str; 2] = ["--reason", "ticket 17"];
+
+/// A worker's engine on the table, as a function in production has it.
+fn engine(table: &str) -> Engine {
+    let store = DynamoDbStore::new(dynamodb().client(), table);
+    let engine = Idempotency::builder(store).namespace("payments");
+    engine.clock(SystemClock).build().unwrap()
+}
+
+/// The same, an hour ago.
+fn engine_an_hour_ago(table: &str) -> Engine {
+    let store = DynamoDbStore::new(dynamodb().client(), table);
+    let engine = Idempotency::builder(store).namespace("payments");
+    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    let clock = ManualClock::at(hour_ago.into());
+    engine.clock(clock).build().unwrap()
+}
+
+fn key(token: &str) -> Key {
+    Key::new("charge", token)
+}
+
+/// The id of a charge.
+fn id(table: &str, token: &str) -> String {
+    let id = engine(table).record_id(&key(token)).unwrap();
+    id.as_str().to_owned()
+}
+
+/// A delivery: a handler that answers with its attempt.
+async fn deliver(table: &str, token: &str) -> Result<Outcome<String>, Error<std::io::Error>> {
+    let handler = async |claim: Claim| Ok(format!("receipt of attempt {}", claim.attempt()));
+    let payload = Fingerprint::json(b"{}");
+    engine(table).run(key(token), payload, handler).await
+}
+
+/// Leaves the record of an attempt that died an hour ago, and returns its id.
+async fn dead(table: &str, token: &str) -> String {
+    let (once, crash) = (engine_an_hour_ago(table), Crash::new());
+    let payload = Fingerprint::json(b"{}");
+    let attempt = once.run(key(token), payload, async |_claim| {
+        crash.here::<Result<String, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    id(table, token)
+}
+
+/// Leaves the record of an attempt that runs, and returns its id.
+async fn alive(table: &str, token: &str) -> String {
+    let (once, crash) = (engine(table), Crash::new());
+    let payload = Fingerprint::json(b"{}");
+    let attempt = once.run(key(token), payload, async |_claim| {
+        crash.here::<Result<String, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    id(table, token)
+}
+
+/// A delivery whose handler charges in a step that must not be repeated.
+async fn deliver_in_steps(
+    once: &Engine,
+    token: &str,
+    charge: impl AsyncFn() -> Result<String, std::io::Error>,
+) -> Result<Outcome<String>, Error<StepError<std::io::Error>>> {
+    let payload = Fingerprint::json(b"{}");
+    let run = async |claim: Claim| {
+        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        claim.step(step, async |_key| charge().await).await
+    };
+    once.run(key(token), payload, run).await
 }

@@ -4,14 +4,8 @@ use std::fmt::Write as _;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use aws_config::{BehaviorVersion, Region};
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::Credentials;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
-};
+use lambda_idempotency::testing::TestDynamoDb;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
@@ -20,14 +14,9 @@ pub(crate) fn dynamodb_endpoint() -> String {
         .expect("DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/dynamodb-local run`")
 }
 
-/// The client of DynamoDB Local.
-pub(crate) fn client() -> Client {
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::v2026_01_12())
-        .endpoint_url(dynamodb_endpoint())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::for_tests());
-    Client::from_conf(config.build())
+/// DynamoDB Local.
+pub(crate) fn dynamodb() -> TestDynamoDb {
+    TestDynamoDb::at(dynamodb_endpoint())
 }
 
 /// A new table on DynamoDB Local, with the key `id`.
@@ -35,19 +24,7 @@ pub(crate) async fn table() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("cli-{}-{number}", std::process::id());
-    let key = AttributeDefinition::builder()
-        .attribute_name("id")
-        .attribute_type(ScalarAttributeType::S);
-    let schema = KeySchemaElement::builder()
-        .attribute_name("id")
-        .key_type(KeyType::Hash);
-    let create = client()
-        .create_table()
-        .table_name(&name)
-        .billing_mode(BillingMode::PayPerRequest)
-        .attribute_definitions(key.build().unwrap())
-        .key_schema(schema.build().unwrap());
-    create.send().await.unwrap();
+    dynamodb().create_table(&name, &["id"]).await.unwrap();
     name
 }
 
@@ -116,15 +93,4 @@ pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
     let endpoint = dynamodb_endpoint();
     let place = ["--endpoint-url", &endpoint, "--table", table];
     run(&[arguments, &place].concat()).await
-}
-
-/// Runs the binary with a text on its standard input.
-pub(crate) async fn with_input(mut command: Command, input: &str) -> Said {
-    command.stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).await.unwrap();
-    drop(stdin);
-    Said::of(&child.wait_with_output().await.unwrap())
 }

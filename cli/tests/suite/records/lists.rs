@@ -1,0 +1,184 @@
+//! `list`: what it finds, what it says of the cost, and how it goes on after an end.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use tokio::io::AsyncReadExt;
+
+use super::{alive, dead, deliver, id};
+use crate::support::{command, dynamodb, dynamodb_endpoint, on, table};
+
+#[tokio::test]
+async fn each_state_lists_its_records_alone() {
+    let table = table().await;
+    deliver(&table, "done").await.unwrap();
+    let (stuck, alive) = (dead(&table, "stuck").await, alive(&table, "alive").await);
+    let failed = dead(&table, "failed").await;
+    let fail = [
+        "fail",
+        &failed,
+        "--message",
+        "no",
+        "--reason",
+        "ticket 17",
+        "--yes",
+    ];
+    on(&table, &fail).await.ended_with(0);
+    let all = on(&table, &["list", "--yes"]).await.ended_with(1);
+    assert_eq!(all.out.lines().count(), 4, "{all:?}");
+    assert!(
+        all.err.contains("read units") && all.err.contains("4 of 4 records"),
+        "{all:?}"
+    );
+    for (words, expected) in [
+        (&["--stuck"][..], &[&stuck][..]),
+        (&["--failed"], &[&failed]),
+        (&["--abandoned"], &[&stuck]),
+        (&["--abandoned", "--quiet", "2h"], &[]),
+        (&["--stuck", "--failed"], &[&stuck, &failed]),
+        (&["--older-than", "30min"], &[&stuck, &failed]),
+        (&["--operation", "refund"], &[]),
+        (
+            &["--operation", "charge", "--limit", "4"],
+            &[&stuck, &failed, &alive, &id(&table, "done")],
+        ),
+    ] {
+        let said = on(&table, &[&["list", "--yes", "--json"], words].concat()).await;
+        let mut ids: Vec<String> = said
+            .out
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["id"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        let mut expected: Vec<String> = expected.iter().map(|id| (*id).clone()).collect();
+        ids.sort();
+        expected.sort();
+        assert_eq!(ids, expected, "{words:?}");
+        said.ended_with(i32::from(!expected.is_empty()));
+    }
+    on(&table, &["list"])
+        .await
+        .refused(2, "Go on? There is no terminal to ask at: add --yes");
+}
+
+/// Puts released records, as many as this, in batches side by side.
+async fn fill(table: &str, count: usize) {
+    let put = |number: usize| {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let count = |number: i64| AttributeValue::N(number.to_string());
+        let item = [
+            ("id", text(&format!("payments#charge#{number:064x}"))),
+            ("status", text("INPROGRESS")),
+            ("owner", text("00112233445566778899aabbccddeeff")),
+            ("attempt", count(1)),
+            ("in_progress_expiration", count(0)),
+            ("expiration", count(4_000_000_000)),
+            ("started_at", count(1_700_000_000_000)),
+            ("v", count(1)),
+        ];
+        let put = PutRequest::builder();
+        let put = item
+            .into_iter()
+            .fold(put, |put, (name, value)| put.item(name, value));
+        WriteRequest::builder()
+            .put_request(put.build().unwrap())
+            .build()
+    };
+    let client = dynamodb().client();
+    let batches = (0..count).step_by(25).map(|first| {
+        let requests: Vec<_> = (first..(first + 25).min(count)).map(put).collect();
+        let (client, table) = (client.clone(), table.to_owned());
+        async move {
+            let write = client.batch_write_item().request_items(table, requests);
+            let left = write.send().await.unwrap().unprocessed_items;
+            assert!(left.is_none_or(|left| left.is_empty()));
+        }
+    });
+    let batches = futures_util::stream::iter(batches);
+    futures_util::StreamExt::for_each_concurrent(batches, 8, |batch| batch).await;
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_records_are_listed_once_each_also_after_an_end_in_between() {
+    let table = table().await;
+    let count = 100_000;
+    fill(&table, count).await;
+    let endpoint = dynamodb_endpoint();
+    let file = std::env::temp_dir().join(format!("{table}.scan"));
+    let file = file.to_str().unwrap();
+    let words = [
+        "list",
+        "--abandoned",
+        "--yes",
+        "--resume",
+        file,
+        "--table",
+        &table,
+        "--endpoint-url",
+        &endpoint,
+    ];
+
+    let mut first = command(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = first.stdout.take().unwrap();
+    let mut text = vec![0; 4_096];
+    out.read_exact(&mut text).await.unwrap();
+    // Once a page was listed and its place is kept.
+    while !std::path::Path::new(file).exists() {
+        let read = tokio::time::timeout(Duration::from_millis(50), out.read(&mut text)).await;
+        assert_ne!(read.map_or(1, Result::unwrap), 0, "it ended");
+    }
+    first.kill().await.unwrap();
+
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let read = kept["read"].as_u64().unwrap();
+    assert!(0 < read && read < 100_000, "{read}");
+    let rest = on(&table, &words[..5]).await.ended_with(1);
+    let rest_listed = u64::try_from(rest.out.lines().count()).unwrap();
+    assert_eq!(read + rest_listed, 100_000);
+    assert!(rest.err.contains("of 100000 records"), "{}", rest.err);
+    let other = super::super::support::table().await;
+    on(&other, &words[..5])
+        .await
+        .refused(2, "give another file");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_it_quietly() {
+    let table = table().await;
+    fill(&table, 5_000).await;
+    let endpoint = dynamodb_endpoint();
+    let words = [
+        "list",
+        "--yes",
+        "--table",
+        &table,
+        "--endpoint-url",
+        &endpoint,
+    ];
+    let mut child = command(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut text = [0; 1_024];
+    out.read_exact(&mut text).await.unwrap();
+    drop(out);
+    let said = child.wait_with_output().await.unwrap();
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert_eq!(said.status.code(), Some(0), "{words}");
+    assert!(
+        !words.contains("error") && !words.contains("panic"),
+        "{words}"
+    );
+}
