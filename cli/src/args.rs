@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records;
+use crate::schema;
 
 /// The operator's tool of lambda-idempotency.
 ///
@@ -36,8 +36,9 @@ pub struct Global {
     /// The table of the records.
     #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
     pub table: Option<String>,
-    /// Where AWS's APIs are, instead of at AWS: DynamoDB Local, an emulator.
-    #[arg(long, global = true, env = "AWS_ENDPOINT_URL", value_name = "URL")]
+    /// Where AWS's APIs are, instead of at AWS: DynamoDB Local, an emulator. The variables of the SDK
+    /// do the same: `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`.
+    #[arg(long, global = true, value_name = "URL")]
     pub endpoint_url: Option<String>,
     /// The profile of the AWS configuration.
     #[arg(long, global = true, value_name = "NAME")]
@@ -136,10 +137,19 @@ pub enum Command {
     SettleStep(records::settle_step::Args),
     /// Replaces a stored outcome by a marker. Duplicates still don't run.
     Redact(records::redact::Args),
+    /// Prints the schema of a command's JSON.
+    Schema(SchemaArgs),
     /// Prints a shell's completions.
     Completions(CompletionsArgs),
     /// Writes the manual pages.
     Man(ManArgs),
+}
+
+/// The arguments of `schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// The command. `release`, `complete`, `fail`, `settle-step` and `redact` share one.
+    pub command: String,
 }
 
 /// The arguments of `completions`.
@@ -156,15 +166,35 @@ pub struct ManArgs {
     pub folder: PathBuf,
 }
 
-pub(crate) fn completions(args: &CompletionsArgs, _: &Context) -> Result<Exit, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "idempotency", &mut script);
+pub(crate) fn print_schema(args: &SchemaArgs) -> Result<Exit, Failure> {
+    let schema = schema::of(&args.command).ok_or_else(|| {
+        let known: Vec<_> = schema::COMMANDS
+            .iter()
+            .map(|(command, _)| *command)
+            .collect();
+        Failure::usage(format!(
+            "`{}` prints no JSON; these do: {}",
+            args.command,
+            known.join(", ")
+        ))
+    })?;
+    let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    print(format!("{text}\n").as_bytes())
+}
+
+fn print(text: &[u8]) -> Result<Exit, Failure> {
     let mut out = std::io::stdout().lock();
-    std::io::Write::write_all(&mut out, &script).map_err(|_| Failure::BrokenPipe)?;
+    std::io::Write::write_all(&mut out, text).map_err(|_| Failure::BrokenPipe)?;
     Ok(Exit::Fine)
 }
 
-pub(crate) fn man_pages(args: &ManArgs, _: &Context) -> Result<Exit, Failure> {
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "idempotency", &mut script);
+    print(&script)
+}
+
+pub(crate) fn man_pages(args: &ManArgs) -> Result<Exit, Failure> {
     clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| Failure::File {
         path: args.folder.display().to_string(),
         error,

@@ -58,7 +58,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> 
         Command::Fail(args) => records::fail::run(&args, context).await,
         Command::SettleStep(args) => records::settle_step::run(&args, context).await,
         Command::Redact(args) => records::redact::run(&args, context).await,
-        Command::Completions(args) => args::completions(&args, context),
-        Command::Man(args) => args::man_pages(&args, context),
+        Command::Schema(args) => args::print_schema(&args),
+        Command::Completions(args) => args::completions(&args),
+        Command::Man(args) => args::man_pages(&args),
     }
 }

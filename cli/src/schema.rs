@@ -1,16 +1,30 @@
 //! The JSON schema of each command's output.
 
-use schemars::{Schema, schema_for};
+use schemars::{Schema, SchemaGenerator};
 
-use crate::records;
+use crate::records::{Explanation, RecordView, Report, list};
 
-/// The commands that print JSON, with the schema of what they print. `list` prints one such document
-/// on each line.
-pub fn all() -> Vec<(&'static str, Schema)> {
-    vec![
-        ("get", schema_for!(records::RecordView)),
-        ("explain", schema_for!(records::Explanation)),
-        ("list", schema_for!(records::list::Entry)),
-        ("order", schema_for!(records::Report)),
-    ]
+type Make = fn(&mut SchemaGenerator) -> Schema;
+
+/// The commands that print JSON, with what they print. `list` prints one such document on each line.
+pub(crate) const COMMANDS: [(&str, Make); 8] = [
+    ("get", SchemaGenerator::root_schema_for::<RecordView>),
+    ("explain", SchemaGenerator::root_schema_for::<Explanation>),
+    ("list", SchemaGenerator::root_schema_for::<list::Entry>),
+    ("release", SchemaGenerator::root_schema_for::<Report>),
+    ("complete", SchemaGenerator::root_schema_for::<Report>),
+    ("fail", SchemaGenerator::root_schema_for::<Report>),
+    ("settle-step", SchemaGenerator::root_schema_for::<Report>),
+    ("redact", SchemaGenerator::root_schema_for::<Report>),
+];
+
+/// The schema of what this command prints with `--json`; `None` for one that prints none.
+pub fn of(command: &str) -> Option<Schema> {
+    let (_, schema) = COMMANDS.iter().find(|(name, _)| *name == command)?;
+    Some(schema(&mut SchemaGenerator::default()))
+}
+
+/// The commands that print JSON.
+pub fn commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, _)| *name)
 }

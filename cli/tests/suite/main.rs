@@ -7,5 +7,7 @@
     reason = "a test that panics has found something"
 )]
 
+mod postgres;
 mod records;
 mod support;
+mod surface;

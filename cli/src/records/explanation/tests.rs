@@ -1,1 +1,179 @@
+use std::num::NonZeroU32;
+use std::time::Duration;
 
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
+use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, StoredOutcome};
+use lambda_idempotency::{Crashed, EpochSeconds};
+
+use super::*;
+use crate::records::find::raw_id;
+
+const NOW: EpochMillis = EpochMillis(1_795_000_000_000);
+
+fn rules() -> Rules {
+    Rules::new(Duration::from_secs(1))
+}
+
+fn record(status: Status, lease: Option<EpochMillis>) -> Record {
+    let mut record = Record::new(status, EpochSeconds(NOW.0 / 1_000 + 86_400));
+    record.owner = Some(Owner::from_stored("0f"));
+    record.lease = lease;
+    record.started_at = Some(NOW - Duration::from_mins(5));
+    record.layout = Some(LAYOUT);
+    record
+}
+
+fn explain(record: Record, rules: &Rules) -> Explanation {
+    let found = Found::readable(record);
+    Explanation::of(&raw_id("n#o#0f").unwrap(), Some(&found), NOW, rules)
+}
+
+#[test]
+fn each_state_has_its_words_and_its_safe_acts() {
+    let over = Some(NOW - Duration::from_secs(30));
+    let ahead = Some(NOW + Duration::from_secs(30));
+    let mut interrupting = rules();
+    interrupting.crashed = Crashed::Interrupt;
+    let mut bounded = rules();
+    bounded.max_attempts = NonZeroU32::new(1);
+    let final_of = |status| {
+        let mut record = record(status, None);
+        record.outcome = Some(StoredOutcome::Inline("17".to_owned()));
+        record.completed_at = Some(NOW - Duration::from_mins(4));
+        record
+    };
+    let in_progress = |lease| record(Status::InProgress, lease);
+    for (record, rules, answer, words, acts) in [
+        (
+            in_progress(ahead),
+            rules(),
+            Answer::InFlight,
+            "*in flight* until 2026-11-18T",
+            &["explain"][..],
+        ),
+        (
+            in_progress(over),
+            rules(),
+            Answer::RunsAgain,
+            "as attempt 2: the last attempt died",
+            &["complete", "fail"],
+        ),
+        (
+            in_progress(over),
+            interrupting,
+            Answer::Interrupted,
+            "*interrupted*",
+            &["release", "complete", "fail"],
+        ),
+        (
+            in_progress(over),
+            bounded,
+            Answer::Exhausted,
+            "1 attempts",
+            &["release", "complete", "fail"],
+        ),
+        (
+            in_progress(Some(RELEASED)),
+            rules(),
+            Answer::RunsAgain,
+            "gave the key back",
+            &["complete", "fail"],
+        ),
+        (
+            final_of(Status::Completed),
+            rules(),
+            Answer::Replayed,
+            "stored outcome",
+            &["redact"],
+        ),
+        (
+            final_of(Status::Failed),
+            rules(),
+            Answer::FailureReplayed,
+            "stored failure",
+            &["release"],
+        ),
+    ] {
+        let explained = explain(record, &rules);
+        assert_eq!(explained.answer, answer);
+        assert!(explained.words.contains(words), "{}", explained.words);
+        let commands: Vec<_> = explained
+            .safe
+            .iter()
+            .map(|act| act.command.split(' ').nth(1).unwrap())
+            .collect();
+        assert_eq!(commands, acts, "{answer:?}");
+        let needs = matches!(answer, Answer::Interrupted | Answer::Exhausted);
+        assert_eq!(explained.needs_person, needs);
+    }
+}
+
+#[test]
+fn what_is_absent_expired_or_unreadable_is_said() {
+    let id = raw_id("n#o#0f").unwrap();
+    let absent = Explanation::of(&id, None, NOW, &rules());
+    assert_eq!((absent.answer, absent.record), (Answer::Runs, None));
+    let mut old = record(Status::Completed, None);
+    old.outcome = Some(StoredOutcome::Inline("17".to_owned()));
+    old.expiration = EpochSeconds(NOW.0 / 1_000 - 60);
+    assert!(explain(old, &rules()).words.contains("has expired"));
+    let version = lambda_idempotency::protocol::record::Version::default();
+    let found = Found::unreadable(version, "`status` is unknown");
+    let unreadable = Explanation::of(&id, Some(&found), NOW, &rules());
+    assert!(
+        unreadable.needs_person
+            && unreadable
+                .words
+                .ends_with("*unreadable*: `status` is unknown")
+    );
+}
+
+#[test]
+fn a_step_that_waits_is_named_with_what_settles_it() {
+    let mut waiting = record(Status::InProgress, Some(RELEASED));
+    waiting.last_error = Some("interrupted step".to_owned());
+    let begun = StepEntry::begun(None, NOW - Duration::from_mins(3));
+    waiting.journal.put(StepNote::new("charge", begun));
+    let explained = explain(waiting, &rules());
+    assert_eq!(explained.answer, Answer::Interrupted);
+    assert_eq!(
+        explained.safe[0].command,
+        "idempotency settle-step 'n#o#0f' --confirmed charge --result JSON --reason WHY"
+    );
+    let text = anstream::adapter::strip_str(&explained.to_string()).to_string();
+    assert!(
+        text.contains("3m 0s ago  step `charge` began, and is pending"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_id_is_quoted_for_the_shell() {
+    let found = Found::readable(record(Status::Failed, None));
+    let explained = Explanation::of(&raw_id("a'b").unwrap(), Some(&found), NOW, &rules());
+    assert_eq!(
+        explained.safe[0].command,
+        r"idempotency release 'a'\''b' --reason WHY"
+    );
+}
+
+#[test]
+fn the_timeline_is_in_the_order_of_time() {
+    let explained = explain(
+        record(Status::InProgress, Some(NOW + Duration::from_secs(9))),
+        &rules(),
+    );
+    let what: Vec<_> = explained
+        .timeline
+        .iter()
+        .map(|moment| moment.what.as_str())
+        .collect();
+    assert_eq!(
+        what,
+        [
+            "attempt 1 began",
+            "the lease of attempt 1 ends",
+            "the record expires: the key counts as new"
+        ]
+    );
+}

@@ -1,0 +1,168 @@
+//! The same commands on records in PostgreSQL.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use lambda_idempotency::testing::{Crash, ManualClock};
+use lambda_idempotency::{Claim, Idempotency, Key};
+use lambda_idempotency_postgres::PostgresStore;
+use serde_json::Value;
+use sqlx::PgPool;
+
+use crate::support::{Said, run};
+
+/// A server that is missing is a failure: a lane that skips itself proves nothing.
+fn url() -> String {
+    std::env::var("POSTGRES_URL")
+        .expect("POSTGRES_URL is not set: run it by `scripts/postgres run`")
+}
+
+/// A table of its own, and its name.
+async fn store() -> (PostgresStore<PgPool>, String) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("cli_{}_{number}", std::process::id());
+    let pool = PgPool::connect(&url()).await.unwrap();
+    let store = PostgresStore::with_table(pool, &name).unwrap();
+    store.create_tables().await.unwrap();
+    (store, name)
+}
+
+async fn on(table: &str, arguments: &[&str]) -> Said {
+    run(&[arguments, &["--store", &url(), "--table", table]].concat()).await
+}
+
+/// Leaves the record of an attempt that died an hour ago, and returns its id.
+async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
+    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    let engine = Idempotency::builder(store.clone()).namespace("payments");
+    let once = engine
+        .clock(ManualClock::at(hour_ago.into()))
+        .build()
+        .unwrap();
+    let (key, crash) = (Key::new("charge", token), Crash::new());
+    let id = once.record_id(&key).unwrap();
+    let attempt = once.run(key, None, async |_claim: Claim| {
+        crash.here::<Result<String, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    id.as_str().to_owned()
+}
+
+async fn deliver(store: &PostgresStore<PgPool>, token: &str) -> (bool, String) {
+    let once = Idempotency::builder(store.clone())
+        .namespace("payments")
+        .build()
+        .unwrap();
+    let handler =
+        async |claim: Claim| Ok::<_, std::io::Error>(format!("attempt {}", claim.attempt()));
+    let outcome = once
+        .run(Key::new("charge", token), None, handler)
+        .await
+        .unwrap();
+    (outcome.is_replayed(), outcome.into_inner())
+}
+
+#[tokio::test]
+async fn a_record_is_explained_released_and_completed() {
+    let (store, table) = store().await;
+    let (one, other) = (dead(&store, "A").await, dead(&store, "B").await);
+    let words = [
+        "explain",
+        "--operation",
+        "charge",
+        "--token",
+        "A",
+        "--namespace",
+        "payments",
+        "--json",
+    ];
+    assert_eq!(
+        on(&table, &words).await.ended_with(0).json()["answer"],
+        "runs_again"
+    );
+    let why = ["--yes", "--reason", "ticket 17"];
+    on(&table, &[&["release", &one][..], &why].concat())
+        .await
+        .ended_with(0);
+    assert_eq!(deliver(&store, "A").await, (false, "attempt 2".to_owned()));
+    let complete = ["complete", &other, "--outcome", "\"by hand\""];
+    on(&table, &[&complete[..], &why].concat())
+        .await
+        .ended_with(0);
+    assert_eq!(deliver(&store, "B").await, (true, "by hand".to_owned()));
+    on(&table, &[&["redact", &other][..], &why].concat())
+        .await
+        .ended_with(0);
+    let shown = on(&table, &["get", &other, "--json"]).await.json();
+    assert_eq!(shown["outcome"]["reason"], "redacted");
+    assert_eq!(shown["acts"].as_array().map(Vec::len), Some(2), "{shown}");
+}
+
+#[tokio::test]
+async fn records_are_listed_once_each() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    let insert = format!(
+        "INSERT INTO {table} (id, status, expiration, owner, lease, attempt, journal, started_at, layout) \
+         SELECT 'payments#charge#' || lpad(n::text, 64, '0'), 'INPROGRESS', 4000000000, '0f', 0, 1, '{{}}', 1700000000000, 1 \
+         FROM generate_series(1, 2500) n"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(insert))
+        .execute(store.pool())
+        .await
+        .unwrap();
+    let said = on(&table, &["list", "--yes", "--json"]).await.ended_with(1);
+    let ids = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].to_string());
+    let mut ids: Vec<String> = ids.collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 2_501);
+    let said = on(&table, &["list", "--yes", "--stuck"])
+        .await
+        .ended_with(1);
+    assert!(
+        said.out.contains(&stuck) && said.out.lines().count() == 1,
+        "{said:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_server_is_said() {
+    let place = |url: &str| {
+        [
+            "get".to_owned(),
+            "any".to_owned(),
+            "--store".to_owned(),
+            url.to_owned(),
+        ]
+    };
+    for (url, code, words) in [
+        (
+            "mysql://localhost/shop".to_owned(),
+            2,
+            "--store takes a PostgreSQL URL",
+        ),
+        (
+            "postgres://127.0.0.1:9/shop".to_owned(),
+            3,
+            "connect to PostgreSQL",
+        ),
+        (url().replace("postgres@", "guarded:wrong@"), 3, "password"),
+        (
+            url().replace("postgres@", "encrypted@") + "?sslmode=disable",
+            3,
+            "no encryption",
+        ),
+        (url(), 3, "idempotency"),
+    ] {
+        let words_of = place(&url);
+        let words_of: Vec<&str> = words_of.iter().map(String::as_str).collect();
+        run(&[&words_of[..], &["--timeout", "3s"]].concat())
+            .await
+            .refused(code, words);
+    }
+}
