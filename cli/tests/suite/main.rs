@@ -9,5 +9,6 @@
 
 mod postgres;
 mod records;
+mod sessions;
 mod support;
 mod surface;

@@ -43,7 +43,7 @@ fn key(token: &str) -> Key {
 }
 
 /// The id of a charge.
-fn id(table: &str, token: &str) -> String {
+pub(crate) fn id(table: &str, token: &str) -> String {
     let id = engine(table).record_id(&key(token)).unwrap();
     id.as_str().to_owned()
 }
