@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::doctor;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::plan;
 use crate::records;
 use crate::schema;
 
@@ -137,6 +139,10 @@ pub enum Command {
     SettleStep(records::settle_step::Args),
     /// Replaces a stored outcome by a marker. Duplicates still don't run.
     Redact(records::redact::Args),
+    /// Holds a deployment to what silently breaks it.
+    Doctor(doctor::Args),
+    /// The same rules for what is not deployed yet, and what protection costs.
+    Plan(plan::Args),
     /// Prints the schema of a command's JSON.
     Schema(SchemaArgs),
     /// Prints a shell's completions.

@@ -13,9 +13,11 @@ mod args;
 mod ask;
 mod connect;
 mod context;
+pub mod doctor;
 pub mod exit;
 mod failure;
 mod output;
+pub mod plan;
 pub mod records;
 pub mod schema;
 mod time;
@@ -58,6 +60,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> 
         Command::Fail(args) => records::fail::run(&args, context).await,
         Command::SettleStep(args) => records::settle_step::run(&args, context).await,
         Command::Redact(args) => records::redact::run(&args, context).await,
+        Command::Doctor(args) => doctor::run(&args, context).await,
+        Command::Plan(args) => plan::run(&args, context),
         Command::Schema(args) => args::print_schema(&args),
         Command::Completions(args) => args::completions(&args),
         Command::Man(args) => args::man_pages(&args),

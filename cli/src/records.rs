@@ -21,4 +21,5 @@ mod view;
 pub use acts::{Act, OPERATOR_STEP};
 pub use explanation::{Answer, Explanation};
 pub use order::Report;
+pub(crate) use search::classify;
 pub use view::RecordView;

@@ -2,12 +2,14 @@
 
 use schemars::{Schema, SchemaGenerator};
 
+use crate::doctor;
+use crate::plan;
 use crate::records::{Explanation, RecordView, Report, list};
 
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// The commands that print JSON, with what they print. `list` prints one such document on each line.
-pub(crate) const COMMANDS: [(&str, Make); 8] = [
+pub(crate) const COMMANDS: [(&str, Make); 10] = [
     ("get", SchemaGenerator::root_schema_for::<RecordView>),
     ("explain", SchemaGenerator::root_schema_for::<Explanation>),
     ("list", SchemaGenerator::root_schema_for::<list::Entry>),
@@ -16,6 +18,8 @@ pub(crate) const COMMANDS: [(&str, Make); 8] = [
     ("fail", SchemaGenerator::root_schema_for::<Report>),
     ("settle-step", SchemaGenerator::root_schema_for::<Report>),
     ("redact", SchemaGenerator::root_schema_for::<Report>),
+    ("doctor", SchemaGenerator::root_schema_for::<doctor::Report>),
+    ("plan", SchemaGenerator::root_schema_for::<plan::Report>),
 ];
 
 /// The schema of what this command prints with `--json`; `None` for one that prints none.

@@ -1,5 +1,7 @@
 //! Times as people and programs read them.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use lambda_idempotency::EpochMillis;
 
@@ -25,6 +27,17 @@ pub(crate) fn distance(at: EpochMillis, now: EpochMillis) -> String {
         format!("{length} ago")
     } else {
         format!("in {length}")
+    }
+}
+
+/// A length of time, as the flags take it: in days, hours, minutes and seconds.
+pub(crate) fn length(of: Duration) -> String {
+    let days = of.as_secs() / 86_400;
+    let rest = of.saturating_sub(Duration::from_secs(days * 86_400));
+    match (days, rest.is_zero()) {
+        (0, _) => humantime::format_duration(rest).to_string(),
+        (days, true) => format!("{days}days"),
+        (days, false) => format!("{days}days {}", humantime::format_duration(rest)),
     }
 }
 
@@ -58,6 +71,20 @@ mod tests {
         assert_eq!(parse("1764000000"), Ok(EpochMillis(1_764_000_000_000)));
         assert_eq!(parse("1764000000123"), Ok(EpochMillis(1_764_000_000_123)));
         assert!(parse("yesterday").is_err_and(|words| words.contains("2026-11-23T03:12:00Z")));
+    }
+
+    #[test]
+    fn a_length_is_read_as_it_is_written() {
+        for (seconds, words) in [
+            (42 * 86_400, "42days"),
+            (185, "3m 5s"),
+            (90_000, "1days 1h"),
+            (0, "0s"),
+        ] {
+            let length_of = Duration::from_secs(seconds);
+            assert_eq!(length(length_of), words);
+            assert_eq!(humantime::parse_duration(words), Ok(length_of));
+        }
     }
 
     #[test]

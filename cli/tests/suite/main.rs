@@ -7,6 +7,8 @@
     reason = "a test that panics has found something"
 )]
 
+mod doctor;
+mod plan;
 mod postgres;
 mod records;
 mod sessions;

@@ -1,0 +1,116 @@
+//! `doctor`: holds a deployment to what silently breaks it, by AWS's own APIs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+mod collect;
+pub(crate) mod facts;
+mod finding;
+mod lock;
+pub(crate) mod rules;
+
+pub use finding::{Finding, NotChecked, Report, Severity};
+
+use facts::Settings;
+
+/// The arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A function that uses the table; repeat it for more. Without one, the table alone is looked at.
+    #[arg(long, value_name = "NAME")]
+    pub function: Vec<String>,
+    /// It is invoked asynchronously, too: by SNS, EventBridge, S3, or `Event` invocations.
+    #[arg(long)]
+    pub asynchronous: bool,
+    /// Its adapter: the permissions that it needs follow from it.
+    #[arg(long, value_enum, default_value = "batch")]
+    pub adapter: Adapter,
+    /// The `Cargo.lock` of the functions.
+    #[arg(long, value_name = "FILE")]
+    pub cargo_lock: Option<PathBuf>,
+    /// What the code sets.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// A finding that is accepted; repeat it for more.
+    #[arg(long, value_name = "ID", value_parser = rule)]
+    pub ignore: Vec<String>,
+}
+
+/// An adapter of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Adapter {
+    /// SQS, Kinesis, DynamoDB Streams, Kafka and the other batches.
+    Batch,
+    /// HTTP.
+    Http,
+    /// Direct and asynchronous invocations.
+    Invoke,
+}
+
+/// What the code sets, where it isn't the library's default.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What the code sets")]
+pub struct SettingArgs {
+    /// How long outcomes are kept.
+    #[arg(long, default_value = "7days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub retention: Duration,
+    /// How long failures for good are kept.
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub failure_retention: Duration,
+    /// By how much clocks may differ.
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub skew_margin: Duration,
+}
+
+impl SettingArgs {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            retention: self.retention,
+            failure_retention: self.failure_retention,
+            skew_margin: self.skew_margin,
+        }
+    }
+}
+
+pub(crate) fn rule(id: &str) -> Result<String, String> {
+    let known: Vec<_> = rules::RULES.iter().map(|(id, _)| *id).collect();
+    if known.contains(&id) {
+        return Ok(id.to_owned());
+    }
+    Err(format!(
+        "there is no such rule; these are: {}",
+        known.join(", ")
+    ))
+}
+
+/// Holds a deployment to the rules.
+///
+/// # Errors
+///
+/// When the table or a function is not there, or nothing at all can be asked.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let second_tls = args.cargo_lock.as_deref().map(read_lock).transpose()?;
+    let (mut deployment, not_checked) = collect::deployment(args, context).await?;
+    deployment.second_tls = second_tls;
+    let mut report = rules::check(&deployment, &args.ignore);
+    report.not_checked = not_checked;
+    context.output().report(&report)?;
+    Ok(if report.findings.is_empty() {
+        Exit::Fine
+    } else {
+        Exit::Found
+    })
+}
+
+fn read_lock(path: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |error| Failure::File {
+        path: path.display().to_string(),
+        error,
+    };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    lock::second_tls(&text).map_err(|error| failed(std::io::Error::other(error)))
+}

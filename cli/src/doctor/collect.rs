@@ -1,0 +1,82 @@
+//! Asks AWS's APIs for the facts. What may not be asked is not checked, and said so.
+
+mod clock;
+mod function;
+mod queue;
+mod role;
+mod table;
+
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
+
+use super::Args;
+use super::facts::Deployment;
+use super::finding::NotChecked;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// What the questions are asked with, and what could not be asked.
+struct Asking {
+    config: SdkConfig,
+    namespace: Option<String>,
+    not_checked: Vec<NotChecked>,
+}
+
+impl Asking {
+    /// Notes a question that was not answered. `action` is what the role needs for it.
+    fn unanswered<E>(&mut self, what: impl Into<String>, action: &str, error: &E)
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let why = match error.code() {
+            Some(code) if code.contains("AccessDenied") || code == "AccessDenied" => {
+                format!("access denied: allow your role {action}")
+            }
+            Some(code) => format!("{action}: {code}: {}", error.message().unwrap_or_default()),
+            None => Failure::service(action, error).to_string(),
+        };
+        self.not_asked(what, why);
+    }
+
+    fn not_asked(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.not_checked.push(NotChecked {
+            what: what.into(),
+            why: why.into(),
+        });
+    }
+}
+
+/// Collects what can be known.
+pub(super) async fn deployment(
+    args: &Args,
+    context: &Context,
+) -> Result<(Deployment, Vec<NotChecked>), Failure> {
+    let place = context.table().await?;
+    let mut asking = Asking {
+        config: context.aws().await,
+        namespace: context.global().namespace.clone(),
+        not_checked: Vec::new(),
+    };
+    let (table, arn, clock) = table::ask(&mut asking, &place, &context.global().layout).await?;
+    let mut functions = Vec::new();
+    for name in &args.function {
+        functions.push(function::ask(&mut asking, args, name, arn.as_deref()).await?);
+    }
+    if functions.is_empty() {
+        asking.not_asked("functions", "name them: --function NAME");
+    }
+    if args.cargo_lock.is_none() {
+        asking.not_asked(
+            "tls-stack",
+            "give the functions' lock file: --cargo-lock Cargo.lock",
+        );
+    }
+    let deployment = Deployment {
+        table: Some(table),
+        functions,
+        settings: args.settings.settings(),
+        clock_ahead_millis: clock,
+        second_tls: None,
+    };
+    Ok((deployment, asking.not_checked))
+}

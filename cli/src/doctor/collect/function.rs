@@ -1,0 +1,191 @@
+//! Asks Lambda for a function and its mappings.
+
+use std::time::Duration;
+
+use aws_sdk_lambda::Client;
+use aws_sdk_lambda::error::ProvideErrorMetadata;
+use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseType};
+
+use super::{Asking, queue, role};
+use crate::doctor::Args;
+use crate::doctor::facts::{Function, Mapping, Source, Stream};
+use crate::failure::Failure;
+
+/// How long a stream of DynamoDB keeps its records.
+const DYNAMODB_STREAM: Duration = Duration::from_hours(24);
+
+pub(super) async fn ask(
+    asking: &mut Asking,
+    args: &Args,
+    name: &str,
+    table: Option<&str>,
+) -> Result<Function, Failure> {
+    let client = Client::new(&asking.config);
+    let configuration = client
+        .get_function_configuration()
+        .function_name(name)
+        .send()
+        .await;
+    let configuration = configuration.map_err(|error| match error.code() {
+        Some("ResourceNotFoundException") => Failure::service(
+            format!("there is no function `{name}`: look at --function, --region and --profile"),
+            &error,
+        ),
+        Some(code) if code.contains("AccessDenied") => Failure::service(
+            format!("allow your role lambda:GetFunctionConfiguration on `{name}`"),
+            &error,
+        ),
+        _ => Failure::service("lambda:GetFunctionConfiguration", &error),
+    })?;
+    let variables = configuration
+        .environment
+        .and_then(|environment| environment.variables);
+    let variable = |name: &str| {
+        variables
+            .as_ref()
+            .and_then(|variables| variables.get(name).cloned())
+    };
+    let mut function = Function {
+        name: name.to_owned(),
+        timeout: configuration.timeout.and_then(seconds),
+        table: Some(variable("IDEMPOTENCY_TABLE").filter(|table| !table.is_empty())),
+        disabled: Some(variable("IDEMPOTENCY_DISABLED").is_some_and(|word| is_on(&word))),
+        ..Function::default()
+    };
+    match client
+        .get_function_concurrency()
+        .function_name(name)
+        .send()
+        .await
+    {
+        Ok(reply) => {
+            let reserved = reply.reserved_concurrent_executions;
+            function.reserved_concurrency =
+                reserved.and_then(|reserved| u32::try_from(reserved).ok());
+        }
+        Err(error) => asking.unanswered(
+            format!("concurrency of {name}"),
+            "lambda:GetFunctionConcurrency",
+            &error,
+        ),
+    }
+    if args.asynchronous {
+        function.asynchronous = destination(asking, &client, name).await;
+    }
+    let mappings = client.list_event_source_mappings().function_name(name);
+    let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;
+    match mappings {
+        Ok(mappings) => {
+            for mapping in mappings {
+                function.mappings.push(read(asking, mapping).await);
+            }
+        }
+        Err(error) => asking.unanswered(
+            format!("mappings of {name}"),
+            "lambda:ListEventSourceMappings",
+            &error,
+        ),
+    }
+    if let (Some(role), Some(table)) = (configuration.role, table) {
+        function.missing_actions = role::missing(asking, args.adapter, name, &role, table).await;
+    }
+    Ok(function)
+}
+
+/// As the kill switch reads its variable.
+fn is_on(word: &str) -> bool {
+    ["true", "1", "yes", "on"].contains(&word.to_ascii_lowercase().as_str())
+}
+
+fn seconds(count: i32) -> Option<Duration> {
+    u64::try_from(count).ok().map(Duration::from_secs)
+}
+
+async fn destination(asking: &mut Asking, client: &Client, name: &str) -> Option<Option<String>> {
+    match client
+        .get_function_event_invoke_config()
+        .function_name(name)
+        .send()
+        .await
+    {
+        Ok(reply) => {
+            let failure = reply.destination_config.and_then(|to| to.on_failure);
+            Some(failure.and_then(|failure| failure.destination))
+        }
+        // It has none.
+        Err(error) if error.code() == Some("ResourceNotFoundException") => Some(None),
+        Err(error) => {
+            asking.unanswered(
+                format!("destinations of {name}"),
+                "lambda:GetFunctionEventInvokeConfig",
+                &error,
+            );
+            None
+        }
+    }
+}
+
+async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> Mapping {
+    let reports = mapping
+        .function_response_types
+        .as_deref()
+        .unwrap_or_default();
+    let scaling = mapping.scaling_config.as_ref();
+    let concurrency = scaling.and_then(|scaling| scaling.maximum_concurrency);
+    let arn = mapping.event_source_arn.clone().unwrap_or_default();
+    let state = mapping.state.as_deref().unwrap_or_default();
+    Mapping {
+        id: mapping.uuid.clone().unwrap_or_default(),
+        enabled: (!state.is_empty()).then(|| !state.starts_with("Disabl")),
+        reports_item_failures: Some(
+            reports.contains(&FunctionResponseType::ReportBatchItemFailures),
+        ),
+        window: mapping
+            .maximum_batching_window_in_seconds
+            .and_then(seconds)
+            .unwrap_or_default(),
+        maximum_concurrency: concurrency.and_then(|count| u32::try_from(count).ok()),
+        source: source(asking, &arn, &mapping).await,
+    }
+}
+
+async fn source(
+    asking: &mut Asking,
+    arn: &str,
+    mapping: &EventSourceMappingConfiguration,
+) -> Source {
+    let service = arn.split(':').nth(2).unwrap_or_default();
+    match service {
+        "sqs" => Source::Queue(queue::ask(asking, arn).await),
+        "kinesis" | "dynamodb" => {
+            let retention = (service == "dynamodb").then_some(DYNAMODB_STREAM);
+            if retention.is_none() {
+                let why =
+                    "compare its retention with --retention: aws kinesis describe-stream-summary";
+                asking.not_asked(format!("retention of {arn}"), why);
+            }
+            Source::Stream(stream(arn, mapping, retention))
+        }
+        _ => Source::Other(arn.to_owned()),
+    }
+}
+
+fn stream(
+    arn: &str,
+    mapping: &EventSourceMappingConfiguration,
+    retention: Option<Duration>,
+) -> Stream {
+    let name = arn.rsplit(':').next().unwrap_or(arn);
+    let destination = mapping.destination_config.as_ref();
+    let failure = destination.and_then(|to| to.on_failure.as_ref());
+    // -1 is without end, and the default.
+    let bounded = |count: Option<i32>| count.and_then(|count| u32::try_from(count).ok());
+    Stream {
+        name: name.trim_start_matches("stream/").to_owned(),
+        retention,
+        bisects: Some(mapping.bisect_batch_on_function_error.unwrap_or(false)),
+        retries: Some(bounded(mapping.maximum_retry_attempts)),
+        max_age: Some(mapping.maximum_record_age_in_seconds.and_then(seconds)),
+        on_failure: Some(failure.and_then(|failure| failure.destination.clone())),
+    }
+}

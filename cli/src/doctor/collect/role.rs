@@ -1,0 +1,76 @@
+//! Asks IAM, by its simulation, which actions a role lacks.
+
+use aws_sdk_iam::Client;
+use aws_sdk_iam::types::{
+    ContextEntry, ContextKeyTypeEnum, PolicyEvaluationDecisionType as Decision,
+};
+
+use super::Asking;
+use crate::doctor::Adapter;
+
+/// What every adapter needs on the table.
+const ALWAYS: [&str; 3] = [
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+    "dynamodb:GetItem",
+];
+/// What batches send in groups.
+const GROUPS: [&str; 3] = [
+    "dynamodb:PartiQLInsert",
+    "dynamodb:PartiQLUpdate",
+    "dynamodb:BatchGetItem",
+];
+
+/// The actions that the adapter needs, as `docs/reference/iam.md` has them.
+pub(super) fn needed(adapter: Adapter) -> Vec<&'static str> {
+    let groups = if adapter == Adapter::Batch {
+        &GROUPS[..]
+    } else {
+        &[]
+    };
+    ALWAYS.iter().chain(groups).copied().collect()
+}
+
+pub(super) async fn missing(
+    asking: &mut Asking,
+    adapter: Adapter,
+    function: &str,
+    role: &str,
+    table: &str,
+) -> Option<Vec<String>> {
+    let client = Client::new(&asking.config);
+    let actions = needed(adapter).into_iter().map(str::to_owned).collect();
+    let simulate = client
+        .simulate_principal_policy()
+        .policy_source_arn(role)
+        .set_action_names(Some(actions))
+        .resource_arns(table)
+        .set_context_entries(asking_for_namespace(asking));
+    match simulate.send().await {
+        Ok(reply) => {
+            let results = reply.evaluation_results.unwrap_or_default();
+            let denied = results
+                .into_iter()
+                .filter(|result| result.eval_decision != Decision::Allowed);
+            Some(denied.map(|result| result.eval_action_name).collect())
+        }
+        Err(error) => {
+            asking.unanswered(
+                format!("permissions of {function}"),
+                "iam:SimulatePrincipalPolicy",
+                &error,
+            );
+            None
+        }
+    }
+}
+
+/// A role that is confined to a namespace is allowed its keys alone.
+fn asking_for_namespace(asking: &Asking) -> Option<Vec<ContextEntry>> {
+    let namespace = asking.namespace.as_deref()?;
+    let entry = ContextEntry::builder()
+        .context_key_name("dynamodb:LeadingKeys")
+        .context_key_type(ContextKeyTypeEnum::StringList)
+        .context_key_values(format!("{namespace}#any"));
+    Some(vec![entry.build()])
+}

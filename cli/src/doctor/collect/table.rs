@@ -1,0 +1,78 @@
+//! Asks DynamoDB for the table.
+
+use aws_sdk_dynamodb::types::{KeyType, PointInTimeRecoveryStatus, TimeToLiveStatus};
+
+use super::Asking;
+use super::clock::Clock;
+use crate::args::Layout;
+use crate::connect::Table as Place;
+use crate::doctor::facts::Table;
+use crate::failure::Failure;
+use crate::records::classify;
+
+/// The facts of the table, its ARN, and how far this clock is ahead.
+pub(super) async fn ask(
+    asking: &mut Asking,
+    place: &Place,
+    names: &Layout,
+) -> Result<(Table, Option<String>, Option<i64>), Failure> {
+    let (client, name) = (&place.client, &place.name);
+    let clock = Clock::default();
+    let describe = client.describe_table().table_name(name).customize();
+    let described = describe.interceptor(clock.clone()).send().await;
+    let described = described.map_err(|error| classify(place, "dynamodb:DescribeTable", &error))?;
+    let mut table = Table {
+        name: name.clone(),
+        expected_ttl: expected_ttl(names),
+        expected_keys: std::iter::once(names.partition_key.clone())
+            .chain(names.sort_key.clone())
+            .collect(),
+        ..Table::default()
+    };
+    let described = described.table;
+    let arn = described.as_ref().and_then(|table| table.table_arn.clone());
+    if let Some(described) = described {
+        let mut keys = described.key_schema.unwrap_or_default();
+        keys.sort_by_key(|key| key.key_type != KeyType::Hash);
+        table.keys = Some(keys.into_iter().map(|key| key.attribute_name).collect());
+        table.deletion_protection = Some(described.deletion_protection_enabled.unwrap_or(false));
+    }
+    match client.describe_time_to_live().table_name(name).send().await {
+        Ok(reply) => {
+            let ttl = reply.time_to_live_description;
+            let on = ttl.filter(|ttl| {
+                let status = ttl.time_to_live_status.as_ref();
+                matches!(
+                    status,
+                    Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+                )
+            });
+            table.ttl = Some(on.map(|ttl| ttl.attribute_name.unwrap_or_default()));
+        }
+        Err(error) => asking.unanswered("time to live", "dynamodb:DescribeTimeToLive", &error),
+    }
+    match client
+        .describe_continuous_backups()
+        .table_name(name)
+        .send()
+        .await
+    {
+        Ok(reply) => {
+            let backups = reply.continuous_backups_description;
+            let recovery = backups.and_then(|backups| backups.point_in_time_recovery_description);
+            let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
+            table.point_in_time_recovery = Some(status == Some(PointInTimeRecoveryStatus::Enabled));
+        }
+        Err(error) => asking.unanswered(
+            "point-in-time recovery",
+            "dynamodb:DescribeContinuousBackups",
+            &error,
+        ),
+    }
+    Ok((table, arn, clock.ahead_millis()))
+}
+
+fn expected_ttl(names: &Layout) -> String {
+    let renamed = names.attribute.iter().find(|(of, _)| of == "expiration");
+    renamed.map_or_else(|| "expiration".to_owned(), |(_, name)| name.clone())
+}

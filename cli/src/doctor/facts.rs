@@ -1,0 +1,124 @@
+//! What is known of a deployment: from AWS's APIs, from a template, from flags. A fact that isn't
+//! known is `None`, and no rule speaks of it.
+
+#![allow(
+    clippy::option_option,
+    reason = "unknown, known to be absent, and known are three"
+)]
+
+use std::time::Duration;
+
+/// A deployment: one table of records, the functions that use it, and what their code sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deployment {
+    pub(crate) table: Option<Table>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) settings: Settings,
+    /// How far this machine's clock is ahead of AWS's, in milliseconds.
+    pub(crate) clock_ahead_millis: Option<i64>,
+    /// What `Cargo.lock` says of TLS stacks, beyond the one: a crate and its versions.
+    pub(crate) second_tls: Option<Vec<String>>,
+}
+
+/// What the code sets, as the flags say it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) retention: Duration,
+    pub(crate) failure_retention: Duration,
+    pub(crate) skew_margin: Duration,
+}
+
+impl Default for Settings {
+    /// As the library's for events.
+    fn default() -> Self {
+        Self {
+            retention: lambda_idempotency::EVENT_RETENTION,
+            failure_retention: Duration::from_hours(1),
+            skew_margin: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The table of the records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    /// The attribute that TTL is on for; `Some(None)` where TTL is off.
+    pub(crate) ttl: Option<Option<String>>,
+    pub(crate) expected_ttl: String,
+    /// The names of the keys, the partition key first.
+    pub(crate) keys: Option<Vec<String>>,
+    pub(crate) expected_keys: Vec<String>,
+    pub(crate) point_in_time_recovery: Option<bool>,
+    pub(crate) deletion_protection: Option<bool>,
+}
+
+/// A function that uses the table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) timeout: Option<Duration>,
+    /// The value of `IDEMPOTENCY_TABLE`; `Some(None)` where it isn't set.
+    pub(crate) table: Option<Option<String>>,
+    /// Whether the kill switch is on.
+    pub(crate) disabled: Option<bool>,
+    pub(crate) reserved_concurrency: Option<u32>,
+    pub(crate) mappings: Vec<Mapping>,
+    /// Where failed asynchronous invocations go; `Some(None)` where nowhere. Known where the function
+    /// is invoked so.
+    pub(crate) asynchronous: Option<Option<String>>,
+    /// The actions on the table that its role lacks.
+    pub(crate) missing_actions: Option<Vec<String>>,
+}
+
+/// An event source mapping.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) id: String,
+    pub(crate) enabled: Option<bool>,
+    pub(crate) reports_item_failures: Option<bool>,
+    pub(crate) window: Duration,
+    pub(crate) maximum_concurrency: Option<u32>,
+    pub(crate) source: Source,
+}
+
+/// Where a mapping's events come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Queue(Queue),
+    Stream(Stream),
+    Other(String),
+}
+
+/// An SQS queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    pub(crate) fifo: bool,
+    pub(crate) visibility: Option<Duration>,
+    pub(crate) retention: Option<Duration>,
+    /// `Some(None)` where it has none.
+    pub(crate) dead_letters: Option<Option<DeadLetters>>,
+}
+
+/// A queue's dead-letter queue.
+#[derive(Clone, Debug)]
+pub(crate) struct DeadLetters {
+    pub(crate) name: String,
+    pub(crate) max_receive_count: u32,
+    pub(crate) retention: Option<Duration>,
+}
+
+/// A stream of Kinesis or DynamoDB.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) name: String,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) bisects: Option<bool>,
+    /// `Some(None)` where retries never end.
+    pub(crate) retries: Option<Option<u32>>,
+    /// `Some(None)` where age never ends them.
+    pub(crate) max_age: Option<Option<Duration>>,
+    /// Where what is discarded goes; `Some(None)` where nowhere.
+    pub(crate) on_failure: Option<Option<String>>,
+}

@@ -1,0 +1,98 @@
+//! What was found, and what could not be looked at.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// An effect may happen twice, or a message may be lost.
+    Danger,
+    /// Work may be done in vain, or an accident can't be undone.
+    Warning,
+}
+
+/// A misconfiguration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Its word, for `--ignore`.
+    pub id: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The table, function, queue or stream that has it.
+    pub at: String,
+    /// What is so.
+    pub what: String,
+    /// Why that matters.
+    pub why: &'static str,
+    /// The command, or the lines of a template, that mend it.
+    pub mend: String,
+}
+
+/// Something that could not be looked at. It is neither fine nor a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotChecked {
+    /// What.
+    pub what: String,
+    /// Why not, and what to do to have it checked.
+    pub why: String,
+}
+
+/// What a look at a deployment found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Report {
+    /// What is misconfigured, the worst first.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at.
+    pub not_checked: Vec<NotChecked>,
+    /// The words of the rules that had something to look at, and found nothing.
+    pub fine: Vec<&'static str>,
+    /// The words of the findings that were found and are ignored.
+    pub ignored: Vec<&'static str>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            let style = match finding.severity {
+                Severity::Danger => ALARM,
+                Severity::Warning => WARNING,
+            };
+            let Finding {
+                id,
+                at,
+                what,
+                why,
+                mend,
+                ..
+            } = finding;
+            writeln!(f, "{style}{id}{style:#}  {HEADING}{at}{HEADING:#}: {what}")?;
+            writeln!(f, "    {why}")?;
+            writeln!(f, "    {GOOD}{}{GOOD:#}\n", mend.replace('\n', "\n    "))?;
+        }
+        for NotChecked { what, why } in &self.not_checked {
+            writeln!(f, "{DIM}not checked{DIM:#}  {what}: {why}")?;
+        }
+        if !self.ignored.is_empty() {
+            writeln!(f, "{DIM}ignored{DIM:#}  {}", self.ignored.join(", "))?;
+        }
+        let (found, fine) = (self.findings.len(), self.fine.len());
+        match found {
+            0 => write!(
+                f,
+                "{GOOD}nothing found{GOOD:#} by {fine} rules: {}",
+                self.fine.join(", ")
+            ),
+            _ => write!(
+                f,
+                "{found} found; {fine} rules found nothing: {}",
+                self.fine.join(", ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The rules: what silently breaks a deployment. Pure: `doctor` applies them to what AWS's APIs say,
+//! `plan` to what a template or flags say.
+
+mod client;
+mod function;
+mod queue;
+mod stream;
+mod table;
+
+use crate::doctor::facts::Deployment;
+use crate::doctor::finding::{Finding, Report, Severity};
+
+pub(crate) use queue::longest_redelivery;
+
+/// What a rule has to say of one place.
+pub(crate) enum Verdict {
+    Fine,
+    Bad(Finding),
+}
+
+/// Looks at a deployment. A rule that knows nothing of a place says nothing of it.
+pub(crate) type Rule = (&'static str, fn(&Deployment) -> Vec<Verdict>);
+
+/// All rules, by the word of what they find. `docs/operations/checklist.md` names each.
+pub(crate) const RULES: [Rule; 24] = [
+    ("ttl-off", table::ttl_off),
+    ("ttl-attribute", table::ttl_attribute),
+    ("key-schema", table::key_schema),
+    ("point-in-time-recovery", table::point_in_time_recovery),
+    ("deletion-protection", table::deletion_protection),
+    ("table-variable", function::table_variable),
+    ("kill-switch", function::kill_switch),
+    ("missing-action", function::missing_action),
+    ("async-destination", function::async_destination),
+    ("mapping-disabled", function::mapping_disabled),
+    ("item-failures", function::item_failures),
+    ("concurrency", function::concurrency),
+    ("visibility-timeout", queue::visibility_timeout),
+    ("dead-letter-queue", queue::dead_letter_queue),
+    ("receive-count", queue::receive_count),
+    ("dead-letter-retention", queue::dead_letter_retention),
+    ("retention", queue::retention),
+    ("failure-retention", queue::failure_retention),
+    ("bisect", stream::bisect),
+    ("record-age", stream::record_age),
+    ("on-failure", stream::on_failure),
+    ("stream-retention", stream::retention),
+    ("tls-stack", client::tls_stack),
+    ("clock", client::clock),
+];
+
+/// Applies the rules, but for those that are ignored.
+pub(crate) fn check(deployment: &Deployment, ignored: &[String]) -> Report {
+    let mut report = Report::default();
+    for (id, rule) in RULES {
+        let verdicts = rule(deployment);
+        let said = !verdicts.is_empty();
+        let found: Vec<Finding> = verdicts
+            .into_iter()
+            .filter_map(|verdict| match verdict {
+                Verdict::Bad(finding) => Some(finding),
+                Verdict::Fine => None,
+            })
+            .collect();
+        match (
+            said,
+            found.is_empty(),
+            ignored.iter().any(|other| other == id),
+        ) {
+            (true, true, _) => report.fine.push(id),
+            (_, false, true) => report.ignored.push(id),
+            _ => report.findings.extend(found),
+        }
+    }
+    report.findings.sort_by_key(|finding| finding.severity);
+    report
+}
+
+/// Judges a fact: bad, with its words, or fine.
+pub(super) fn judge(bad: bool, finding: impl FnOnce() -> Finding) -> Verdict {
+    if bad {
+        Verdict::Bad(finding())
+    } else {
+        Verdict::Fine
+    }
+}
+
+pub(super) fn danger(
+    id: &'static str,
+    at: &str,
+    what: impl Into<String>,
+    why: &'static str,
+    mend: impl Into<String>,
+) -> Finding {
+    Finding {
+        id,
+        severity: Severity::Danger,
+        at: at.to_owned(),
+        what: what.into(),
+        why,
+        mend: mend.into(),
+    }
+}
+
+pub(super) fn warning(
+    id: &'static str,
+    at: &str,
+    what: impl Into<String>,
+    why: &'static str,
+    mend: impl Into<String>,
+) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        ..danger(id, at, what, why, mend)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Rules of a function and of its mappings.
+
+use super::{Verdict, danger, judge, warning};
+use crate::doctor::facts::{Deployment, Function, Mapping, Source};
+
+/// One verdict for each function that says enough.
+fn each(deployment: &Deployment, rule: impl Fn(&Function) -> Option<Verdict>) -> Vec<Verdict> {
+    deployment.functions.iter().filter_map(rule).collect()
+}
+
+/// One verdict for each mapping that says enough.
+pub(super) fn each_mapping(
+    deployment: &Deployment,
+    rule: impl Fn(&Function, &Mapping) -> Option<Verdict>,
+) -> Vec<Verdict> {
+    let mappings = deployment.functions.iter().flat_map(|function| {
+        let mappings = function.mappings.iter();
+        mappings.map(move |mapping| (function, mapping))
+    });
+    mappings
+        .filter_map(|(function, mapping)| rule(function, mapping))
+        .collect()
+}
+
+pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
+    let Some(table) = &deployment.table else {
+        return Vec::new();
+    };
+    each(deployment, |function| {
+        let variable = function.table.as_ref()?;
+        // A table may be named by its ARN.
+        let names = |value: &String| {
+            value == &table.name || value.ends_with(&format!(":table/{}", table.name))
+        };
+        Some(judge(!variable.as_ref().is_some_and(names), || {
+            let what = match variable {
+                Some(other) => format!("IDEMPOTENCY_TABLE is `{other}`, not `{}`", table.name),
+                None => "IDEMPOTENCY_TABLE is not set".to_owned(),
+            };
+            let why = "The records are in another table than the one that you look at, or the function doesn't start.";
+            let mend = format!(
+                "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: {} }} }}",
+                table.name
+            );
+            danger("table-variable", &function.name, what, why, mend)
+        }))
+    })
+}
+
+pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |function| {
+        Some(judge(function.disabled?, || {
+            let why = "Handlers run unprotected: each duplicate takes effect again.";
+            let mend = format!(
+                "aws lambda update-function-configuration --function-name {} --environment 'Variables={{IDEMPOTENCY_TABLE=…}}'\n\
+                 It replaces all variables: pass the others, too",
+                function.name
+            );
+            danger(
+                "kill-switch",
+                &function.name,
+                "IDEMPOTENCY_DISABLED is on",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |function| {
+        let missing = function.missing_actions.as_ref()?;
+        Some(judge(!missing.is_empty(), || {
+            let what = format!("its role may not {} the table", missing.join(", "));
+            let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes a request of its own.";
+            let mend = "Attach infra/policy.yaml with the function's adapter to its role";
+            danger("missing-action", &function.name, what, why, mend)
+        }))
+    })
+}
+
+pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |function| {
+        let destination = function.asynchronous.as_ref()?;
+        Some(judge(destination.is_none(), || {
+            let why = "An event is dropped after its last retry, and nothing tells what it was.";
+            let mend = format!(
+                "aws lambda put-function-event-invoke-config --function-name {} \
+                 --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
+                function.name
+            );
+            warning(
+                "async-destination",
+                &function.name,
+                "asynchronous events that fail go nowhere",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
+    each_mapping(deployment, |function, mapping| {
+        Some(judge(!mapping.enabled?, || {
+            let why = "Nothing is read from its source, until the source forgets it.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --enabled",
+                mapping.id
+            );
+            warning(
+                "mapping-disabled",
+                &function.name,
+                format!("its mapping of {} is disabled", name(mapping)),
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
+    each_mapping(deployment, |function, mapping| {
+        Some(judge(!mapping.reports_item_failures?, || {
+            let what = format!(
+                "its mapping of {} doesn't read batchItemFailures",
+                name(mapping)
+            );
+            let why = "Lambda takes the reply for a success: messages that failed are deleted.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --function-response-types ReportBatchItemFailures",
+                mapping.id
+            );
+            danger("item-failures", &function.name, what, why, mend)
+        }))
+    })
+}
+
+pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
+    each_mapping(deployment, |function, mapping| {
+        let Source::Queue(queue) = &mapping.source else {
+            return None;
+        };
+        let reserved = function.reserved_concurrency?;
+        let may = mapping.maximum_concurrency;
+        Some(judge(may.is_none_or(|may| may > reserved), || {
+            let what = format!(
+                "{reserved} executions are reserved, and the mapping of {} takes {}",
+                queue.name,
+                may.map_or_else(|| "as many as it can".to_owned(), |may| may.to_string())
+            );
+            let why = "Messages that are throttled use up their receives, and land in the dead-letter queue without a run.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --scaling-config MaximumConcurrency={}",
+                mapping.id,
+                reserved.max(2)
+            );
+            warning("concurrency", &function.name, what, why, mend)
+        }))
+    })
+}
+
+fn name(mapping: &Mapping) -> &str {
+    match &mapping.source {
+        Source::Queue(queue) => &queue.name,
+        Source::Stream(stream) => &stream.name,
+        Source::Other(name) => name,
+    }
+}

@@ -1,0 +1,177 @@
+//! Rules of a queue, its dead-letter queue, and the times that must fit together.
+
+use std::time::Duration;
+
+use super::function::each_mapping;
+use super::{Verdict, danger, judge, warning};
+use crate::doctor::facts::{Deployment, Function, Mapping, Queue, Source};
+use crate::time::length;
+
+/// The longest that SQS keeps a message.
+const LONGEST: Duration = Duration::from_hours(14 * 24);
+/// [What AWS asks for](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
+const TIMEOUTS: u32 = 6;
+/// Room for a crash, a deployment and a throttle.
+const RECEIVES: u32 = 5;
+
+/// One verdict for each mapping of a queue that says enough.
+fn each(
+    deployment: &Deployment,
+    rule: impl Fn(&Function, &Mapping, &Queue) -> Option<Verdict>,
+) -> Vec<Verdict> {
+    each_mapping(deployment, |function, mapping| match &mapping.source {
+        Source::Queue(queue) => rule(function, mapping, queue),
+        _ => None,
+    })
+}
+
+fn set(queue: &Queue, attribute: &str, seconds: u64) -> String {
+    format!(
+        "aws sqs set-queue-attributes --queue-url $(aws sqs get-queue-url --queue-name {} --query QueueUrl --output text) \
+         --attributes {attribute}={seconds}",
+        queue.name
+    )
+}
+
+pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |function, mapping, queue| {
+        let (visibility, timeout) = (queue.visibility?, function.timeout?);
+        let least = timeout * TIMEOUTS + mapping.window;
+        Some(judge(visibility < least, || {
+            let what = format!(
+                "its visibility timeout is {}, less than six times the timeout of {} and the batch window: {}",
+                length(visibility),
+                function.name,
+                length(least)
+            );
+            let why = "A message comes back while its first attempt runs: it uses up a receive, and nothing is done.";
+            warning(
+                "visibility-timeout",
+                &queue.name,
+                what,
+                why,
+                set(queue, "VisibilityTimeout", least.as_secs()),
+            )
+        }))
+    })
+}
+
+pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |_, _, queue| {
+        let dead_letters = queue.dead_letters.as_ref()?;
+        Some(judge(dead_letters.is_none(), || {
+            let why = "A message that can't be done comes again until the queue forgets it; in a FIFO group it stops all others.";
+            let mend = format!(
+                "RedrivePolicy: {{ deadLetterTargetArn: !GetAtt DeadLetters.Arn, maxReceiveCount: {RECEIVES} }}"
+            );
+            danger(
+                "dead-letter-queue",
+                &queue.name,
+                "it has no dead-letter queue",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |_, _, queue| {
+        let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
+        let receives = dead_letters.max_receive_count;
+        Some(judge(receives < RECEIVES, || {
+            let what = format!("a message goes to the dead-letter queue after {receives} receives");
+            let why = "A crash costs a receive or two until the dead attempt's lease is over: work that would succeed is given up.";
+            let mend = format!("RedrivePolicy: {{ …, maxReceiveCount: {RECEIVES} }}");
+            warning("receive-count", &queue.name, what, why, mend)
+        }))
+    })
+}
+
+/// A standard queue counts a message's age from when it was first sent, also in the dead-letter queue;
+/// a FIFO queue anew
+/// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html>).
+pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |_, _, queue| {
+        let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
+        let (own, theirs) = (queue.retention?, dead_letters.retention?);
+        let is_short = !queue.fifo && theirs <= own && theirs < LONGEST;
+        Some(judge(is_short, || {
+            let what = format!(
+                "its dead-letter queue {} keeps messages for {}, and the queue itself for {}",
+                dead_letters.name,
+                length(theirs),
+                length(own)
+            );
+            let why = "A standard queue counts from when the message was first sent: one that was moved late is lost at once.";
+            let dead = Queue {
+                name: dead_letters.name.clone(),
+                ..Queue::default()
+            };
+            danger(
+                "dead-letter-retention",
+                &queue.name,
+                what,
+                why,
+                set(&dead, "MessageRetentionPeriod", LONGEST.as_secs()),
+            )
+        }))
+    })
+}
+
+/// How long after it was sent a message may still be delivered: in the queue, in the dead-letter
+/// queue, and in the queue again after a redrive.
+pub(crate) fn longest_redelivery(queue: &Queue) -> Option<Duration> {
+    let own = queue.retention?;
+    let Some(dead_letters) = queue.dead_letters.as_ref()? else {
+        return Some(own);
+    };
+    let theirs = dead_letters.retention?;
+    Some(if queue.fifo {
+        own + theirs + own
+    } else {
+        own.max(theirs) + own
+    })
+}
+
+pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
+    let kept = deployment.settings.retention;
+    each(deployment, |_, _, queue| {
+        let longest = longest_redelivery(queue)?;
+        Some(judge(kept < longest, || {
+            let what = format!(
+                "outcomes are kept for {}, and a message may come until {} after it was sent, from the dead-letter queue too",
+                length(kept),
+                length(longest)
+            );
+            let why = "A duplicate that comes after its record has expired runs again.";
+            let days = longest.as_secs().div_ceil(86_400);
+            let mend = format!(
+                ".retention(Duration::from_hours({days} * 24)) in the code, and --retention {days}days here"
+            );
+            danger("retention", &queue.name, what, why, mend)
+        }))
+    })
+}
+
+pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
+    let kept = deployment.settings.failure_retention;
+    each(deployment, |_, _, queue| {
+        let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
+        let longest = queue.visibility? * dead_letters.max_receive_count;
+        Some(judge(kept < longest, || {
+            let what = format!(
+                "failures for good are kept for {}, and {} receives take {}",
+                length(kept),
+                dead_letters.max_receive_count,
+                length(longest)
+            );
+            let why = "A message that failed for good runs again within its queue's own retries.";
+            let minutes = longest.as_secs().div_ceil(60);
+            let mend = format!(
+                ".failure_retention(Duration::from_mins({minutes})) in the code, and --failure-retention {minutes}min here"
+            );
+            warning("failure-retention", &queue.name, what, why, mend)
+        }))
+    })
+}

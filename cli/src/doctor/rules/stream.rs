@@ -1,0 +1,96 @@
+//! Rules of a stream's mapping.
+
+use super::function::each_mapping;
+use super::{Verdict, danger, judge, warning};
+use crate::doctor::facts::{Deployment, Mapping, Source, Stream};
+use crate::time::length;
+
+fn each(
+    deployment: &Deployment,
+    rule: impl Fn(&Mapping, &Stream) -> Option<Verdict>,
+) -> Vec<Verdict> {
+    each_mapping(deployment, |_, mapping| match &mapping.source {
+        Source::Stream(stream) => rule(mapping, stream),
+        _ => None,
+    })
+}
+
+pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |mapping, stream| {
+        Some(judge(!stream.bisects?, || {
+            let why = "What is discarded in the end is a whole batch, with records that never ran.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --bisect-batch-on-function-error",
+                mapping.id
+            );
+            warning(
+                "bisect",
+                &stream.name,
+                "a batch that fails isn't split",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |mapping, stream| {
+        let age = stream.max_age.as_ref()?;
+        let unbounded = age.is_none() && stream.retries.as_ref()?.is_none();
+        Some(judge(unbounded, || {
+            let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --maximum-retry-attempts 100 --maximum-record-age-in-seconds 21600",
+                mapping.id
+            );
+            danger(
+                "record-age",
+                &stream.name,
+                "neither retries nor age are bounded",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |mapping, stream| {
+        let destination = stream.on_failure.as_ref()?;
+        Some(judge(destination.is_none(), || {
+            let why = "Records that are given up leave no trace.";
+            let mend = format!(
+                "aws lambda update-event-source-mapping --uuid {} --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
+                mapping.id
+            );
+            danger(
+                "on-failure",
+                &stream.name,
+                "records that are given up go nowhere",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
+    let kept = deployment.settings.retention;
+    each(deployment, |_, stream| {
+        let theirs = stream.retention?;
+        Some(judge(kept < theirs, || {
+            let what = format!(
+                "it keeps records for {}, and outcomes are kept for {}",
+                length(theirs),
+                length(kept)
+            );
+            let why = "A batch that is read again after its outcomes have expired runs again.";
+            let hours = theirs.as_secs().div_ceil(3_600);
+            let mend = format!(
+                ".retention(Duration::from_hours({hours})) in the code, and --retention {hours}h here"
+            );
+            danger("stream-retention", &stream.name, what, why, mend)
+        }))
+    })
+}

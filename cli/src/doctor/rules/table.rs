@@ -1,0 +1,105 @@
+//! Rules of the table of the records.
+
+use super::{Verdict, danger, judge, warning};
+use crate::doctor::facts::{Deployment, Table};
+
+/// One verdict, where the table is known and says enough.
+fn of(deployment: &Deployment, rule: impl FnOnce(&Table) -> Option<Verdict>) -> Vec<Verdict> {
+    deployment
+        .table
+        .as_ref()
+        .and_then(rule)
+        .into_iter()
+        .collect()
+}
+
+fn mend_ttl(table: &Table) -> String {
+    let (name, attribute) = (&table.name, &table.expected_ttl);
+    format!(
+        "aws dynamodb update-time-to-live --table-name {name} \
+         --time-to-live-specification Enabled=true,AttributeName={attribute}"
+    )
+}
+
+pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
+    of(deployment, |table| {
+        let ttl = table.ttl.as_ref()?;
+        Some(judge(ttl.is_none(), || {
+            let why = "No record is ever deleted: the table grows, and costs, for ever.";
+            warning(
+                "ttl-off",
+                &table.name,
+                "time to live is off",
+                why,
+                mend_ttl(table),
+            )
+        }))
+    })
+}
+
+pub(super) fn ttl_attribute(deployment: &Deployment) -> Vec<Verdict> {
+    of(deployment, |table| {
+        let attribute = table.ttl.as_ref()?.as_ref()?;
+        Some(judge(*attribute != table.expected_ttl, || {
+            let what = format!(
+                "time to live is on `{attribute}`, and records have `{}`",
+                table.expected_ttl
+            );
+            let why = "No record has that attribute, so none is deleted; one that means something else would be deleted early.";
+            danger("ttl-attribute", &table.name, what, why, mend_ttl(table))
+        }))
+    })
+}
+
+pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
+    of(deployment, |table| {
+        let keys = table.keys.as_ref()?;
+        Some(judge(*keys != table.expected_keys, || {
+            let (has, wants) = (keys.join(", "), table.expected_keys.join(", "));
+            let what = format!("its key is {has}, and the engine writes {wants}");
+            let why = "Each claim is refused, and nothing runs.";
+            let mend = "Name the keys in the code, by DynamoDbStore::layout, or take another table. Here: --partition-key, --sort-key";
+            danger("key-schema", &table.name, what, why, mend)
+        }))
+    })
+}
+
+pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
+    of(deployment, |table| {
+        let name = &table.name;
+        Some(judge(!table.point_in_time_recovery?, || {
+            let why =
+                "Without its records every redelivery runs again, and an accident can't be undone.";
+            let mend = format!(
+                "aws dynamodb update-continuous-backups --table-name {name} \
+                 --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
+            );
+            warning(
+                "point-in-time-recovery",
+                name,
+                "point-in-time recovery is off",
+                why,
+                mend,
+            )
+        }))
+    })
+}
+
+pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
+    of(deployment, |table| {
+        let name = &table.name;
+        Some(judge(!table.deletion_protection?, || {
+            let why = "One command, or a stack's removal, deletes the records; every redelivery then runs again.";
+            let mend = format!(
+                "aws dynamodb update-table --table-name {name} --deletion-protection-enabled"
+            );
+            warning(
+                "deletion-protection",
+                name,
+                "deletion protection is off",
+                why,
+                mend,
+            )
+        }))
+    })
+}

@@ -1,0 +1,123 @@
+//! `plan`: the rules of `doctor`, for a template or for settings that are not deployed yet, and what
+//! protection costs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::doctor::facts::Deployment;
+use crate::doctor::{SettingArgs, rule, rules};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+mod cost;
+mod intrinsic;
+mod report;
+mod settings;
+mod template;
+mod yaml;
+
+pub use cost::{Cost, CostArgs};
+pub use report::{Report, Suggestion};
+
+/// The arguments of `plan`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A SAM or `CloudFormation` template, in YAML or JSON. Nested templates are read, where they are
+    /// files.
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+    /// A parameter of the template, where its default isn't meant; repeat it for more.
+    #[arg(long, requires = "template", value_name = "NAME=VALUE", value_parser = parameter)]
+    pub parameter: Vec<(String, String)>,
+    /// A function of the template, by its logical name; repeat it for more. Without one, all that have
+    /// the variable `IDEMPOTENCY_TABLE` are looked at.
+    #[arg(long, requires = "template", value_name = "NAME")]
+    pub function: Vec<String>,
+    /// What the code sets.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// What a queue's worker has, where there is no template.
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// What is to be paid for.
+    #[command(flatten)]
+    pub cost: CostArgs,
+    /// A finding that is accepted; repeat it for more.
+    #[arg(long, value_name = "ID", value_parser = rule)]
+    pub ignore: Vec<String>,
+}
+
+/// The settings of a queue's worker.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "A queue's worker, without a template")]
+pub struct QueueArgs {
+    /// The function's timeout. It makes the plan one of a queue's worker.
+    #[arg(long, conflicts_with = "template", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub function_timeout: Option<Duration>,
+    /// The mapping's batch window.
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub window: Duration,
+    /// The queue is a FIFO queue.
+    #[arg(long)]
+    pub fifo: bool,
+    /// The queue's visibility timeout.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub visibility: Option<Duration>,
+    /// How long the queue keeps messages.
+    #[arg(long, default_value = "4days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub queue_retention: Duration,
+    /// How long the dead-letter queue keeps messages.
+    #[arg(long, default_value = "14days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub dead_letter_retention: Duration,
+    /// After how many receives a message goes to the dead-letter queue.
+    #[arg(long, default_value_t = 5, value_name = "NUMBER")]
+    pub max_receive_count: u32,
+    /// The function's reserved concurrency.
+    #[arg(long, value_name = "NUMBER")]
+    pub reserved_concurrency: Option<u32>,
+    /// The mapping's maximum concurrency.
+    #[arg(long, value_name = "NUMBER")]
+    pub maximum_concurrency: Option<u32>,
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Applies the rules to what is not deployed yet, and says what protection costs.
+///
+/// # Errors
+///
+/// When the template can't be read.
+pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let settings = args.settings.settings();
+    let (functions, table, not_read) = match &args.template {
+        Some(path) => template::read(path, &args.parameter, &args.function)?,
+        None => (
+            settings::functions(&args.queue).into_iter().collect(),
+            None,
+            Vec::new(),
+        ),
+    };
+    let deployment = Deployment {
+        table,
+        functions,
+        settings,
+        clock_ahead_millis: None,
+        second_tls: None,
+    };
+    let report = Report {
+        check: rules::check(&deployment, &args.ignore),
+        suggestions: settings::suggestions(&deployment),
+        not_read,
+        cost: args.cost.of_month(),
+    };
+    context.output().report(&report)?;
+    Ok(if report.check.findings.is_empty() {
+        Exit::Fine
+    } else {
+        Exit::Found
+    })
+}

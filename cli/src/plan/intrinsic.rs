@@ -1,0 +1,213 @@
+//! Computes what a template's intrinsic functions give, as far as the template alone tells. A
+//! resource is known by its logical name, one of a nested template by `Stack/Name`.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "of a JSON value, a member that is not there is null"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::yaml;
+use crate::failure::Failure;
+
+/// A template, with the values of its parameters.
+#[derive(Debug)]
+pub(super) struct Template {
+    pub(super) root: Value,
+    parameters: BTreeMap<String, Value>,
+    /// Before the names of its resources: `Stack/`.
+    prefix: String,
+    nested: BTreeMap<String, Template>,
+}
+
+impl Template {
+    /// Reads a template and those that it nests, where they are files.
+    pub(super) fn read(path: &Path, given: &[(String, String)]) -> Result<Self, Failure> {
+        let given = given
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(value)));
+        Self::load(path, given.collect(), String::new(), 0)
+    }
+
+    fn load(
+        path: &Path,
+        given: BTreeMap<String, Value>,
+        prefix: String,
+        depth: u8,
+    ) -> Result<Self, Failure> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::File {
+            path: shown.clone(),
+            error,
+        })?;
+        let root = yaml::read(&text)
+            .map_err(|error| Failure::usage(format!("{shown} is no template: {error}")))?;
+        if !root["Resources"].is_object() {
+            return Err(Failure::usage(format!(
+                "{shown} is no template: it has no Resources"
+            )));
+        }
+        let mut parameters: BTreeMap<String, Value> = members(&root["Parameters"])
+            .map(|(name, parameter)| (name.clone(), parameter["Default"].clone()))
+            .collect();
+        for (name, value) in given {
+            if !parameters.contains_key(&name) {
+                return Err(Failure::usage(format!("{shown} has no parameter `{name}`")));
+            }
+            parameters.insert(name, value);
+        }
+        let mut template = Self {
+            root,
+            parameters,
+            prefix,
+            nested: BTreeMap::new(),
+        };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        if depth < 4 {
+            template.load_nested(folder, depth)?;
+        }
+        Ok(template)
+    }
+
+    fn load_nested(&mut self, folder: &Path, depth: u8) -> Result<(), Failure> {
+        let mut nested = BTreeMap::new();
+        for (name, resource) in self.resources() {
+            let place = match resource["Type"].as_str() {
+                Some("AWS::CloudFormation::Stack") => &resource["Properties"]["TemplateURL"],
+                Some("AWS::Serverless::Application") => &resource["Properties"]["Location"],
+                _ => continue,
+            };
+            let file: Option<PathBuf> = place.as_str().map(|place| folder.join(place));
+            let Some(file) = file.filter(|file| file.is_file()) else {
+                continue;
+            };
+            let given = members(&resource["Properties"]["Parameters"]);
+            let given = given
+                .map(|(name, value)| (name.clone(), self.resolve(value)))
+                .collect();
+            let prefix = format!("{}{name}/", self.prefix);
+            nested.insert(name.clone(), Self::load(&file, given, prefix, depth + 1)?);
+        }
+        self.nested = nested;
+        Ok(())
+    }
+
+    /// The resources of this template, by name.
+    pub(super) fn resources(&self) -> impl Iterator<Item = (&String, &Value)> {
+        members(&self.root["Resources"])
+    }
+
+    /// The resource of this name, here or in a nested template, with the template that it is in.
+    pub(super) fn resource(&self, name: &str) -> Option<(&Self, &Value)> {
+        match name.split_once('/') {
+            Some((stack, rest)) => self.nested.get(stack)?.resource(rest),
+            None => self.root["Resources"]
+                .get(name)
+                .map(|resource| (self, resource)),
+        }
+    }
+
+    /// The value, with its intrinsic functions computed. What can't be known is `null`.
+    pub(super) fn resolve(&self, value: &Value) -> Value {
+        match value {
+            Value::Object(of) => match of.iter().next().filter(|_| of.len() == 1) {
+                Some((name, argument)) if name == "Ref" || name.starts_with("Fn::") => {
+                    self.intrinsic(name, argument)
+                }
+                _ => of
+                    .iter()
+                    .map(|(name, value)| (name.clone(), self.resolve(value)))
+                    .collect(),
+            },
+            Value::Array(items) => items.iter().map(|item| self.resolve(item)).collect(),
+            other => other.clone(),
+        }
+    }
+
+    fn intrinsic(&self, name: &str, argument: &Value) -> Value {
+        match name {
+            "Ref" => argument
+                .as_str()
+                .map_or(Value::Null, |name| self.reference(name)),
+            "Fn::GetAtt" => self.attribute(argument),
+            "Fn::If" => {
+                let condition = argument[0].as_str().and_then(|name| self.condition(name));
+                condition.map_or(Value::Null, |is| {
+                    self.resolve(&argument[if is { 1 } else { 2 }])
+                })
+            }
+            "Fn::Sub" => self.substitute(argument),
+            _ => Value::Null,
+        }
+    }
+
+    fn reference(&self, name: &str) -> Value {
+        if let Some(value) = self.parameters.get(name) {
+            return value.clone();
+        }
+        if self.root["Resources"].get(name).is_some() {
+            return json!(format!("{}{name}", self.prefix));
+        }
+        Value::Null
+    }
+
+    fn attribute(&self, argument: &Value) -> Value {
+        let (Some(of), attribute) = (
+            argument[0].as_str(),
+            argument[1].as_str().unwrap_or_default(),
+        ) else {
+            return Value::Null;
+        };
+        match (self.nested.get(of), attribute.strip_prefix("Outputs.")) {
+            (Some(nested), Some(output)) => {
+                nested.resolve(&nested.root["Outputs"][output]["Value"])
+            }
+            _ => self.reference(of),
+        }
+    }
+
+    /// A text with one name in it is that name's value; another text is not computed.
+    fn substitute(&self, argument: &Value) -> Value {
+        let text = argument.as_str().unwrap_or_default();
+        let inner = text
+            .strip_prefix("${")
+            .and_then(|rest| rest.strip_suffix('}'));
+        match inner.map(|inner| inner.split_once('.').unwrap_or((inner, ""))) {
+            Some((of, "")) => self.reference(of),
+            Some((of, attribute)) => self.attribute(&json!([of, attribute])),
+            None if text.contains("${") => Value::Null,
+            None => json!(text),
+        }
+    }
+
+    fn condition(&self, name: &str) -> Option<bool> {
+        self.holds(&self.root["Conditions"][name])
+    }
+
+    fn holds(&self, of: &Value) -> Option<bool> {
+        let (name, argument) = of.as_object()?.iter().next()?;
+        let each = || {
+            argument
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|one| self.holds(one))
+        };
+        match name.as_str() {
+            "Condition" => self.condition(argument.as_str()?),
+            "Fn::Equals" => Some(self.resolve(&argument[0]) == self.resolve(&argument[1])),
+            "Fn::Not" => Some(!self.holds(&argument[0])?),
+            "Fn::And" => each().try_fold(true, |all, one| Some(all && one?)),
+            "Fn::Or" => each().try_fold(false, |any, one| Some(any || one?)),
+            _ => None,
+        }
+    }
+}
+
+/// The members of an object; nothing of what is none.
+pub(super) fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}

@@ -1,0 +1,84 @@
+//! What a plan says.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::cost::Cost;
+use crate::doctor;
+use crate::output::{DIM, HEADING};
+
+/// A value that fits a queue's other settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Suggestion {
+    /// The queue.
+    pub at: String,
+    /// The setting.
+    pub setting: &'static str,
+    /// The least that fits.
+    pub at_least: String,
+}
+
+/// What a plan says.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Report {
+    /// What the rules find.
+    pub check: doctor::Report,
+    /// The least that fits, for each setting that depends on others.
+    pub suggestions: Vec<Suggestion>,
+    /// What of the template could not be read.
+    pub not_read: Vec<String>,
+    /// What protection costs in a month, by form.
+    pub cost: Vec<Cost>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.check)?;
+        for words in &self.not_read {
+            writeln!(f, "{DIM}not read{DIM:#}  {words}")?;
+        }
+        if !self.suggestions.is_empty() {
+            writeln!(f, "\n{HEADING}At least{HEADING:#}")?;
+        }
+        for Suggestion {
+            at,
+            setting,
+            at_least,
+        } in &self.suggestions
+        {
+            writeln!(f, "  {at:<24}  {setting:<20}  {at_least}")?;
+        }
+        let Some(first) = self.cost.first() else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "\n{HEADING}A month{HEADING:#} of {} requests, {} of them duplicates, records of {} bytes\n  \
+             {:<12}  {:>16}  {:>16}  {:>10}",
+            first.requests,
+            first.duplicates,
+            first.record_bytes,
+            "form",
+            "write units",
+            "read units",
+            "dollars"
+        )?;
+        for cost in &self.cost {
+            let Cost {
+                form,
+                write_units,
+                read_units,
+                dollars,
+                ..
+            } = cost;
+            write!(
+                f,
+                "\n  {:<12}  {write_units:>16}  {read_units:>16}  {dollars:>10.2}",
+                form.word()
+            )?;
+        }
+        Ok(())
+    }
+}

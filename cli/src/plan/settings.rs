@@ -1,0 +1,77 @@
+//! Settings that depend on each other. Pure.
+
+use std::time::Duration;
+
+use super::QueueArgs;
+use super::report::Suggestion;
+use crate::doctor::facts::{DeadLetters, Deployment, Function, Mapping, Queue, Source};
+use crate::doctor::rules::longest_redelivery;
+use crate::time::length;
+
+/// The worker that the flags describe; none without its timeout.
+pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
+    let timeout = args.function_timeout?;
+    let queue = Queue {
+        name: "the queue".to_owned(),
+        fifo: args.fifo,
+        visibility: Some(args.visibility.unwrap_or(timeout * 6 + args.window)),
+        retention: Some(args.queue_retention),
+        dead_letters: Some(Some(DeadLetters {
+            name: "the dead-letter queue".to_owned(),
+            max_receive_count: args.max_receive_count,
+            retention: Some(args.dead_letter_retention),
+        })),
+    };
+    let mapping = Mapping {
+        id: "UUID".to_owned(),
+        enabled: None,
+        reports_item_failures: None,
+        window: args.window,
+        maximum_concurrency: args.maximum_concurrency,
+        source: Source::Queue(queue),
+    };
+    Some(Function {
+        name: "the function".to_owned(),
+        timeout: Some(timeout),
+        reserved_concurrency: args.reserved_concurrency,
+        mappings: vec![mapping],
+        ..Function::default()
+    })
+}
+
+/// The least that fits, for each queue.
+pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
+    let mut all = Vec::new();
+    for function in &deployment.functions {
+        for mapping in &function.mappings {
+            let Source::Queue(queue) = &mapping.source else {
+                continue;
+            };
+            let mut suggest = |setting, least: Option<Duration>| {
+                if let Some(least) = least {
+                    all.push(Suggestion {
+                        at: queue.name.clone(),
+                        setting,
+                        at_least: length(least),
+                    });
+                }
+            };
+            let visibility = function.timeout.map(|timeout| timeout * 6 + mapping.window);
+            let dead_letters = queue.dead_letters.as_ref().and_then(Option::as_ref);
+            let receives = dead_letters.map(|dead_letters| dead_letters.max_receive_count);
+            let hidden = queue.visibility.or(visibility);
+            suggest("visibility timeout", visibility);
+            suggest("retention", longest_redelivery(queue));
+            suggest(
+                "failure_retention",
+                hidden
+                    .zip(receives)
+                    .map(|(hidden, receives)| hidden * receives),
+            );
+            // A claim lasts as long as the invocation that holds it, and the margin.
+            let margin = deployment.settings.skew_margin;
+            suggest("lease", function.timeout.map(|timeout| timeout + margin));
+        }
+    }
+    all
+}
