@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::audit;
 use crate::doctor;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -143,6 +144,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// The same rules for what is not deployed yet, and what protection costs.
     Plan(plan::Args),
+    /// Compares completed records with the effects that they stand for.
+    Audit(audit::Args),
     /// Prints the schema of a command's JSON.
     Schema(SchemaArgs),
     /// Prints a shell's completions.

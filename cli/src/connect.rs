@@ -129,14 +129,16 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
     PostgresStore::with_table(pool, table).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn id_attribute(names: &Layout) -> String {
+/// The attribute that holds the id.
+pub(crate) fn id_attribute(names: &Layout) -> String {
     names
         .sort_key
         .clone()
         .unwrap_or_else(|| names.partition_key.clone())
 }
 
-fn layout(names: &Layout) -> TableLayout {
+/// The layout that the flags describe.
+pub(crate) fn layout(names: &Layout) -> TableLayout {
     let mut layout = TableLayout::default().key(&names.partition_key);
     if let (Some(sort), Some(value)) = (&names.sort_key, &names.partition_value) {
         layout = layout.composite_key(&names.partition_key, value, sort);

@@ -11,6 +11,7 @@
 
 mod args;
 mod ask;
+pub mod audit;
 mod connect;
 mod context;
 pub mod doctor;
@@ -62,6 +63,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> 
         Command::Redact(args) => records::redact::run(&args, context).await,
         Command::Doctor(args) => doctor::run(&args, context).await,
         Command::Plan(args) => plan::run(&args, context),
+        Command::Audit(args) => audit::run(&args, context).await,
         Command::Schema(args) => args::print_schema(&args),
         Command::Completions(args) => args::completions(&args),
         Command::Man(args) => args::man_pages(&args),

@@ -2,6 +2,7 @@
 
 use schemars::{Schema, SchemaGenerator};
 
+use crate::audit;
 use crate::doctor;
 use crate::plan;
 use crate::records::{Explanation, RecordView, Report, list};
@@ -9,7 +10,7 @@ use crate::records::{Explanation, RecordView, Report, list};
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// The commands that print JSON, with what they print. `list` prints one such document on each line.
-pub(crate) const COMMANDS: [(&str, Make); 10] = [
+pub(crate) const COMMANDS: [(&str, Make); 11] = [
     ("get", SchemaGenerator::root_schema_for::<RecordView>),
     ("explain", SchemaGenerator::root_schema_for::<Explanation>),
     ("list", SchemaGenerator::root_schema_for::<list::Entry>),
@@ -19,6 +20,7 @@ pub(crate) const COMMANDS: [(&str, Make); 10] = [
     ("settle-step", SchemaGenerator::root_schema_for::<Report>),
     ("redact", SchemaGenerator::root_schema_for::<Report>),
     ("doctor", SchemaGenerator::root_schema_for::<doctor::Report>),
+    ("audit", SchemaGenerator::root_schema_for::<audit::Report>),
     ("plan", SchemaGenerator::root_schema_for::<plan::Report>),
 ];
 

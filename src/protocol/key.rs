@@ -273,6 +273,18 @@ impl RecordId {
         Self::new(hash.to_string(), hash)
     }
 
+    /// Derives the key of an effect outside, as [`Claim::derive_key`](crate::Claim::derive_key) gives it
+    /// to the handler: for a tool that looks for the effect of a record.
+    pub fn derive_key(&self, effect: &str) -> String {
+        self.derive(effect)
+    }
+
+    /// Derives the UUID of an effect outside, as [`Claim::derive_uuid`](crate::Claim::derive_uuid)
+    /// gives it to the handler.
+    pub fn derive_uuid(&self, effect: &str) -> String {
+        uuid(&self.derive(effect))
+    }
+
     /// Makes a key for an effect outside, the same in every attempt: SHA-256 over the id and the
     /// effect's name, in hex.
     pub(crate) fn derive(&self, effect: &str) -> String {
@@ -281,11 +293,6 @@ impl RecordId {
             [self.as_str().as_bytes(), effect.as_bytes()],
         )
         .to_string()
-    }
-
-    /// Makes the same key as a UUID of version 8.
-    pub(crate) fn derive_uuid(&self, effect: &str) -> String {
-        uuid(&self.derive(effect))
     }
 
     /// Makes an event's id, a UUID of version 8: no two events of a key have the same one.

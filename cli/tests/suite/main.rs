@@ -7,6 +7,7 @@
     reason = "a test that panics has found something"
 )]
 
+mod audit;
 mod doctor;
 mod plan;
 mod postgres;

@@ -1,0 +1,159 @@
+//! Counts effects.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::DisplayErrorContext;
+use aws_sdk_dynamodb::types::{AttributeValue, KeySchemaElement, KeyType, Select};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+
+use crate::AuditError;
+use crate::record::Completed;
+
+/// How many queries are under way together.
+const SIDE_BY_SIDE: usize = 16;
+
+/// A record whose effects are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The record.
+    pub record: Completed,
+    /// The name of its effect.
+    pub key: String,
+}
+
+/// Counts effects by their names.
+pub trait Effects {
+    /// Counts the effects of each record, in their order.
+    fn count(
+        &mut self,
+        asked: &[Asked],
+    ) -> impl Future<Output = Result<Vec<u64>, AuditError>> + Send;
+}
+
+/// Effects that are items of a DynamoDB table: an attribute holds the name.
+#[derive(Debug)]
+pub struct TableEffects {
+    client: Client,
+    table: String,
+    attribute: String,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// The attribute is the partition key of the table, or of this index.
+    Query(Option<String>),
+    /// Each item was read, and counted by name.
+    Counted(HashMap<String, u64>),
+}
+
+impl TableEffects {
+    /// Looks at the table. Where the attribute is the partition key of the table or of an index,
+    /// effects are asked for one by one; else the whole table is read now.
+    ///
+    /// # Errors
+    ///
+    /// When the table can't be read.
+    pub async fn open(client: Client, table: &str, attribute: &str) -> Result<Self, AuditError> {
+        let failed = |reason: String| AuditError::NotRead {
+            doing: format!("read the effects of {table}"),
+            reason,
+        };
+        let described = client.describe_table().table_name(table).send().await;
+        let described =
+            described.map_err(|error| failed(DisplayErrorContext(error).to_string()))?;
+        let described = described
+            .table
+            .ok_or_else(|| failed("no description".to_owned()))?;
+        let is_hash = |keys: &[KeySchemaElement]| {
+            keys.iter()
+                .any(|key| key.key_type == KeyType::Hash && key.attribute_name == attribute)
+        };
+        // Without a sort key, an item of the table itself is one effect at most.
+        let own = described.key_schema.as_deref().unwrap_or_default();
+        let indexes = described.global_secondary_indexes.unwrap_or_default();
+        let index = indexes
+            .into_iter()
+            .find(|index| is_hash(index.key_schema.as_deref().unwrap_or_default()));
+        let how = match index {
+            _ if is_hash(own) => How::Query(None),
+            Some(index) => How::Query(index.index_name),
+            None => How::Counted(count_all(&client, table, attribute).await.map_err(failed)?),
+        };
+        Ok(Self {
+            client,
+            table: table.to_owned(),
+            attribute: attribute.to_owned(),
+            how,
+        })
+    }
+
+    async fn query(&self, index: Option<&str>, key: &str) -> Result<u64, AuditError> {
+        let pages = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .set_index_name(index.map(str::to_owned))
+            .key_condition_expression("#key = :key")
+            .expression_attribute_names("#key", &self.attribute)
+            .expression_attribute_values(":key", AttributeValue::S(key.to_owned()))
+            .select(Select::Count)
+            .into_paginator()
+            .send();
+        let pages: Vec<_> = pages
+            .try_collect()
+            .await
+            .map_err(|error| AuditError::NotRead {
+                doing: format!("count the effects of {}", self.table),
+                reason: DisplayErrorContext(error).to_string(),
+            })?;
+        Ok(pages
+            .iter()
+            .map(|page| u64::try_from(page.count).unwrap_or(0))
+            .sum())
+    }
+}
+
+impl Effects for TableEffects {
+    async fn count(&mut self, asked: &[Asked]) -> Result<Vec<u64>, AuditError> {
+        match &self.how {
+            How::Counted(counts) => {
+                let count = |asked: &Asked| counts.get(&asked.key).copied().unwrap_or(0);
+                Ok(asked.iter().map(count).collect())
+            }
+            How::Query(index) => {
+                let mut queries = Vec::with_capacity(asked.len());
+                for one in asked {
+                    queries.push(self.query(index.as_deref(), &one.key));
+                }
+                let counts = stream::iter(queries).buffered(SIDE_BY_SIDE);
+                counts.try_collect().await
+            }
+        }
+    }
+}
+
+async fn count_all(
+    client: &Client,
+    table: &str,
+    attribute: &str,
+) -> Result<HashMap<String, u64>, String> {
+    let scan = client
+        .scan()
+        .table_name(table)
+        .projection_expression("#key");
+    let scan = scan.expression_attribute_names("#key", attribute);
+    let mut items = scan.into_paginator().items().send();
+    let mut counts = HashMap::new();
+    while let Some(item) = items.next().await {
+        let item = item.map_err(|error| DisplayErrorContext(error).to_string())?;
+        let name = match item.get(attribute) {
+            Some(AttributeValue::S(text)) => text.clone(),
+            Some(AttributeValue::N(number)) => number.clone(),
+            _ => continue,
+        };
+        *counts.entry(name).or_default() += 1;
+    }
+    Ok(counts)
+}

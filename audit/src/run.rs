@@ -1,0 +1,200 @@
+//! The audit itself.
+
+use futures_util::{Stream, StreamExt, pin_mut};
+use lambda_idempotency::EpochMillis;
+
+use crate::AuditError;
+use crate::effects::{Asked, Effects};
+use crate::key::EffectKey;
+use crate::record::Completed;
+use crate::sample::Sample;
+use crate::tally::Tally;
+
+/// Which records are compared.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Of this operation alone.
+    pub operation: Option<String>,
+    /// Completed at this time or later.
+    pub since: Option<EpochMillis>,
+    /// Completed before this time: an effect may take a while to be seen.
+    pub before: EpochMillis,
+    /// At most so many, drawn with this seed; `None` compares all.
+    pub sample: Option<(usize, u64)>,
+}
+
+impl Selection {
+    fn takes(&self, record: &Completed) -> bool {
+        let is_of = |operation: &String| record.operation() == Some(operation);
+        let in_time =
+            |at: EpochMillis| self.since.is_none_or(|since| at >= since) && at < self.before;
+        self.operation.as_ref().is_none_or(is_of) && record.completed_at.is_none_or(in_time)
+    }
+}
+
+/// How many records are asked for together.
+const TOGETHER: usize = 500;
+
+/// Compares the records with their effects.
+///
+/// # Errors
+///
+/// When the records can't be read, or the effects can't be counted. What was found by then is lost.
+pub async fn audit(
+    records: impl Stream<Item = Result<Vec<Completed>, AuditError>>,
+    effects: &mut impl Effects,
+    key: &EffectKey,
+    selection: &Selection,
+) -> Result<Tally, AuditError> {
+    let mut tally = Tally::default();
+    let mut sample = selection.sample.map(|(size, seed)| Sample::new(size, seed));
+    pin_mut!(records);
+    while let Some(page) = records.next().await {
+        let page = page?.into_iter().filter(|record| selection.takes(record));
+        match &mut sample {
+            Some(sample) => page.for_each(|record| sample.offer(record)),
+            None => compare(page.collect(), effects, key, &mut tally).await?,
+        }
+    }
+    if let Some(sample) = sample {
+        compare(sample.into_records(), effects, key, &mut tally).await?;
+    }
+    Ok(tally)
+}
+
+async fn compare(
+    records: Vec<Completed>,
+    effects: &mut impl Effects,
+    key: &EffectKey,
+    tally: &mut Tally,
+) -> Result<(), AuditError> {
+    let mut asked = Vec::new();
+    for record in records {
+        match key.of(&record) {
+            Some(key) => asked.push(Asked { record, key }),
+            None => tally.add_not_judged(),
+        }
+    }
+    for few in asked.chunks(TOGETHER) {
+        let counts = effects.count(few).await?;
+        if counts.len() != few.len() {
+            return Err(AuditError::Effects(format!(
+                "{} records were asked for, and {} counts came",
+                few.len(),
+                counts.len()
+            )));
+        }
+        for (asked, count) in few.iter().zip(counts) {
+            tally.add(&asked.record, count);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    /// Effects by the last digit of their name: 0 has none, 1 has two, the others one.
+    struct ByDigit;
+
+    impl Effects for ByDigit {
+        async fn count(&mut self, asked: &[Asked]) -> Result<Vec<u64>, AuditError> {
+            let count = |asked: &Asked| match asked.key.chars().last() {
+                Some('0') => 0,
+                Some('1') => 2,
+                _ => 1,
+            };
+            Ok(asked.iter().map(count).collect())
+        }
+    }
+
+    fn record(number: i64) -> Completed {
+        Completed {
+            id: format!("n#{}#{number}", if number < 50 { "pay" } else { "refund" }),
+            completed_at: Some(EpochMillis(number)),
+            outcome: None,
+        }
+    }
+
+    fn all() -> Selection {
+        Selection {
+            operation: None,
+            since: None,
+            before: EpochMillis(1_000),
+            sample: None,
+        }
+    }
+
+    async fn run(selection: Selection) -> Tally {
+        let pages = (0..10).map(|page| Ok((0..10).map(|one| record(page * 10 + one)).collect()));
+        audit(
+            stream::iter(pages),
+            &mut ByDigit,
+            &EffectKey::Hash,
+            &selection,
+        )
+        .await
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn missing_and_double_effects_are_found() {
+        let tally = run(all()).await;
+        assert_eq!(
+            (tally.checked(), tally.missing().len(), tally.double().len()),
+            (100, 10, 10)
+        );
+        assert!(tally.found_any() && tally.missing().contains(&"n#pay#0".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_selection_leaves_the_others_out() {
+        for (selection, checked) in [
+            (
+                Selection {
+                    operation: Some("pay".to_owned()),
+                    ..all()
+                },
+                50,
+            ),
+            (
+                Selection {
+                    since: Some(EpochMillis(90)),
+                    ..all()
+                },
+                10,
+            ),
+            (
+                Selection {
+                    before: EpochMillis(5),
+                    ..all()
+                },
+                5,
+            ),
+            (
+                Selection {
+                    sample: Some((30, 7)),
+                    ..all()
+                },
+                30,
+            ),
+        ] {
+            assert_eq!(
+                run(selection.clone()).await.checked(),
+                checked,
+                "{selection:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_does_not_tell_its_effect_is_not_judged() {
+        let pages = stream::iter([Ok(vec![record(1)])]);
+        let key = EffectKey::Outcome("/id".to_owned());
+        let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
+        assert_eq!((tally.checked(), tally.not_judged()), (0, 1));
+    }
+}

@@ -1,0 +1,65 @@
+//! Counts what was found.
+
+use crate::rate::Rate;
+use crate::record::Completed;
+
+/// What an audit has found by now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    checked: u64,
+    missing: Vec<String>,
+    double: Vec<String>,
+    not_judged: u64,
+}
+
+impl Tally {
+    /// Adds a record and the number of its effects.
+    pub fn add(&mut self, record: &Completed, effects: u64) {
+        self.checked += 1;
+        match effects {
+            0 => self.missing.push(record.id.clone()),
+            1 => {}
+            _ => self.double.push(record.id.clone()),
+        }
+    }
+
+    /// Adds a record that doesn't tell which effect is its own.
+    pub fn add_not_judged(&mut self) {
+        self.not_judged += 1;
+    }
+
+    /// How many records were compared with their effects.
+    pub fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    /// The ids of the records without an effect.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The ids of the records with more than one.
+    pub fn double(&self) -> &[String] {
+        &self.double
+    }
+
+    /// How many records don't tell which effect is their own.
+    pub fn not_judged(&self) -> u64 {
+        self.not_judged
+    }
+
+    /// The rate of missing effects.
+    pub fn missing_rate(&self) -> Rate {
+        Rate::of(self.missing.len() as u64, self.checked)
+    }
+
+    /// The rate of double effects.
+    pub fn double_rate(&self) -> Rate {
+        Rate::of(self.double.len() as u64, self.checked)
+    }
+
+    /// Tells whether an effect is missing or double.
+    pub fn found_any(&self) -> bool {
+        !self.missing.is_empty() || !self.double.is_empty()
+    }
+}

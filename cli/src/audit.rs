@@ -1,0 +1,252 @@
+//! `audit`: compares completed records with the effects that they stand for.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use indicatif::{ProgressBar, ProgressStyle};
+use lambda_idempotency::EpochMillis;
+use lambda_idempotency_audit::{
+    AuditError, EffectKey, Rate, Selection, TableEffects, Tally, audit,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::context::{Context, now};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{ALARM, DIM, GOOD, HEADING, note};
+use crate::time;
+
+mod child;
+mod export;
+mod source;
+
+use child::ChildEffects;
+
+/// The arguments of `audit`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is an effect.
+    #[command(flatten)]
+    pub effects: EffectArgs,
+    /// What names a record's effect: id, hash, derived:NAME, derived-uuid:NAME, or a JSON pointer
+    /// into the outcome, such as `/payment_id`.
+    #[arg(long, value_name = "KEY", value_parser = |text: &str| text.parse::<EffectKey>())]
+    pub effect_key: EffectKey,
+    /// Of this operation alone.
+    #[arg(long, value_name = "NAME")]
+    pub operation: Option<String>,
+    /// Completed at this time or later.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub since: Option<EpochMillis>,
+    /// Completed longer ago than this: an effect may take a while to be seen.
+    #[arg(long, default_value = "5min", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub settled_for: Duration,
+    /// Compares so many records, drawn at random, instead of all.
+    #[arg(long, value_name = "NUMBER")]
+    pub sample: Option<usize>,
+    /// Draws the same sample again.
+    #[arg(long, requires = "sample", value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Reads the records from an export of the table instead: the folder of the export, or its place
+    /// in S3, `s3://BUCKET/PREFIX/AWSDynamoDB/EXPORT-ID`.
+    #[arg(long, value_name = "PLACE")]
+    pub export: Option<String>,
+    /// How many ids to show of each kind.
+    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
+    pub show: usize,
+}
+
+/// What is an effect.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What is an effect")]
+#[group(required = true, multiple = true)]
+pub struct EffectArgs {
+    /// An item of this DynamoDB table.
+    #[arg(
+        long,
+        requires = "effects_attribute",
+        conflicts_with = "effects_command",
+        value_name = "TABLE"
+    )]
+    pub effects_table: Option<String>,
+    /// The attribute of its items that holds the name. Where it is the partition key of the table or
+    /// of an index, effects are queried one by one, else the whole table is read.
+    #[arg(long, requires = "effects_table", value_name = "NAME")]
+    pub effects_attribute: Option<String>,
+    /// What this command counts, run by the shell: it reads a line of JSON for each of up to 500
+    /// records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each, `{"id", "effects"}`.
+    #[arg(long, value_name = "COMMAND")]
+    pub effects_command: Option<String>,
+}
+
+/// What was found of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Found {
+    /// How many.
+    pub count: u64,
+    /// The rate among the records that were compared.
+    pub rate: f64,
+    /// The lower end of the 95 % interval.
+    pub low: f64,
+    /// The upper end of the 95 % interval.
+    pub high: f64,
+    /// The ids of some.
+    pub ids: Vec<String>,
+}
+
+impl Found {
+    fn of(rate: Rate, ids: &[String], show: usize) -> Self {
+        Self {
+            count: rate.count,
+            rate: rate.rate,
+            low: rate.low,
+            high: rate.high,
+            ids: ids.iter().take(show).cloned().collect(),
+        }
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        let style = if self.count > 0 { ALARM } else { GOOD };
+        let Self {
+            count,
+            rate,
+            low,
+            high,
+            ids,
+        } = self;
+        let percent = |rate: &f64| rate * 100.0;
+        write!(
+            f,
+            "\n{style}{count}{style:#} {name}: {:.3} % (95 %: {:.3} to {:.3})",
+            percent(rate),
+            percent(low),
+            percent(high)
+        )?;
+        ids.iter().try_for_each(|id| write!(f, "\n  {id}"))
+    }
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Report {
+    /// How many records were compared.
+    pub checked: u64,
+    /// How many don't tell which effect is theirs.
+    pub not_judged: u64,
+    /// Whether they are a sample.
+    pub sampled: bool,
+    /// Records without an effect.
+    pub missing: Found,
+    /// Records with more than one.
+    pub double: Found,
+}
+
+impl Report {
+    fn of(tally: &Tally, sampled: bool, show: usize) -> Self {
+        Self {
+            checked: tally.checked(),
+            not_judged: tally.not_judged(),
+            sampled,
+            missing: Found::of(tally.missing_rate(), tally.missing(), show),
+            double: Found::of(tally.double_rate(), tally.double(), show),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.sampled {
+            "records, a sample,"
+        } else {
+            "records"
+        };
+        write!(
+            f,
+            "{HEADING}{} {kind} compared with their effects{HEADING:#}",
+            self.checked
+        )?;
+        self.missing.write(f, "missing effects")?;
+        self.double.write(f, "double effects")?;
+        if self.not_judged > 0 {
+            let words = "records don't tell which effect is theirs: look at --effect-key";
+            write!(f, "\n{DIM}{} {words}{DIM:#}", self.not_judged)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<AuditError> for Failure {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::NotRead { doing, reason } => Self::Service { doing, reason },
+            other => Self::Service {
+                doing: "count effects".to_owned(),
+                reason: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Compares completed records with the effects that they stand for.
+///
+/// # Errors
+///
+/// When the records can't be read, or the effects can't be counted.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let seed = args
+        .seed
+        .unwrap_or_else(|| u64::from_le_bytes(now().0.to_le_bytes()));
+    let selection = Selection {
+        operation: args.operation.clone(),
+        since: args.since,
+        before: now() - args.settled_for,
+        sample: args.sample.map(|size| (size, seed)),
+    };
+    let bar = bar();
+    let records = source::open(args, context).await?.inspect(|page| {
+        bar.inc(page.as_ref().map_or(0, |page| page.len() as u64));
+    });
+    let key = &args.effect_key;
+    let tally = match (&args.effects.effects_table, &args.effects.effects_command) {
+        (Some(table), _) => {
+            let attribute = args
+                .effects
+                .effects_attribute
+                .as_deref()
+                .unwrap_or_default();
+            let client = aws_sdk_dynamodb::Client::new(&context.aws().await);
+            let mut effects = TableEffects::open(client, table, attribute).await?;
+            audit(records, &mut effects, key, &selection).await?
+        }
+        (None, Some(command)) => {
+            let mut effects = ChildEffects::new(command);
+            audit(records, &mut effects, key, &selection).await?
+        }
+        (None, None) => {
+            return Err(Failure::usage(
+                "say what is an effect: --effects-table or --effects-command",
+            ));
+        }
+    };
+    bar.finish_and_clear();
+    if args.sample.is_some() {
+        note(format_args!("the same sample again: --seed {seed}"));
+    }
+    context
+        .output()
+        .report(&Report::of(&tally, args.sample.is_some(), args.show))?;
+    Ok(if tally.found_any() {
+        Exit::Found
+    } else {
+        Exit::Fine
+    })
+}
+
+/// Shown on a terminal alone.
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {pos} records");
+    ProgressBar::new_spinner()
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}

@@ -1,0 +1,56 @@
+//! Where the records come from: the store, or an export of the table.
+
+use futures_util::stream::{self, LocalBoxStream, StreamExt};
+use lambda_idempotency_audit::{AuditError, Completed, Place as Records, pages};
+
+use super::{Args, export};
+use crate::connect::Place;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// How many segments a table is read in, side by side.
+const SEGMENTS: u16 = 4;
+/// How many records of PostgreSQL are read at once.
+const PAGE: u32 = 1_000;
+
+type Pages<'a> = LocalBoxStream<'a, Result<Vec<Completed>, AuditError>>;
+
+pub(super) async fn open<'a>(args: &Args, context: &'a Context) -> Result<Pages<'a>, Failure> {
+    if let Some(place) = &args.export {
+        return Ok(export::pages(place, context).await?.boxed_local());
+    }
+    match context.records().await?.place {
+        Place::DynamoDb(table) => {
+            let place = Records {
+                client: table.client,
+                table: table.name,
+                layout: table.layout,
+                id: table.id,
+            };
+            Ok(pages(&place, SEGMENTS).boxed_local())
+        }
+        Place::Postgres(store) => {
+            let pages = stream::unfold(Some(String::new()), move |after| {
+                let store = store.clone();
+                async move {
+                    let page = store.page(&after?, PAGE, context.deadline()).await;
+                    let page = page.map_err(|error| AuditError::NotRead {
+                        doing: "read the records".to_owned(),
+                        reason: error.to_string(),
+                    });
+                    match page {
+                        Ok(rows) => {
+                            let last = rows.last().map(|(id, _)| id.clone())?;
+                            let records = rows
+                                .iter()
+                                .filter_map(|(id, found)| Completed::of(id, found));
+                            Some((Ok(records.collect()), Some(last)))
+                        }
+                        Err(error) => Some((Err(error), None)),
+                    }
+                }
+            });
+            Ok(pages.boxed_local())
+        }
+    }
+}

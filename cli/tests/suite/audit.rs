@@ -1,0 +1,312 @@
+//! `audit` finds each planted missing and double effect among ten thousand records, and none where
+//! there are none.
+
+use std::io::Write as _;
+
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::support::{Said, command, dynamodb, on, run, table};
+
+const RECORDS: usize = 10_000;
+
+fn id(number: usize) -> String {
+    format!("payments#charge#{number:064x}")
+}
+
+fn record(number: usize) -> Vec<(&'static str, AttributeValue)> {
+    let text = |text: String| AttributeValue::S(text);
+    let count = |number: i64| AttributeValue::N(number.to_string());
+    vec![
+        ("id", text(id(number))),
+        ("status", text("COMPLETED".to_owned())),
+        ("owner", text("0f".to_owned())),
+        ("attempt", count(1)),
+        ("data", text(format!("{{\"payment\":\"p-{number}\"}}"))),
+        ("started_at", count(1_700_000_000_000)),
+        ("completed_at", count(1_700_000_000_000)),
+        ("expiration", count(4_000_000_000)),
+        ("v", count(1)),
+    ]
+}
+
+/// The effects of a payment: `missing` payments have none, `double` ones two.
+fn effects(number: usize, planted: bool) -> usize {
+    match number % 1_000 {
+        17 if planted && number < 7_000 => 0,
+        18 if planted && number < 5_000 => 2,
+        _ => 1,
+    }
+}
+
+async fn put_all(table: &str, items: impl Iterator<Item = Vec<(&'static str, AttributeValue)>>) {
+    let request = |item: Vec<(&'static str, AttributeValue)>| {
+        let put = item
+            .into_iter()
+            .fold(PutRequest::builder(), |put, (name, value)| {
+                put.item(name, value)
+            });
+        WriteRequest::builder()
+            .put_request(put.build().unwrap())
+            .build()
+    };
+    let requests: Vec<_> = items.map(request).collect();
+    let client = dynamodb().client();
+    let batches = requests.chunks(25).map(|batch| {
+        let write = client
+            .batch_write_item()
+            .request_items(table, batch.to_vec());
+        async move {
+            assert!(
+                write
+                    .send()
+                    .await
+                    .unwrap()
+                    .unprocessed_items
+                    .is_none_or(|left| left.is_empty())
+            )
+        }
+    });
+    stream::iter(batches)
+        .for_each_concurrent(8, |batch| batch)
+        .await;
+}
+
+/// A table of records and one of their effects, whose attribute `payment` names the payment.
+async fn world(planted: bool, key: &str) -> (String, String) {
+    let (records, ledger) = (table().await, format!("ledger-{}", fastrand::u64(..)));
+    dynamodb()
+        .create_table(&ledger, &[key, "entry"])
+        .await
+        .unwrap();
+    put_all(&records, (0..RECORDS).map(record)).await;
+    let entries = (0..RECORDS)
+        .flat_map(|number| (0..effects(number, planted)).map(move |entry| (number, entry)));
+    let text = |text: String| AttributeValue::S(text);
+    let items = entries.map(|(number, entry)| {
+        let mut item = vec![
+            ("payment", text(format!("p-{number}"))),
+            ("entry", text(format!("e-{entry}"))),
+        ];
+        if key != "payment" {
+            item.push(("account", text(format!("a-{number}"))));
+        }
+        item
+    });
+    put_all(&ledger, items).await;
+    (records, ledger)
+}
+
+async fn audit(records: &str, ledger: &str, words: &[&str]) -> Said {
+    let effects = ["--effects-table", ledger, "--effects-attribute", "payment"];
+    let key = ["audit", "--json", "--effect-key", "/payment"];
+    on(records, &[&key[..], &effects, words].concat()).await
+}
+
+fn counts(said: &Said) -> [u64; 3] {
+    let report = said.json();
+    let count = |pointer| report.pointer(pointer).and_then(Value::as_u64).unwrap();
+    [
+        count("/checked"),
+        count("/missing/count"),
+        count("/double/count"),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_planted_is_found_and_nothing_else() {
+    // By queries, where the name is the partition key, and by a scan, where it is not.
+    for key in ["payment", "account"] {
+        let (records, ledger) = world(true, key).await;
+        let said = audit(&records, &ledger, &["--show", "100"])
+            .await
+            .ended_with(1);
+        assert_eq!(counts(&said), [10_000, 7, 5], "{said:?}");
+        let report = said.json();
+        let mut missing: Vec<&str> = report["missing"]["ids"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|id| id.as_str().unwrap())
+            .collect();
+        missing.sort_unstable();
+        let expected: Vec<String> = (0..7).map(|thousand| id(thousand * 1_000 + 17)).collect();
+        assert_eq!(missing, expected);
+        let rate = &report["missing"];
+        assert!(
+            rate["low"].as_f64().unwrap() < 0.0007 && rate["high"].as_f64().unwrap() > 0.0007,
+            "{rate}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_found_where_all_is_well() {
+    let (records, ledger) = world(false, "payment").await;
+    let said = audit(&records, &ledger, &[]).await.ended_with(0);
+    assert_eq!(counts(&said), [10_000, 0, 0]);
+    let said = audit(&records, &ledger, &["--sample", "300", "--seed", "7"])
+        .await
+        .ended_with(0);
+    assert_eq!(counts(&said)[0], 300);
+    assert_eq!(
+        counts(&audit(&records, &ledger, &["--operation", "refund"]).await),
+        [0, 0, 0]
+    );
+    assert_eq!(
+        counts(&audit(&records, &ledger, &["--since", "2024-01-01T00:00:00Z"]).await),
+        [0, 0, 0]
+    );
+    on(
+        &records,
+        &[
+            "audit",
+            "--effect-key",
+            "/nothing",
+            "--effects-table",
+            &ledger,
+            "--effects-attribute",
+            "payment",
+        ],
+    )
+    .await
+    .refused(0, "10000 records don't tell which effect is theirs");
+}
+
+/// An export as DynamoDB writes it, of the first records.
+fn export(count: usize) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("cli-export-{}", fastrand::u64(..)));
+    std::fs::create_dir_all(folder.join("data")).unwrap();
+    let mut manifest = String::new();
+    for (part, first) in (0..count).step_by(100).enumerate() {
+        let name = format!("part{part}.json.gz");
+        let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        for number in first..(first + 100).min(count) {
+            let item: serde_json::Map<_, _> = record(number)
+                .into_iter()
+                .map(|(name, value)| {
+                    let value = match value {
+                        AttributeValue::S(text) => json!({ "S": text }),
+                        AttributeValue::N(number) => json!({ "N": number }),
+                        other => panic!("{other:?}"),
+                    };
+                    (name.to_owned(), value)
+                })
+                .collect();
+            writeln!(file, "{}", json!({ "Item": item })).unwrap();
+        }
+        std::fs::write(folder.join("data").join(&name), file.finish().unwrap()).unwrap();
+        let line =
+            json!({"itemCount": 100, "dataFileS3Key": format!("AWSDynamoDB/01-0f/data/{name}")});
+        manifest += &format!("{line}\n");
+    }
+    std::fs::write(folder.join("manifest-files.json"), manifest).unwrap();
+    folder
+}
+
+const COUNTS_ONE: &str = "sed 's/.*\"id\":\"\\([^\"]*\\)\".*/{\"id\":\"\\1\",\"effects\":1}/'";
+
+async fn by_command(place: &str, effects: &str) -> Said {
+    let mut command = command(&["audit", "--json", "--effect-key", "hash", "--export", place]);
+    command.args(["--effects-command", effects]);
+    Said::of(&command.output().await.unwrap())
+}
+
+#[tokio::test]
+async fn an_export_is_compared_by_a_command() {
+    let folder = export(1_234);
+    let place = folder.to_str().unwrap();
+    assert_eq!(
+        counts(&by_command(place, COUNTS_ONE).await.ended_with(0)),
+        [1_234, 0, 0]
+    );
+    let none = COUNTS_ONE.replace("effects\":1", "effects\":0");
+    assert_eq!(
+        counts(&by_command(place, &none).await.ended_with(1)),
+        [1_234, 1_234, 0]
+    );
+    for (effects, words) in [
+        ("exit 3", "ended with exit status: 3"),
+        (
+            "cat >/dev/null",
+            "printed no line for the record payments#charge#",
+        ),
+        ("echo rubbish", "printed a line that is no"),
+        ("head -n 1 | sed 's/.*/{}/'", "printed a line that is no"),
+    ] {
+        by_command(place, effects).await.refused(3, words);
+    }
+    by_command("/nonexistent", COUNTS_ONE)
+        .await
+        .refused(3, "/nonexistent/manifest-files.json");
+    std::fs::write(folder.join("data/part0.json.gz"), "rubbish").unwrap();
+    by_command(place, COUNTS_ONE)
+        .await
+        .refused(3, "part0.json.gz");
+}
+
+#[tokio::test]
+async fn an_export_is_read_from_s3() {
+    let folder = export(250);
+    let files = axum::Router::new().fallback(move |uri: axum::http::Uri| {
+        let path = uri
+            .path()
+            .strip_prefix("/exports/AWSDynamoDB/01-0f/")
+            .unwrap_or("none")
+            .to_owned();
+        let found = std::fs::read(folder.join(path));
+        async move { found.map_err(|_| axum::http::StatusCode::NOT_FOUND) }
+    });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, files).await.unwrap() });
+    let place = [
+        "--export",
+        "s3://exports/AWSDynamoDB/01-0f",
+        "--endpoint-url",
+        &url,
+    ];
+    let words = [
+        "audit",
+        "--json",
+        "--effect-key",
+        "hash",
+        "--effects-command",
+        COUNTS_ONE,
+    ];
+    let said = run(&[&words[..], &place].concat()).await.ended_with(0);
+    assert_eq!(counts(&said), [250, 0, 0]);
+    let place = ["--export", "s3://other/01-0f", "--endpoint-url", &url];
+    run(&[&words[..], &place].concat())
+        .await
+        .refused(3, "manifest-files.json");
+}
+
+#[tokio::test]
+async fn what_is_no_effect_is_said() {
+    let table = table().await;
+    let key = ["audit", "--effect-key"];
+    for (words, refusal, code) in [
+        (&["payment"][..], "names no effect", 2),
+        (&["hash"], "required", 2),
+        (&["hash", "--effects-table", "t"], "--effects-attribute", 2),
+        (
+            &[
+                "hash",
+                "--effects-table",
+                "nowhere",
+                "--effects-attribute",
+                "a",
+            ],
+            "nowhere",
+            3,
+        ),
+    ] {
+        on(&table, &[&key[..], words].concat())
+            .await
+            .refused(code, refusal);
+    }
+}
