@@ -58,14 +58,8 @@ async fn put_all(table: &str, items: impl Iterator<Item = Vec<(&'static str, Att
             .batch_write_item()
             .request_items(table, batch.to_vec());
         async move {
-            assert!(
-                write
-                    .send()
-                    .await
-                    .unwrap()
-                    .unprocessed_items
-                    .is_none_or(|left| left.is_empty())
-            )
+            let left = write.send().await.unwrap().unprocessed_items;
+            assert!(left.is_none_or(|left| left.is_empty()));
         }
     });
     stream::iter(batches)
@@ -178,7 +172,7 @@ async fn nothing_is_found_where_all_is_well() {
 fn export(count: usize) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("cli-export-{}", fastrand::u64(..)));
     std::fs::create_dir_all(folder.join("data")).unwrap();
-    let mut manifest = String::new();
+    let mut manifest = Vec::new();
     for (part, first) in (0..count).step_by(100).enumerate() {
         let name = format!("part{part}.json.gz");
         let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -199,7 +193,7 @@ fn export(count: usize) -> std::path::PathBuf {
         std::fs::write(folder.join("data").join(&name), file.finish().unwrap()).unwrap();
         let line =
             json!({"itemCount": 100, "dataFileS3Key": format!("AWSDynamoDB/01-0f/data/{name}")});
-        manifest += &format!("{line}\n");
+        writeln!(manifest, "{line}").unwrap();
     }
     std::fs::write(folder.join("manifest-files.json"), manifest).unwrap();
     folder
