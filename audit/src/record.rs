@@ -39,6 +39,12 @@ impl Completed {
         rest.rsplit_once('#').map(|(operation, _)| operation)
     }
 
+    /// The namespace, as its id has it. `None` in an id that a caller supplied.
+    pub fn namespace(&self) -> Option<&str> {
+        self.operation()?;
+        self.id.split_once('#').map(|(namespace, _)| namespace)
+    }
+
     /// The end of its id: the hash that log events name its key by.
     pub fn hash(&self) -> &str {
         self.id.rsplit('#').next().unwrap_or(&self.id)

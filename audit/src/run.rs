@@ -13,6 +13,8 @@ use crate::tally::Tally;
 /// Which records are compared.
 #[derive(Clone, Debug)]
 pub struct Selection {
+    /// Of this namespace alone.
+    pub namespace: Option<String>,
     /// Of this operation alone.
     pub operation: Option<String>,
     /// Completed at this time or later.
@@ -26,9 +28,12 @@ pub struct Selection {
 impl Selection {
     fn takes(&self, record: &Completed) -> bool {
         let is_of = |operation: &String| record.operation() == Some(operation);
+        let is_in = |namespace: &String| record.namespace() == Some(namespace);
         let in_time =
             |at: EpochMillis| self.since.is_none_or(|since| at >= since) && at < self.before;
-        self.operation.as_ref().is_none_or(is_of) && record.completed_at.is_none_or(in_time)
+        self.namespace.as_ref().is_none_or(is_in)
+            && self.operation.as_ref().is_none_or(is_of)
+            && record.completed_at.is_none_or(in_time)
     }
 }
 
@@ -121,6 +126,7 @@ mod tests {
 
     fn all() -> Selection {
         Selection {
+            namespace: None,
             operation: None,
             since: None,
             before: EpochMillis(1_000),

@@ -199,6 +199,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         .seed
         .unwrap_or_else(|| u64::from_le_bytes(now().0.to_le_bytes()));
     let selection = Selection {
+        namespace: context.global().namespace.clone(),
         operation: args.operation.clone(),
         since: args.since,
         before: now() - args.settled_for,

@@ -108,7 +108,7 @@ class Alarms(unittest.TestCase):
         queues = {name for pair in SERVICE.queues.items() for name in pair}
         streams = {name for pair in SERVICE.readers.items() for name in pair}
         invoked = {name for pair in SERVICE.asynchronous.items() for name in pair}
-        self.assertEqual(watched, {*SERVICE.namespaces, *queues, *streams, *invoked, *SERVICE.relays, SERVICE.records})
+        self.assertEqual(watched, {*SERVICE.namespaces, *queues, *streams, *invoked, *SERVICE.relays, *SERVICE.audits, SERVICE.records})
 
     def test_each_alarm_notifies_the_topic(self):
         for name, properties in ALARMS.items():

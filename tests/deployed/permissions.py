@@ -21,6 +21,8 @@ def needs(request):
     elif request.operation == "TransactWriteItems":
         for kind, action in request.actions():
             yield Need(f"dynamodb:{ACTION[kind]}", action["TableName"], keys_of(action.get("Item") or action["Key"]))
+    elif request.operation in ("Scan", "DescribeTable"):
+        yield Need(f"dynamodb:{request.operation}", request.body["TableName"], ())
     elif request.operation == "Query":
         # IAM names an index as `table/…/index/name`; `allowed` keeps the last part.
         yield Need("dynamodb:Query", request.body["IndexName"], ())

@@ -34,6 +34,7 @@ class Stack:
                 "VisibilityTimeout": VISIBILITY,
                 "MaxReceiveCount": MAX_RECEIVES,
                 "SweepAfterSeconds": 0,
+                "AuditAfterSeconds": 0,
                 "DeletionProtection": "false",
                 "AlarmEmail": "somebody@example.com",
             })

@@ -12,12 +12,12 @@ use crate::time::length;
 pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
     let timeout = args.function_timeout?;
     let queue = Queue {
-        name: "the queue".to_owned(),
+        name: "QUEUE".to_owned(),
         fifo: args.fifo,
         visibility: Some(args.visibility.unwrap_or(timeout * 6 + args.window)),
         retention: Some(args.queue_retention),
         dead_letters: Some(Some(DeadLetters {
-            name: "the dead-letter queue".to_owned(),
+            name: "DEAD_LETTERS".to_owned(),
             max_receive_count: args.max_receive_count,
             retention: Some(args.dead_letter_retention),
         })),
@@ -31,7 +31,7 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
         source: Source::Queue(queue),
     };
     Some(Function {
-        name: "the function".to_owned(),
+        name: "FUNCTION".to_owned(),
         timeout: Some(timeout),
         reserved_concurrency: args.reserved_concurrency,
         mappings: vec![mapping],

@@ -4,6 +4,7 @@
 
 mod cargo_lambda_watch;
 mod crash_points;
+mod drift_audit;
 mod openapi;
 mod orders_api;
 mod outbox;

@@ -93,6 +93,25 @@ impl Function {
         Self::deploy("settlements", "PAYOUTS_TABLE", "payout_id").await
     }
 
+    /// The audit of the settlements that this function has made.
+    pub fn drift_audit(&self) -> Self {
+        let mut audit = Self {
+            program: "drift-audit",
+            ..self.clone()
+        };
+        let variables = [
+            ("EFFECTS_TABLE", self.effects.as_str()),
+            ("EFFECTS_ATTRIBUTE", "settlement_id"),
+            ("EFFECT_KEY", "/settlement_id"),
+            ("NAMESPACE", "settlements"),
+            ("OPERATION", "settle"),
+            ("SETTLED_FOR_SECONDS", "0"),
+        ];
+        let variables = variables.map(|(name, value)| (name, value.to_owned()));
+        audit.environment.extend(variables);
+        audit
+    }
+
     pub async fn stock_movements() -> Self {
         Self::deploy("stock-movements", "MOVEMENTS_TABLE", "entry_id").await
     }

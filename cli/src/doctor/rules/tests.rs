@@ -193,6 +193,20 @@ fn each_misconfiguration_is_found_by_its_word_alone() {
     assert_eq!(planted, rules, "each rule is seen to find something");
 }
 
+/// The go-live checklist names each rule, so that `doctor` ticks its lines off.
+#[test]
+fn the_checklist_names_each_rule_once() {
+    let page = include_str!("../../../../docs/operations/checklist.md");
+    let lines = page.lines().filter(|line| line.starts_with("| "));
+    let first_cells: String = lines.filter_map(|line| line.split('|').nth(1)).collect();
+    for (id, _) in RULES {
+        let times = first_cells.matches(&format!("`{id}`")).count();
+        // Queues and streams have a line each.
+        let expected = if id == "item-failures" { 2 } else { 1 };
+        assert_eq!(times, expected, "{id}");
+    }
+}
+
 #[test]
 fn what_is_not_known_is_no_finding_and_not_fine() {
     let report = check(&Deployment::default(), &[]);

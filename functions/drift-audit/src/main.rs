@@ -1,0 +1,164 @@
+//! Compares completed records with the effects that they stand for, on a schedule: `idempotency audit`, as a function.
+//!
+//! It counts `drift_checked`, the records that it compared, and `drift_found`, the missing and double effects, each with one dimension,
+//! `function`, which is the function's name; `infra/audit-alarms.yaml` has the alarm. It logs the ids of what it finds, and answers with the
+//! counts.
+//!
+//! | variable | |
+//! |---|---|
+//! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
+//! | `EFFECTS_TABLE` | the table of the effects |
+//! | `EFFECTS_ATTRIBUTE` | the attribute of its items that holds an effect's name |
+//! | `EFFECT_KEY` | what names a record's effect: `id`, `hash`, `derived:NAME`, `derived-uuid:NAME`, or a JSON pointer into the outcome |
+//! | `NAMESPACE`, `OPERATION` | of this engine, of this operation alone; default all |
+//! | `SETTLED_FOR_SECONDS` | records that completed later than so long ago are left out; default 300 |
+//! | `SAMPLE` | compares so many records, drawn at random, instead of all |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
+
+use std::env;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_config::BehaviorVersion;
+use aws_sdk_dynamodb::Client;
+use lambda_idempotency::EpochMillis;
+use lambda_idempotency_audit::{EffectKey, Place, Selection, TableEffects, Tally, audit, pages};
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use telemetry::Exporter;
+use tower::Layer;
+
+/// How many segments the table is read in, side by side.
+const SEGMENTS: u16 = 4;
+/// How many ids of each kind are logged.
+const LOGGED: usize = 20;
+
+/// What is compared with what.
+struct Drift {
+    records: Place,
+    effects_table: String,
+    effects_attribute: String,
+    key: EffectKey,
+    namespace: Option<String>,
+    operation: Option<String>,
+    settled_for: Duration,
+    sample: Option<usize>,
+    function: String,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    checked: u64,
+    missing: usize,
+    double: usize,
+    not_judged: u64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let metrics = telemetry::start()?;
+    serve(metrics)
+        .await
+        .inspect_err(|error| tracing::error!(%error, "the audit stopped"))
+}
+
+async fn serve(metrics: Exporter) -> Result<(), Error> {
+    let config = aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await;
+    let drift = Arc::new(Drift {
+        records: Place {
+            client: Client::new(&config),
+            table: needed("IDEMPOTENCY_TABLE", "the table of the records")?,
+            layout: lambda_idempotency::dynamodb::TableLayout::default(),
+            id: "id".to_owned(),
+        },
+        effects_table: needed("EFFECTS_TABLE", "the table of the effects")?,
+        effects_attribute: needed(
+            "EFFECTS_ATTRIBUTE",
+            "the attribute that holds an effect's name",
+        )?,
+        key: needed(
+            "EFFECT_KEY",
+            "what names a record's effect, such as /payment_id",
+        )?
+        .parse()?,
+        namespace: variable("NAMESPACE"),
+        operation: variable("OPERATION"),
+        settled_for: Duration::from_secs(number("SETTLED_FOR_SECONDS")?.unwrap_or(300)),
+        sample: number("SAMPLE")?,
+        function: variable("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_default(),
+    });
+    let handler = service_fn(move |_: LambdaEvent<IgnoredAny>| {
+        let drift = Arc::clone(&drift);
+        async move { drift.look().await }
+    });
+    lambda_runtime::run(metrics.layer(handler)).await
+}
+
+impl Drift {
+    async fn look(&self) -> Result<Counts, Error> {
+        let now = EpochMillis::from(SystemTime::now());
+        let selection = Selection {
+            namespace: self.namespace.clone(),
+            operation: self.operation.clone(),
+            since: None,
+            before: now - self.settled_for,
+            sample: self.sample.map(|size| (size, now.0.unsigned_abs())),
+        };
+        let client = self.records.client.clone();
+        let mut effects =
+            TableEffects::open(client, &self.effects_table, &self.effects_attribute).await?;
+        let records = pages(&self.records, SEGMENTS);
+        let tally = audit(records, &mut effects, &self.key, &selection).await?;
+        Ok(self.tell(&tally))
+    }
+
+    fn tell(&self, tally: &Tally) -> Counts {
+        for (found, ids) in [("missing", tally.missing()), ("double", tally.double())] {
+            for id in ids.iter().take(LOGGED) {
+                tracing::error!(
+                    event = "drift",
+                    found,
+                    id,
+                    "an effect is not as its record says"
+                );
+            }
+        }
+        let counts = Counts {
+            checked: tally.checked(),
+            missing: tally.missing().len(),
+            double: tally.double().len(),
+            not_judged: tally.not_judged(),
+        };
+        let Counts {
+            checked,
+            missing,
+            double,
+            not_judged,
+        } = counts;
+        tracing::info!(checked, missing, double, not_judged, "compared");
+        let count = |name: &'static str, count: u64| {
+            metrics::counter!(name, "function" => self.function.clone()).increment(count);
+        };
+        count("drift_checked", checked);
+        count("drift_found", (missing + double) as u64);
+        counts
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn needed(name: &str, what: &str) -> Result<String, String> {
+    variable(name).ok_or_else(|| format!("set {name} to {what}"))
+}
+
+fn number<N: FromStr>(name: &str) -> Result<Option<N>, String> {
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|_| format!("{name} must be a whole number"))
+    };
+    variable(name).map(parse).transpose()
+}
