@@ -79,6 +79,7 @@ page!(
 page!(
     errors,
     "reference/errors.md",
+    "operations/cli" => packaged!("operations/cli.md"),
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
     "operations/records#the-outbox" => packaged!("operations/records.md"),
 );

@@ -26,7 +26,8 @@ class Emulator:
         self._process = None
         local = urllib.parse.urlsplit(os.environ["DYNAMODB_LOCAL_ENDPOINT"])
         self.wire = Wire((local.hostname, local.port))
-        self._local = boto3.client("dynamodb", endpoint_url=os.environ["DYNAMODB_LOCAL_ENDPOINT"], **_credentials())
+        # The tables as they are, past the wire.
+        self.local = boto3.client("dynamodb", endpoint_url=os.environ["DYNAMODB_LOCAL_ENDPOINT"], **_credentials())
         try:
             self._start()
         except BaseException:
@@ -86,7 +87,7 @@ class Emulator:
         own = self.client("dynamodb")
         for name in tables:
             table = own.describe_table(TableName=name)["Table"]
-            self._local.create_table(
+            self.local.create_table(
                 TableName=name,
                 KeySchema=table["KeySchema"],
                 AttributeDefinitions=table["AttributeDefinitions"],
@@ -95,10 +96,10 @@ class Emulator:
             )
         for name in ttl:
             specification = {"AttributeName": "expiration", "Enabled": True}
-            self._local.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
+            self.local.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
 
     def items(self, table):
-        pages = self._local.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+        pages = self.local.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
         return [item for page in pages for item in page["Items"]]
 
     def _start(self):

@@ -26,6 +26,7 @@ class Stack:
     def __init__(self):
         self._emulator = Emulator("ministack")
         self.wire, self.client, self.log = self._emulator.wire, self._emulator.client, self._emulator.log
+        self.local, self.endpoint = self._emulator.local, self._emulator.endpoint
         try:
             began = time.monotonic()
             self.outputs = self._emulator.sam_deploy(os.environ["BUILT"], STACK, {

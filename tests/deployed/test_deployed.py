@@ -5,10 +5,13 @@ The classes run in the order of their names; the last one looks at all that the 
 
 import base64
 import json
+import os
 import re
+import subprocess
 import unittest
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from deployed import permissions
 from deployed.stack import MAX_RECEIVES, ROOT, Stack, eventually, payment, unique
@@ -101,6 +104,95 @@ class Costs(Queues, unittest.TestCase):
             for item in stack.items(output):
                 size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
                 self.assertLess(size, 1_024, item)
+
+
+class Doctor(unittest.TestCase):
+    """`idempotency doctor` on what is deployed: nothing where it is sound, and each thing that is planted, by its word."""
+
+    # What the emulators don't keep or answer, or the stack for tests has on purpose.
+    IGNORED = ("deletion-protection",)
+
+    def setUp(self):
+        self.sqs, self.aws = stack.client("sqs"), stack.client("lambda")
+        self.queues = {name: stack.outputs[name] for name in ("PaymentsQueueUrl", "OrderedPaymentsQueueUrl")}
+        functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
+        self.worker, self.reader = functions["PaymentsWorker"], functions["StockMovements"]
+        # The stack for tests has short times, so that its redeliveries take seconds.
+        self.addCleanup(self.set_all, self.attributes("VisibilityTimeout", "RedrivePolicy"))
+        for url in self.queues.values():
+            policy = json.loads(self.attributes("RedrivePolicy")[url]["RedrivePolicy"]) | {"maxReceiveCount": 5}
+            self.set_all({url: {"VisibilityTimeout": "60", "RedrivePolicy": json.dumps(policy)}})
+
+    def attributes(self, *names):
+        get = self.sqs.get_queue_attributes
+        return {url: get(QueueUrl=url, AttributeNames=list(names)).get("Attributes", {}) for url in self.queues.values()}
+
+    def set_all(self, attributes):
+        for url, values in attributes.items():
+            self.sqs.set_queue_attributes(QueueUrl=url, Attributes=values)
+
+    def doctor(self, *words, function=None):
+        program = Path(os.environ["FUNCTIONS"]) / "idempotency"
+        ignored = [word for one in self.IGNORED for word in ("--ignore", one)]
+        environment = {
+            "PATH": os.environ["PATH"], "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "eu-central-1",
+            "AWS_ENDPOINT_URL": stack.endpoint, "AWS_ENDPOINT_URL_DYNAMODB": os.environ["DYNAMODB_LOCAL_ENDPOINT"],
+        }
+        command = [program, "doctor", "--json", "--table", stack.outputs["IdempotencyTable"], "--function", function or self.worker,
+                   *(words or ("--retention", "56days")), *ignored]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        report = json.loads(done.stdout)
+        return {finding["id"] for finding in report["findings"]}, report
+
+    def test_a_sound_stack_has_no_finding(self):
+        for function in (self.worker, self.reader):
+            found, report = self.doctor(function=function)
+            self.assertEqual(found, set(), report)
+            print(f"doctor: fine {report['fine']}, not checked {report['not_checked']}", flush=True)
+
+    def test_what_is_planted_is_found(self):
+        mapping = self.aws.list_event_source_mappings(FunctionName=self.worker)["EventSourceMappings"][0]["UUID"]
+        shard = self.aws.list_event_source_mappings(FunctionName=self.reader)["EventSourceMappings"][0]["UUID"]
+        url, sound = self.queues["PaymentsQueueUrl"], self.attributes("VisibilityTimeout", "RedrivePolicy")
+        policy = json.loads(sound[url]["RedrivePolicy"])
+        dead = self.sqs.get_queue_url(QueueName=policy["deadLetterTargetArn"].rsplit(":", 1)[1])["QueueUrl"]
+        variables = self.aws.get_function_configuration(FunctionName=self.worker)["Environment"]["Variables"]
+
+        def of_mapping(which, function, sound, **changed):
+            return (lambda: self.aws.update_event_source_mapping(UUID=which, **changed),
+                    lambda: self.aws.update_event_source_mapping(UUID=which, **sound), function)
+
+        def of_queue(**changed):
+            return lambda: self.sqs.set_queue_attributes(QueueUrl=url, Attributes=changed), lambda: self.set_all(sound), self.worker
+
+        def of_variables(changed):
+            update = self.aws.update_function_configuration
+            return (lambda: update(FunctionName=self.worker, Environment={"Variables": changed}),
+                    lambda: update(FunctionName=self.worker, Environment={"Variables": variables}), self.worker)
+
+        reports = {"FunctionResponseTypes": ["ReportBatchItemFailures"]}
+        plants = {
+            "visibility-timeout": of_queue(VisibilityTimeout="10"),
+            "receive-count": of_queue(RedrivePolicy=json.dumps(policy | {"maxReceiveCount": 3})),
+            "failure-retention": of_queue(VisibilityTimeout="3600"),
+            "dead-letter-retention": (
+                lambda: self.sqs.set_queue_attributes(QueueUrl=dead, Attributes={"MessageRetentionPeriod": "345600"}),
+                lambda: self.sqs.set_queue_attributes(QueueUrl=dead, Attributes={"MessageRetentionPeriod": "1209600"}), self.worker),
+            "item-failures": of_mapping(mapping, self.worker, reports, FunctionResponseTypes=[]),
+            "kill-switch": of_variables(variables | {"IDEMPOTENCY_DISABLED": "true"}),
+            "table-variable": of_variables(variables | {"IDEMPOTENCY_TABLE": "another"}),
+            "bisect": of_mapping(shard, self.reader, {"BisectBatchOnFunctionError": True}, BisectBatchOnFunctionError=False),
+        }
+        for word, (plant, undo, function) in plants.items():
+            with self.subTest(word):
+                plant()
+                try:
+                    self.assertEqual(self.doctor(function=function)[0], {word})
+                finally:
+                    undo()
+        self.assertEqual(self.doctor("--retention", "20days")[0], {"retention"})
+        self.assertEqual(self.doctor()[0], set())
 
 
 class Movements(unittest.TestCase):
@@ -397,7 +489,7 @@ class Settlements(unittest.TestCase):
         payouts = {one["settlement_id"]: self.answer(one)["payout_id"] for one in (fine, missing, double)}
         before = self.audit()
         self.assertGreaterEqual(before["checked"], 3)
-        local, table = stack.client("dynamodb"), stack.outputs["PayoutsTable"]
+        local, table = stack.local, stack.outputs["PayoutsTable"]
         local.delete_item(TableName=table, Key={"payout_id": {"S": payouts[missing["settlement_id"]]}})
         again = unique("payout")
         local.put_item(TableName=table, Item={"payout_id": {"S": again}, "settlement_id": {"S": double["settlement_id"]}})
