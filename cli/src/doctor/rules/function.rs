@@ -73,7 +73,8 @@ pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
         Some(judge(!missing.is_empty(), || {
             let what = format!("its role may not {} the table", missing.join(", "));
             let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes a request of its own.";
-            let mend = "Attach infra/policy.yaml with the function's adapter to its role";
+            let mend = "Attach infra/policy.yaml with the function's adapter to its role. Of one that is confined to a namespace, \
+                        give --namespace here";
             danger("missing-action", &function.name, what, why, mend)
         }))
     })
