@@ -67,7 +67,7 @@ async fn a_table_that_cannot_be_read_fails_the_invocation() {
     let mut audit = audit.start().await;
     match audit.invoke(json!({})).await {
         Reply::Failed(message) => {
-            assert!(message.contains("read the effects of nowhere"), "{message}")
+            assert!(message.contains("read the effects of nowhere"), "{message}");
         }
         other => panic!("no failure: {other:?}"),
     }
