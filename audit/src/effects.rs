@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::{AttributeValue, KeySchemaElement, KeyType, Select};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use crate::AuditError;
 use crate::record::Completed;
+use crate::{AuditError, words};
 
 /// How many queries are under way together.
 const SIDE_BY_SIDE: usize = 16;
@@ -61,8 +60,7 @@ impl TableEffects {
             reason,
         };
         let described = client.describe_table().table_name(table).send().await;
-        let described =
-            described.map_err(|error| failed(DisplayErrorContext(error).to_string()))?;
+        let described = described.map_err(|error| failed(words(&error)))?;
         let described = described
             .table
             .ok_or_else(|| failed("no description".to_owned()))?;
@@ -106,7 +104,7 @@ impl TableEffects {
             .await
             .map_err(|error| AuditError::NotRead {
                 doing: format!("count the effects of {}", self.table),
-                reason: DisplayErrorContext(error).to_string(),
+                reason: words(&error),
             })?;
         Ok(pages
             .iter()
@@ -147,7 +145,7 @@ async fn count_all(
     let mut items = scan.into_paginator().items().send();
     let mut counts = HashMap::new();
     while let Some(item) = items.next().await {
-        let item = item.map_err(|error| DisplayErrorContext(error).to_string())?;
+        let item = item.map_err(|error| words(&error))?;
         let name = match item.get(attribute) {
             Some(AttributeValue::S(text)) => text.clone(),
             Some(AttributeValue::N(number)) => number.clone(),

@@ -39,6 +39,21 @@ pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;
 
+/// The words of an error and of its sources, as far as they aren't repeated: the SDK's own say
+/// "service error", and keep what the service said behind it.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut all = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !all.iter().any(|words| words.contains(&text)) {
+            all.push(text);
+        }
+        next = source.source();
+    }
+    all.join(": ")
+}
+
 /// Why an audit could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::stream::{self, Stream};
 use lambda_idempotency::dynamodb::TableLayout;
 
-use crate::AuditError;
 use crate::record::Completed;
+use crate::{AuditError, words};
 
 /// Where the records are.
 #[derive(Clone, Debug)]
@@ -69,7 +68,7 @@ fn segment_pages(
             }
             Err(error) => Err(AuditError::NotRead {
                 doing: format!("read the records of {}", place.table),
-                reason: DisplayErrorContext(error).to_string(),
+                reason: words(&error),
             }),
         };
         Some((page, (pages, place)))

@@ -51,7 +51,7 @@ impl Failure {
     pub fn service(doing: impl Into<String>, error: &dyn Error) -> Self {
         Self::Service {
             doing: doing.into(),
-            reason: innermost(error),
+            reason: words(error),
         }
     }
 
@@ -68,15 +68,15 @@ impl Failure {
 
 /// The words of an error and of its sources, as far as they aren't repeated. The SDK's own errors
 /// say "service error" and keep what the service said behind it.
-fn innermost(error: &dyn Error) -> String {
-    let mut words = vec![error.to_string()];
+pub(crate) fn words(error: &dyn Error) -> String {
+    let mut all = vec![error.to_string()];
     let mut next = error.source();
     while let Some(source) = next {
         let text = source.to_string();
-        if !words.iter().any(|word| word.contains(&text)) {
-            words.push(text);
+        if !all.iter().any(|word: &String| word.contains(&text)) {
+            all.push(text);
         }
         next = source.source();
     }
-    words.join(": ")
+    all.join(": ")
 }

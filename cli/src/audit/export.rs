@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
-use aws_sdk_s3::error::DisplayErrorContext;
 use data_encoding::BASE64;
 use flate2::read::MultiGzDecoder;
 use futures_util::stream::{self, Stream};
@@ -20,7 +19,7 @@ use serde_json::Value;
 
 use crate::connect::{id_attribute, layout};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 
 const MANIFEST: &str = "manifest-files.json";
 
@@ -100,7 +99,7 @@ async fn object(
     key: &str,
 ) -> Result<Vec<u8>, AuditError> {
     let object = client.get_object().bucket(bucket).key(key).send().await;
-    let object = object.map_err(|error| not_read(key, DisplayErrorContext(error)))?;
+    let object = object.map_err(|error| not_read(key, words(&error)))?;
     let bytes = object
         .body
         .collect()

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use lambda_idempotency::RecordId;
 
 use crate::ask::agree;
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 use crate::output::note;
 use crate::records::find::raw_id;
 use crate::records::scan::{Progress, scan};
@@ -90,7 +90,7 @@ where
         Some("ProvisionedThroughputExceededException" | "ThrottlingException") => {
             "throttled: try again when the table is less busy".to_owned()
         }
-        _ => DisplayErrorContext(error).to_string(),
+        _ => words(error),
     };
     Failure::Service {
         doing: action.to_owned(),
