@@ -49,14 +49,17 @@ pub(crate) fn id(table: &str, token: &str) -> String {
 }
 
 /// A delivery: a handler that answers with its attempt.
-async fn deliver(table: &str, token: &str) -> Result<Outcome<String>, Error<std::io::Error>> {
+pub(crate) async fn deliver(
+    table: &str,
+    token: &str,
+) -> Result<Outcome<String>, Error<std::io::Error>> {
     let handler = async |claim: Claim| Ok(format!("receipt of attempt {}", claim.attempt()));
     let payload = Fingerprint::json(b"{}");
     engine(table).run(key(token), payload, handler).await
 }
 
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
-async fn dead(table: &str, token: &str) -> String {
+pub(crate) async fn dead(table: &str, token: &str) -> String {
     let (once, crash) = (engine_an_hour_ago(table), Crash::new());
     let payload = Fingerprint::json(b"{}");
     let attempt = once.run(key(token), payload, async |_claim| {

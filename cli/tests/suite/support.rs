@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lambda_idempotency::testing::TestDynamoDb;
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
 pub(crate) fn dynamodb_endpoint() -> String {
@@ -93,4 +94,75 @@ pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
     let endpoint = dynamodb_endpoint();
     let place = ["--endpoint-url", &endpoint, "--table", table];
     run(&[arguments, &place].concat()).await
+}
+
+/// The binary at a terminal, which `script` makes.
+pub(crate) struct Terminal {
+    child: Child,
+    shown: String,
+}
+
+impl Terminal {
+    /// Starts a command line on a table of DynamoDB Local.
+    pub(crate) fn start(table: &str, words: &str) -> Self {
+        let (binary, endpoint) = (env!("CARGO_BIN_EXE_idempotency"), dynamodb_endpoint());
+        let line = format!("{binary} {words} --table {table} --endpoint-url {endpoint}");
+        let mut script = Command::new("script");
+        script
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .envs([
+                ("AWS_ACCESS_KEY_ID", "test"),
+                ("AWS_SECRET_ACCESS_KEY", "test"),
+                ("AWS_REGION", "eu-central-1"),
+                ("TERM", "xterm"),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        Self {
+            child: script.spawn().expect("util-linux has `script`"),
+            shown: String::new(),
+        }
+    }
+
+    /// Reads what is shown until these words.
+    pub(crate) async fn wait_for(&mut self, words: &str) {
+        while !self.shown.contains(words) {
+            assert!(
+                self.read().await > 0,
+                "{words:?} is not in {:?}",
+                self.shown
+            );
+        }
+    }
+
+    async fn read(&mut self) -> usize {
+        let mut bytes = [0; 1_024];
+        let read = self
+            .child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read(&mut bytes)
+            .await
+            .unwrap();
+        self.shown
+            .push_str(&String::from_utf8_lossy(&bytes[..read]));
+        read
+    }
+
+    pub(crate) async fn type_line(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+
+    /// All that was shown, and the exit code.
+    pub(crate) async fn end(mut self) -> (String, i32) {
+        while self.read().await > 0 {}
+        let status = self.child.wait().await.unwrap();
+        (self.shown, status.code().unwrap_or(-1))
+    }
 }

@@ -1,6 +1,9 @@
 //! What the command line shows of itself.
 
-use crate::support::run;
+use serde_json::json;
+
+use crate::records::{dead, deliver};
+use crate::support::{Terminal, on, run, table};
 
 #[tokio::test]
 async fn each_shell_has_completions() {
@@ -34,41 +37,40 @@ async fn colours_are_for_terminals() {
     assert!(!said.err.contains('\u{1b}'), "{said:?}");
 }
 
-/// `script` gives it a terminal to ask at, and types the answer.
 #[tokio::test]
 async fn at_a_terminal_it_asks_and_anything_but_yes_is_no() {
-    use crate::support::{command, dynamodb_endpoint, table};
     let table = table().await;
-    let endpoint = dynamodb_endpoint();
-    for (answer, words) in [("yes", "0 of 0 records"), ("y", "not agreed to")] {
-        let binary = env!("CARGO_BIN_EXE_idempotency");
-        let line = format!("{binary} list --table {table} --endpoint-url {endpoint}");
-        let mut terminal = tokio::process::Command::new("script");
-        let mut copied = command(&[]);
-        copied.env_clear();
-        terminal
-            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-            .envs([
-                ("AWS_ACCESS_KEY_ID", "test"),
-                ("AWS_SECRET_ACCESS_KEY", "test"),
-                ("AWS_REGION", "eu-central-1"),
-                ("TERM", "xterm"),
-            ])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = terminal.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut stdin, format!("{answer}\n").as_bytes())
-            .await
-            .unwrap();
-        let said = child.wait_with_output().await.unwrap();
-        let text = String::from_utf8_lossy(&said.stdout).into_owned();
-        drop(stdin);
+    for (answer, words, code) in [("yes", "0 of 0 records", 0), ("y", "not agreed to", 2)] {
+        let mut terminal = Terminal::start(&table, "list");
+        terminal.wait_for("Type `yes`").await;
+        terminal.type_line(answer).await;
+        let (text, ended_with) = terminal.end().await;
         assert!(
-            text.contains("Type `yes`") && text.contains(words),
-            "{answer}: {text}"
+            text.contains(words) && ended_with == code,
+            "{answer}: {ended_with}: {text}"
         );
         assert!(text.contains('\u{1b}'), "no colour on a terminal: {text:?}");
     }
+}
+
+#[tokio::test]
+async fn a_record_that_moves_while_the_operator_thinks_is_left_alone() {
+    let table = table().await;
+    let id = dead(&table, "A-17").await;
+    let words = format!("release '{id}' --reason 'ticket 17' --by bob");
+    let mut terminal = Terminal::start(&table, &words);
+    terminal.wait_for("Release?").await;
+    // Meanwhile the message is delivered again.
+    assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
+    terminal.type_line("yes").await;
+    let (text, code) = terminal.end().await;
+    assert!(
+        text.contains("the record moved after it was looked at") && code == 4,
+        "{code}: {text}"
+    );
+    let left = on(&table, &["get", &id, "--json"]).await.json();
+    assert_eq!(
+        (&left["state"], &left["acts"]),
+        (&json!("completed"), &json!([]))
+    );
 }

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use tokio::io::AsyncReadExt;
 
 use super::{alive, dead, deliver, id};
-use crate::support::{command, dynamodb, dynamodb_endpoint, on, table};
+use crate::support::{Terminal, command, dynamodb, dynamodb_endpoint, on, table};
 
 #[tokio::test]
 async fn each_state_lists_its_records_alone() {
@@ -180,5 +180,17 @@ async fn a_reader_that_goes_away_ends_it_quietly() {
     assert!(
         !words.contains("error") && !words.contains("panic"),
         "{words}"
+    );
+}
+
+#[tokio::test]
+async fn at_a_terminal_a_scan_shows_how_far_it_is() {
+    let table = table().await;
+    fill(&table, 5_000).await;
+    let terminal = Terminal::start(&table, "list --yes --operation refund");
+    let (text, code) = terminal.end().await;
+    assert!(
+        text.contains("of about 5000 records") && code == 0,
+        "{code}: {text:?}"
     );
 }
