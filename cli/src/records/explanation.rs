@@ -147,9 +147,7 @@ fn told(
         ),
         (Decision::TakeOver { attempt, .. }, _) => {
             let why = match record {
-                Some(record) if record.is_released() => {
-                    "the last attempt gave the key back".to_owned()
-                }
+                Some(record) if record.is_released() => given_back(record.last_error.as_deref()),
                 Some(record) => format!(
                     "the last attempt died: its lease ended {}",
                     record.lease.map(until).unwrap_or_default()
@@ -192,6 +190,17 @@ fn told(
             "this release of the tool doesn't know what a delivery would be told: update it"
                 .to_owned(),
         ),
+    }
+}
+
+/// How the last attempt gave its key back. One that was ended in the middle may have had its effect.
+fn given_back(last_error: Option<&str>) -> String {
+    match last_error {
+        Some(how @ ("timed out" | "panic" | "dropped")) => {
+            format!("the last attempt was ended in the middle ({how}), and may have had its effect")
+        }
+        Some(error) => format!("the last attempt gave the key back ({error})"),
+        None => "the last attempt gave the key back".to_owned(),
     }
 }
 

@@ -109,6 +109,22 @@ fn each_state_has_its_words_and_its_safe_acts() {
 }
 
 #[test]
+fn an_attempt_that_was_ended_in_the_middle_may_have_had_its_effect() {
+    for (error, words) in [
+        (
+            "timed out",
+            "was ended in the middle (timed out), and may have had its effect",
+        ),
+        ("shop::Declined", "gave the key back (shop::Declined)"),
+    ] {
+        let mut released = record(Status::InProgress, Some(RELEASED));
+        released.last_error = Some(error.to_owned());
+        let explained = explain(released, &rules());
+        assert!(explained.words.ends_with(words), "{}", explained.words);
+    }
+}
+
+#[test]
 fn what_is_absent_expired_or_unreadable_is_said() {
     let id = raw_id("n#o#0f").unwrap();
     let absent = Explanation::of(&id, None, NOW, &rules());
