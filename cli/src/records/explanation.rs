@@ -1,7 +1,5 @@
 //! Says what a delivery would be told, by the very function that decides in production. Pure.
 
-use std::fmt;
-
 use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Status, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
@@ -9,10 +7,15 @@ use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
-use crate::records::acts::{OPERATOR_STEP, acts};
-use crate::records::view::{RecordView, State};
+use crate::records::view::RecordView;
 use crate::time;
+
+mod safe;
+mod text;
+mod timeline;
+
+use safe::safe_acts;
+use timeline::timeline;
 
 /// What a delivery with the same payload would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -101,7 +104,7 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(id, answer, view.as_ref(), waiting),
+            safe: safe_acts(id, answer, waiting),
             record: view,
         }
     }
@@ -201,165 +204,6 @@ fn given_back(last_error: Option<&str>) -> String {
         }
         Some(error) => format!("the last attempt gave the key back ({error})"),
         None => "the last attempt gave the key back".to_owned(),
-    }
-}
-
-fn timeline(record: &Record, now: EpochMillis) -> Vec<Moment> {
-    let attempt = record.attempt;
-    let lease = record.lease.filter(|_| !record.is_released());
-    let stored = match record.status {
-        Status::Failed => "the failure was stored",
-        _ => "the outcome was stored",
-    };
-    let mut times = vec![
-        (record.started_at, format!("attempt {attempt} began")),
-        (lease, format!("the lease of attempt {attempt} ends")),
-        (record.completed_at, stored.to_owned()),
-        (
-            Some(record.expiration.to_millis()),
-            "the record expires: the key counts as new".to_owned(),
-        ),
-    ];
-    for (name, entry) in record
-        .journal
-        .iter()
-        .filter(|(name, _)| *name != OPERATOR_STEP)
-    {
-        let what = match &entry.state {
-            StepState::Confirmed(_) => "was confirmed",
-            StepState::Failed => "failed",
-            _ => "began, and is pending",
-        };
-        times.push((Some(entry.at), format!("step `{name}` {what}")));
-    }
-    for act in acts(&record.journal) {
-        times.push((
-            Some(EpochMillis(act.at)),
-            format!("{} by {}: {}", act.act, act.by, act.reason),
-        ));
-    }
-    let mut times: Vec<_> = times
-        .into_iter()
-        .filter_map(|(at, what)| Some((at?, what)))
-        .collect();
-    times.sort_by_key(|(at, _)| *at);
-    let moment = |(at, what)| Moment {
-        at: time::text(at),
-        distance: time::distance(at, now),
-        what,
-    };
-    times.into_iter().map(moment).collect()
-}
-
-fn safe_acts(
-    id: &RecordId,
-    answer: Answer,
-    view: Option<&RecordView>,
-    waiting: Option<&str>,
-) -> Vec<SafeAct> {
-    let id = format!("'{}'", id.as_str().replace('\'', r"'\''"));
-    let act = |when: &str, command: String| SafeAct {
-        when: when.to_owned(),
-        command: format!("idempotency {command}"),
-    };
-    let not_happened = "the effect did not happen";
-    let happened = "the effect happened";
-    match answer {
-        Answer::Interrupted if waiting.is_some() => {
-            let step = waiting.unwrap_or_default();
-            vec![
-                act(
-                    &format!(
-                        "the step's effect happened, with this result: deliveries go on behind it ({happened})"
-                    ),
-                    format!("settle-step {id} --confirmed {step} --result JSON --reason WHY"),
-                ),
-                act(
-                    &format!(
-                        "the step's {}: the next delivery fires it",
-                        not_happened.trim_start_matches("the ")
-                    ),
-                    format!("settle-step {id} --failed {step} --reason WHY"),
-                ),
-            ]
-        }
-        Answer::Interrupted | Answer::Exhausted | Answer::RunsAgain => {
-            let state = view.map(|view| view.state);
-            let release = act(
-                &format!("{not_happened}: the next delivery runs the handler"),
-                format!("release {id} --reason WHY"),
-            );
-            let complete = act(
-                &format!("{happened}: duplicates get this outcome, and nothing runs"),
-                format!("complete {id} --outcome JSON --reason WHY"),
-            );
-            let give_up = act(
-                &format!("{not_happened} and must not any more: duplicates get this failure"),
-                format!("fail {id} --message WORDS --reason WHY"),
-            );
-            match (answer, state) {
-                // A delivery runs by itself.
-                (Answer::RunsAgain, _) => vec![complete, give_up],
-                _ => vec![release, complete, give_up],
-            }
-        }
-        Answer::InFlight => vec![act(
-            "wait until the lease is over, then ask again",
-            format!("explain {id}"),
-        )],
-        Answer::FailureReplayed => vec![act(
-            "the cause is corrected, and the next delivery shall run the handler",
-            format!("release {id} --reason WHY"),
-        )],
-        Answer::Replayed => vec![act(
-            "the outcome holds personal data that must go",
-            format!("redact {id} --reason WHY"),
-        )],
-        Answer::Runs | Answer::Unreadable | Answer::Unknown => Vec::new(),
-    }
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let style = match self.answer {
-            _ if self.needs_person => ALARM,
-            Answer::Replayed => GOOD,
-            _ => WARNING,
-        };
-        writeln!(f, "{HEADING}{}{HEADING:#}", self.id)?;
-        write!(f, "{style}{}{style:#}", self.words)?;
-        if let Some(record) = &self.record {
-            let attempt = record.attempt.map(|attempt| format!(", attempt {attempt}"));
-            write!(
-                f,
-                "\n{}{}",
-                record.state.word(),
-                attempt.unwrap_or_default()
-            )?;
-            if let Some(error) = &record.last_error {
-                write!(f, ", last error: {error}")?;
-            }
-            if record.state == State::Unreadable {
-                write!(
-                    f,
-                    "\nIt is left alone until it expires. Find what writes into the table"
-                )?;
-            }
-        }
-        if !self.timeline.is_empty() {
-            write!(f, "\n\n{HEADING}Timeline{HEADING:#} (now is {})", self.at)?;
-            for moment in &self.timeline {
-                let Moment { at, distance, what } = moment;
-                write!(f, "\n  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
-            }
-        }
-        if !self.safe.is_empty() {
-            write!(f, "\n\n{HEADING}Safe to do{HEADING:#}")?;
-            for act in &self.safe {
-                write!(f, "\n  {}\n    {GOOD}{}{GOOD:#}", act.when, act.command)?;
-            }
-        }
-        Ok(())
     }
 }
 

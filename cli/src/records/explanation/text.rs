@@ -1,0 +1,51 @@
+//! An explanation, as a person reads it.
+
+use std::fmt;
+
+use super::{Answer, Explanation, Moment};
+use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::records::view::State;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let style = match self.answer {
+            _ if self.needs_person => ALARM,
+            Answer::Replayed => GOOD,
+            _ => WARNING,
+        };
+        writeln!(f, "{HEADING}{}{HEADING:#}", self.id)?;
+        write!(f, "{style}{}{style:#}", self.words)?;
+        if let Some(record) = &self.record {
+            let attempt = record.attempt.map(|attempt| format!(", attempt {attempt}"));
+            write!(
+                f,
+                "\n{}{}",
+                record.state.word(),
+                attempt.unwrap_or_default()
+            )?;
+            if let Some(error) = &record.last_error {
+                write!(f, ", last error: {error}")?;
+            }
+            if record.state == State::Unreadable {
+                write!(
+                    f,
+                    "\nIt is left alone until it expires. Find what writes into the table"
+                )?;
+            }
+        }
+        if !self.timeline.is_empty() {
+            write!(f, "\n\n{HEADING}Timeline{HEADING:#} (now is {})", self.at)?;
+            for moment in &self.timeline {
+                let Moment { at, distance, what } = moment;
+                write!(f, "\n  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
+            }
+        }
+        if !self.safe.is_empty() {
+            write!(f, "\n\n{HEADING}Safe to do{HEADING:#}")?;
+            for act in &self.safe {
+                write!(f, "\n  {}\n    {GOOD}{}{GOOD:#}", act.when, act.command)?;
+            }
+        }
+        Ok(())
+    }
+}
