@@ -92,7 +92,15 @@ pub(crate) async fn run(arguments: &[&str]) -> Said {
 /// Runs the binary on a table of DynamoDB Local.
 pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
     let endpoint = dynamodb_endpoint();
-    let place = ["--endpoint-url", &endpoint, "--table", table];
+    // On a machine that does much else, a page of DynamoDB Local takes its time.
+    let place = [
+        "--endpoint-url",
+        &endpoint,
+        "--table",
+        table,
+        "--timeout",
+        "2min",
+    ];
     run(&[arguments, &place].concat()).await
 }
 
