@@ -40,6 +40,7 @@ pub fn program(name: &str) -> &'static Path {
 
 fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
     [
+        "drift-audit",
         "orders-api",
         "outbox-relay",
         "payments-worker",
