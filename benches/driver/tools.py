@@ -43,12 +43,9 @@ def need(tool, why):
 
 
 def need_valgrind():
-    """Debian's package, where this may install one; else it has to be there."""
-    if shutil.which("valgrind") is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    if shutil.which("valgrind") is None:
         say("install valgrind")
-        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "valgrind"]):
-            subprocess.run(["apt-get", "--quiet", *arguments], check=False, stdout=sys.stderr)
-    need("valgrind", "counting instructions")
+        subprocess.run([ROOT / "scripts" / "fetch", "debian", "valgrind"], check=True)
 
 
 # --- programs
