@@ -58,7 +58,6 @@ pub(crate) use caller::Caller;
 pub(crate) use deadlines::Deadlines;
 pub(crate) use detached::DetachedRuns;
 #[cfg(feature = "batch")]
-pub(crate) use groups::GROUP;
 pub(crate) use metrics::Meters;
 pub(crate) use moment::{LEAST_STORE_TIME, REPLY_TIME};
 #[cfg(feature = "batch")]

@@ -3,8 +3,9 @@
 //!
 //! A [`Store`] must have [`write`](Store::write) and [`load`](Store::load). Groups, transactions
 //! and large outcomes are optional. [`MemoryStore`] keeps records in a process, `DynamoDbStore`
-//! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either, and
-//! [`AnyStore`] gives them one type. A store of your own is right when it passes the conformance
+//! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either,
+//! [`GroupedStore`] sends the requests of concurrent callers together, and [`AnyStore`] gives them one
+//! type. A store of your own is right when it passes the conformance
 //! suite in `testing` (feature `test-util`); `docs/internals/own-store.md` walks through one.
 //!
 //! ```
@@ -34,15 +35,21 @@ use crate::protocol::record::{Found, RecordWrite};
 mod any;
 mod cached;
 mod error;
+mod grouped;
 mod memory;
 pub mod transaction;
 
 pub use any::AnyStore;
 pub use cached::CachedStore;
 pub use error::{BoxError, StoreError};
+pub use grouped::GroupedStore;
 pub use memory::MemoryStore;
 
 use transaction::{Admission, Commit, Committed};
+
+/// The number of requests that leave together. A store that takes fewer in one call of its database
+/// splits the group.
+pub(crate) const GROUP: usize = 25;
 
 /// The answer to a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,14 +16,10 @@ use tokio::time::Instant;
 
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, GROUP, Store, StoreError};
 
 #[cfg(test)]
 mod tests;
-
-/// The number of requests that leave together. A store that takes fewer in one call of its database
-/// splits the group.
-pub(crate) const GROUP: usize = 25;
 
 /// The queues of one batch. Claims, completions and releases each have one, and so have reads: of
 /// each kind one group is under way at a time. Other writes are rare, and leave alone.

@@ -11,11 +11,11 @@ use crate::engine::settings::{EVENT_RETENTION, MissingKey};
 use crate::protocol::clock::EpochMillis;
 
 #[cfg(feature = "batch")]
-use crate::engine::groups::{GROUP, Groups};
+use crate::engine::groups::Groups;
 #[cfg(feature = "batch")]
 use crate::protocol::owner::Owners;
 #[cfg(feature = "batch")]
-use crate::store::Store;
+use crate::store::{GROUP, Store};
 
 /// The options of one call.
 #[derive(Clone, Debug)]

@@ -1,0 +1,158 @@
+//! A store that sends the requests of concurrent callers in groups.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::protocol::key::RecordId;
+use crate::protocol::packed::{LargeOutcome, Place};
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::transaction::{Admission, Commit, Committed};
+use crate::store::{Answer, Store, StoreError};
+
+mod queue;
+
+use queue::Queue;
+
+/// Sends claims, completions, releases and reads of concurrent callers in groups: a process that
+/// works for many at once pays a fraction of the CPU for each.
+///
+/// Put it around a `DynamoDbStore` where one process has many requests under way: a server, or a
+/// function that runs several invocations at once. A function that has one invocation at a time
+/// gains nothing, and pays next to nothing. The layers for batches group the writes of a batch by
+/// themselves.
+///
+/// - Nobody waits for company. A request leaves at once, alone, where none of its kind is under way;
+///   what arrives meanwhile leaves when that one has its answer, or when it is 25. So up to 25
+///   requests wait for a round trip to the table, and then for their own.
+/// - A write that leaves in a group is conditional, and is answered, as by itself. Two requests for
+///   one record never share a group. Takeovers, commits, steps and large outcomes leave alone.
+/// - Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.
+///   Without them requests leave alone, with one warning. They cost what single requests cost.
+/// - No task is spawned: one of the callers of a group sends it, for all.
+///
+/// ```
+/// use lambda_idempotency::store::{GroupedStore, MemoryStore};
+/// use lambda_idempotency::{Fingerprint, Idempotency, Key};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // In a server: around `DynamoDbStore::from_env().await?`.
+/// let store = GroupedStore::new(MemoryStore::new());
+/// let once = Idempotency::builder(store).namespace("payments").build()?;
+///
+/// let charge = |order: &'static str| once.run(Key::new("charge", order), Fingerprint::json(b"{}"), |_| async { Ok::<_, std::io::Error>(7) });
+/// let (first, second, third) = tokio::join!(charge("A-1"), charge("A-2"), charge("A-3"));
+/// assert_eq!((first?.into_inner(), second?.into_inner(), third?.into_inner()), (7, 7, 7));
+/// # Ok(()) }
+/// ```
+///
+/// Clones share their groups. With a [`CachedStore`](super::CachedStore), put the cache around the
+/// groups.
+///
+/// # Cancellation
+///
+/// A caller may be dropped at any time. Where it was sending a group, another caller of that group
+/// sends it again: its own request is left out then, and may or may not have applied, as with any
+/// store.
+#[derive(Clone)]
+pub struct GroupedStore<S> {
+    inner: S,
+    queues: Arc<Queues>,
+}
+
+/// A queue for each kind of requests: a group has one kind.
+struct Queues {
+    claims: Queue<RecordWrite>,
+    completions: Queue<RecordWrite>,
+    releases: Queue<RecordWrite>,
+    reads: Queue<RecordId>,
+}
+
+impl<S> GroupedStore<S> {
+    /// Makes a store that sends to this one.
+    pub fn new(inner: S) -> Self {
+        Self {
+            inner,
+            queues: Arc::new(Queues {
+                claims: Queue::default(),
+                completions: Queue::default(),
+                releases: Queue::default(),
+                reads: Queue::default(),
+            }),
+        }
+    }
+
+    /// Returns the store that it is around.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for GroupedStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupedStore")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Store for GroupedStore<S> {
+    fn check(&self) -> Result<(), StoreError> {
+        self.inner.check()
+    }
+
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let queue = match write {
+            RecordWrite::Create(_) => &self.queues.claims,
+            RecordWrite::Complete(_) => &self.queues.completions,
+            RecordWrite::Release(_) => &self.queues.releases,
+            _ => return self.inner.write(write, deadline).await,
+        };
+        queue.send(&self.inner, write, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.queues.reads.send(&self.inner, id, deadline).await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        self.inner.write_all(writes, deadline).await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        self.inner.load_all(ids, deadline).await
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        self.inner.admission()
+    }
+
+    async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
+        self.inner.commit(commit, deadline).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.inner.keep(outcome, deadline).await
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.fetch(id, place, deadline).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::*;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
+use crate::store::{GROUP, MemoryStore};
+
+const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
+
+/// Answers a call when it is let through, and keeps what was asked for.
+struct Gate {
+    records: MemoryStore,
+    calls: Mutex<Vec<Vec<String>>>,
+    open: Semaphore,
+    /// Whether a write applies before the gate: then it has applied where its caller is dropped.
+    applies_first: Mutex<Box<dyn FnMut() -> bool + Send>>,
+}
+
+impl Gate {
+    fn closed() -> Arc<Self> {
+        Self::applying(|| false)
+    }
+
+    fn applying(first: impl FnMut() -> bool + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            records: MemoryStore::new(),
+            calls: Mutex::default(),
+            open: Semaphore::new(0),
+            applies_first: Mutex::new(Box::new(first)),
+        })
+    }
+
+    /// The sizes of the calls so far.
+    fn sizes(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().iter().map(Vec::len).collect()
+    }
+
+    async fn pass<T>(&self, ids: Vec<String>, work: impl Future<Output = T>) -> T {
+        self.calls.lock().unwrap().push(ids);
+        let first = (self.applies_first.lock().unwrap())();
+        if first {
+            let answer = work.await;
+            self.open.acquire().await.unwrap().forget();
+            answer
+        } else {
+            self.open.acquire().await.unwrap().forget();
+            work.await
+        }
+    }
+}
+
+fn name(id: &RecordId) -> String {
+    id.as_str().to_owned()
+}
+
+impl Store for Arc<Gate> {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let work = self.records.write(write, deadline);
+        self.pass(vec![name(write.id())], work).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        let work = self.records.load(id, deadline);
+        self.pass(vec![name(id)], work).await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        let ids = writes.iter().map(|write| name(write.id())).collect();
+        self.pass(ids, self.records.write_all(writes, deadline))
+            .await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        let names = ids.iter().map(name).collect();
+        self.pass(names, self.records.load_all(ids, deadline)).await
+    }
+}
+
+type Grouped = GroupedStore<Arc<Gate>>;
+type Task = JoinHandle<Result<Answer, StoreError>>;
+
+fn owner(number: usize) -> Owner {
+    Owner::from_stored(number.to_string())
+}
+
+fn id(number: usize) -> RecordId {
+    RecordId::unkeyed(&number.to_string())
+}
+
+fn claim(number: usize) -> RecordWrite {
+    let (lease, now) = (EpochMillis(7), EpochMillis(6));
+    NewClaim::new(id(number), owner(number), lease, now, EXPIRATION).into()
+}
+
+fn completion(number: usize) -> RecordWrite {
+    let outcome = StoredOutcome::Inline(number.to_string());
+    Completion::new(
+        id(number),
+        owner(number),
+        outcome,
+        EpochMillis(9),
+        EXPIRATION,
+    )
+    .into()
+}
+
+fn release(number: usize) -> RecordWrite {
+    RecordWrite::Release(Release {
+        id: id(number),
+        owner: owner(number),
+        tombstone: Owner::from_stored("no one"),
+        last_error: None,
+        forget_fingerprint: false,
+    })
+}
+
+fn start(store: &Grouped, write: RecordWrite, seconds: u64) -> Task {
+    let (store, deadline) = (store.clone(), Instant::now() + Duration::from_secs(seconds));
+    tokio::spawn(async move { store.write(&write, deadline).await })
+}
+
+/// Lets every task run until it waits.
+async fn settle() {
+    for _ in 0..200 {
+        yield_now().await;
+    }
+}
+
+async fn claims(store: &Grouped, numbers: impl IntoIterator<Item = usize>) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for number in numbers {
+        tasks.push(start(store, claim(number), 60));
+        yield_now().await;
+    }
+    settle().await;
+    tasks
+}
+
+async fn all_applied(tasks: Vec<Task>) {
+    for task in tasks {
+        let answer = task.await.unwrap();
+        assert!(matches!(answer, Ok(Answer::Applied(_))), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..11).await;
+    assert_eq!(gate.sizes(), [1]);
+    gate.open.add_permits(1);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 10]);
+    gate.open.add_permits(1);
+    all_applied(tasks).await;
+    assert_eq!(gate.records.len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_group_waits_for_nothing() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..=2 * GROUP + 3).await;
+    assert_eq!(gate.sizes(), [1, GROUP, GROUP]);
+    gate.open.add_permits(1);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, GROUP, GROUP, 3]);
+    gate.open.add_permits(3);
+    all_applied(tasks).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_while_a_full_group_is_under_way() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let mut tasks = claims(&store, 0..=GROUP).await;
+    gate.open.add_permits(1);
+    settle().await;
+    tasks.extend(claims(&store, [GROUP + 1, GROUP + 2]).await);
+    assert_eq!(gate.sizes(), [1, GROUP]);
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    assert_eq!(gate.sizes(), [1, GROUP, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_requests_for_one_record_leave_in_two_groups() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, [0, 1, 2, 1, 3]).await;
+    gate.open.add_permits(10);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 2, 2]);
+    // Each claim of one record is by the same owner here, so that the second met its own.
+    assert_eq!(gate.records.len(), 4);
+    drop(tasks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_has_groups_of_its_own() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    gate.open.add_permits(4);
+    all_applied(claims(&store, 0..4).await).await;
+    gate.open.forget_permits(10);
+    let before = gate.sizes().len();
+    let tasks = [0, 1].map(|number| start(&store, completion(number), 60));
+    let more = [2, 3].map(|number| start(&store, release(number), 60));
+    let read = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store
+                .load(&id(1), Instant::now() + Duration::from_secs(9))
+                .await
+        })
+    };
+    settle().await;
+    assert_eq!(
+        gate.sizes()[before..],
+        [1, 1, 1],
+        "one of each is under way"
+    );
+    gate.open.add_permits(10);
+    all_applied(tasks.into_iter().chain(more).collect()).await;
+    assert!(read.await.unwrap().unwrap().is_some());
+    assert_eq!(gate.sizes()[before..], [1, 1, 1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_dropped_while_it_leads_hands_its_group_over() {
+    for applied in [false, true] {
+        let gate = Gate::applying(move || applied);
+        let store = GroupedStore::new(Arc::clone(&gate));
+        let mut tasks = claims(&store, 0..5).await;
+        gate.open.add_permits(1);
+        settle().await;
+        assert_eq!(gate.sizes(), [1, 4]);
+        // The last one leads.
+        tasks.pop().unwrap().abort();
+        settle().await;
+        assert_eq!(gate.sizes(), [1, 4, 3]);
+        gate.open.add_permits(1);
+        for (number, task) in tasks.into_iter().enumerate() {
+            match task.await.unwrap().unwrap() {
+                Answer::Applied(_) => assert!(number == 0 || !applied),
+                // The record is its own: the engine takes it for its claim.
+                Answer::Refused(found) => {
+                    assert!(number > 0 && applied);
+                    let record = found.unwrap().content.unwrap();
+                    assert_eq!(record.owner, Some(owner(number)));
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_time_is_over_while_it_leads_hands_its_group_over() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let mut tasks = claims(&store, 0..3).await;
+    let short = start(&store, claim(3), 2);
+    settle().await;
+    gate.open.add_permits(1);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 3]);
+    assert!(matches!(short.await.unwrap(), Err(StoreError::Timeout)));
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 3, 2]);
+    gate.open.add_permits(1);
+    all_applied(std::mem::take(&mut tasks)).await;
+    assert_eq!(gate.records.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_has_gone_is_left_out_of_its_group() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let mut tasks = claims(&store, 0..5).await;
+    tasks.remove(2).abort();
+    tasks.remove(3).abort();
+    settle().await;
+    let late = start(&store, claim(9), 2);
+    settle().await;
+    assert!(matches!(late.await.unwrap(), Err(StoreError::Timeout)));
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    let asked = gate.calls.lock().unwrap().clone();
+    assert_eq!(asked[1], [1, 3].map(|number| name(&id(number))));
+    assert_eq!(asked.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_is_answered_without_a_write() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..2).await;
+    let late = store.write(&claim(2), Instant::now()).await;
+    assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
+    gate.open.add_permits(9);
+    all_applied(tasks).await;
+    assert_eq!(gate.records.len(), 2);
+}
+
+/// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
+/// draws: every caller that stays gets the answer to its own request, and nothing waits at the end.
+#[tokio::test(start_paused = true)]
+async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
+    for seed in 0..2_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut fate = fastrand::Rng::with_seed(!seed);
+        let gate = Gate::applying(move || fate.bool());
+        let store = GroupedStore::new(Arc::clone(&gate));
+        let mut tasks: Vec<(usize, Task)> = Vec::new();
+        let crowd = random.usize(1..=3 * GROUP);
+        for number in 0..random.usize(1..=2 * crowd) {
+            tasks.push((number, start(&store, claim(number), 60)));
+            for _ in 0..random.usize(0..3) {
+                yield_now().await;
+            }
+            if random.u8(0..10) == 0 {
+                gate.open.add_permits(1);
+            }
+            if random.u8(0..8) == 0 {
+                let gone = random.usize(0..tasks.len());
+                tasks.swap_remove(gone).1.abort();
+            }
+        }
+        gate.open.add_permits(10_000);
+        for (number, task) in tasks {
+            match task.await.unwrap() {
+                Ok(Answer::Applied(_)) => {}
+                Ok(Answer::Refused(Some(found))) => {
+                    let record = found.content.unwrap();
+                    assert_eq!(record.owner, Some(owner(number)), "seed {seed}");
+                }
+                other => panic!("seed {seed}: {other:?}"),
+            }
+        }
+        // Those that were dropped last end, too.
+        settle().await;
+        assert!(store.queues.claims.is_idle(), "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn it_conforms_as_the_store_that_it_is_around() {
+    let store = GroupedStore::new(MemoryStore::new());
+    crate::testing::conformance(&store).await.unwrap();
+}
