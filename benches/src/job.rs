@@ -6,6 +6,7 @@ use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::kinesis::Kinesis;
 use lambda_idempotency::sqs::{Sqs, SqsEvent};
+use lambda_idempotency::store::GroupedStore;
 use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{Requests, connect};
@@ -14,6 +15,9 @@ use crate::messages::{event, ids, stream_event};
 use crate::raw::{Raw, Record, Style};
 use crate::web::{Web, request};
 use crate::{Error, usage};
+
+/// The number of requests that a crowd has under way at a time.
+const CROWD: usize = 64;
 
 /// So many batches of so many messages.
 #[derive(Debug, Deserialize)]
@@ -69,7 +73,10 @@ impl Contender {
     /// By its name, on a table of a server.
     pub fn new(name: &str, endpoint: &str, table: &str) -> Result<Self, Error> {
         let (client, requests) = connect(endpoint);
-        let raw = |style| Way::Raw(Box::new(Raw::new(client.clone(), table, style)));
+        let by_hand = |style| Raw::new(client.clone(), table, style);
+        let raw = |style| Way::Raw(Box::new(by_hand(style)));
+        let grouped = || GroupedStore::new(DynamoDbStore::new(client.clone(), table));
+        let web = |web| Way::Web(Box::new(web));
         let way = match name {
             "layer" => Way::Layer(Box::new(Layer::new(DynamoDbStore::new(client, table))?)),
             "layer-kinesis" => {
@@ -79,8 +86,13 @@ impl Contender {
             "raw-at-once" => raw(Style::AtOnce),
             "raw-groups" => raw(Style::Groups),
             "raw-reads" => raw(Style::Reads),
-            "web-bare" => Way::Web(Box::new(Web::bare())),
-            "web-layer" => Way::Web(Box::new(Web::guarded(DynamoDbStore::new(client, table))?)),
+            "web-bare" => web(Web::bare()),
+            "web-floor" => web(Web::by_hand(by_hand(Style::Serial))),
+            "web-layer" => web(Web::guarded(DynamoDbStore::new(client, table))?),
+            "web-grouped" => web(Web::guarded(grouped())?),
+            "crowd-floor" => web(Web::groups_by_hand(by_hand(Style::Groups))),
+            "crowd-layer" => web(Web::guarded(DynamoDbStore::new(client, table))?.at_once(CROWD)),
+            "crowd-grouped" => web(Web::guarded(grouped())?.at_once(CROWD)),
             _ => return Err(format!("no contender {name}").into()),
         };
         Ok(Self { requests, way })

@@ -13,10 +13,12 @@ use aws_sdk_dynamodb::types::{
     ReturnValuesOnConditionCheckFailure as OnFailure,
 };
 use futures_util::future::try_join_all;
+use serde_json::Value;
 
 use crate::Error;
 
-const MOST_STATEMENTS: usize = 25;
+/// The most statements of a group.
+pub const MOST_STATEMENTS: usize = 25;
 const MOST_KEYS: usize = 100;
 
 /// How the requests go out.
@@ -38,15 +40,22 @@ pub struct Record {
     id: String,
     owner: String,
     validation: String,
+    outcome: String,
 }
 
 impl Record {
     /// The record of a payment.
     pub fn of(payment_id: &str) -> Self {
+        Self::with("charge", payment_id, "\"done\"".to_owned())
+    }
+
+    /// The record of an operation, with this outcome in JSON.
+    pub fn with(operation: &str, payment_id: &str, outcome: String) -> Self {
         Self {
-            id: format!("bench#charge#{payment_id:->64}"),
+            id: format!("bench#{operation}#{payment_id:->64}"),
             owner: format!("{payment_id:->32}"),
             validation: format!("{payment_id:->64}"),
+            outcome,
         }
     }
 
@@ -156,6 +165,16 @@ impl Raw {
 
     /// Whether the message was new.
     async fn one(&self, record: &Record) -> Result<bool, Error> {
+        if let Some(met) = self.claim(record).await? {
+            parse(&met)?;
+            return Ok(false);
+        }
+        self.complete(record).await?;
+        Ok(true)
+    }
+
+    /// Claims; the text of the outcome that the claim met instead.
+    pub async fn claim(&self, record: &Record) -> Result<Option<String>, Error> {
         let claim = self
             .client
             .put_item()
@@ -169,13 +188,17 @@ impl Raw {
             .await
             .map_err(aws_sdk_dynamodb::error::SdkError::into_service_error)
         {
-            Ok(_) => {}
+            Ok(_) => Ok(None),
             Err(PutItemError::ConditionalCheckFailedException(met)) => {
-                outcome(met.item())?;
-                return Ok(false);
+                let item = met.item.ok_or("a refusal without its item")?;
+                Ok(Some(text(&item)?.to_owned()))
             }
-            Err(other) => return Err(other.into()),
+            Err(other) => Err(other.into()),
         }
+    }
+
+    /// Stores the outcome.
+    pub async fn complete(&self, record: &Record) -> Result<(), Error> {
         self.client
             .update_item()
             .table_name(&self.table)
@@ -191,17 +214,17 @@ impl Raw {
             .expression_attribute_values(":v0", S("COMPLETED".to_owned()))
             .expression_attribute_values(":v1", N("1763640000001".to_owned()))
             .expression_attribute_values(":v2", N("1764244801".to_owned()))
-            .expression_attribute_values(":v3", S("\"done\"".to_owned()))
+            .expression_attribute_values(":v3", S(record.outcome.clone()))
             .expression_attribute_values(":v4", S(record.owner.clone()))
             .expression_attribute_values(":v5", S("INPROGRESS".to_owned()))
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .send()
             .await?;
-        Ok(true)
+        Ok(())
     }
 
     /// How many messages were new.
-    async fn group(&self, group: &[Record]) -> Result<usize, Error> {
+    pub async fn group(&self, group: &[Record]) -> Result<usize, Error> {
         let claims = group
             .iter()
             // A duplicate's reply doesn't show what it met, so nothing is asked for.
@@ -224,7 +247,7 @@ impl Raw {
                     let values = vec![
                         N("1763640000001".to_owned()),
                         N("1764244801".to_owned()),
-                        S("\"done\"".to_owned()),
+                        S(record.outcome.clone()),
                         S(record.id.clone()),
                         S(record.owner.clone()),
                     ];
@@ -302,13 +325,19 @@ fn statement(
         .build()?)
 }
 
-/// The outcome that is replayed; there must be one.
+/// The text of the outcome that is replayed; there must be one.
+fn text(item: &HashMap<String, AttributeValue>) -> Result<&str, Error> {
+    let data = item.get("data").ok_or("nothing to replay")?;
+    Ok(data.as_s().map_err(|_| "an outcome that is no string")?)
+}
+
+/// Parses the outcome that is replayed: a word, or a response.
 fn outcome(item: Option<&HashMap<String, AttributeValue>>) -> Result<(), Error> {
-    let data = item
-        .and_then(|item| item.get("data"))
-        .ok_or("nothing to replay")?;
-    let text = data.as_s().map_err(|_| "an outcome that is no string")?;
-    let outcome: String = serde_json::from_str(text)?;
+    parse(text(item.ok_or("nothing to replay")?)?)
+}
+
+fn parse(text: &str) -> Result<(), Error> {
+    let outcome: Value = serde_json::from_str(text)?;
     std::hint::black_box(outcome);
     Ok(())
 }

@@ -128,7 +128,8 @@ where
     // Where nothing is protected, a client that hangs up leaves no claim behind.
     let is_detached = key.is_some() && !once.is_in_invocation() && !once.is_passive();
     let layer = Arc::clone(&settings);
-    let run = |once| run(once, layer, inner, key, fingerprint, request).instrument(span);
+    // Boxed: it is moved into a task, or stays here, and both would have room for it.
+    let run = |once| Box::pin(run(once, layer, inner, key, fingerprint, request).instrument(span));
     let answered = if is_detached {
         once.detach(run)
             .await

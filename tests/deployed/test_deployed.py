@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deployed import permissions
+from deployed.pages import dynamodb_commands
 from deployed.stack import MAX_RECEIVES, ROOT, Stack, eventually, payment, unique
 
 stack = None
@@ -352,6 +353,21 @@ class Outbox(unittest.TestCase):
         paid = lambda: [item for item in stack.items("LedgerTable") if item["order_id"]["S"] == order]
         eventually(paid)
         self.assertEqual(len(paid()), 1)
+
+    def test_an_event_that_was_parked_is_found_mended_and_put_back_as_the_pages_say(self):
+        event = {"aggregate": {"S": unique("order")}, "id": {"S": "b1" + unique("event")}}
+        # It has no data: it is no event.
+        stack.local.put_item(TableName=stack.outputs["OutboxTable"], Item=event | {"pending": {"S": "b"}, "recorded_at": {"N": "1"}})
+        reply = stack.client("lambda").invoke(FunctionName=stack.outputs["OutboxRelay"], Payload=b"{}")
+        self.assertIn("FunctionError", reply)
+        for page in ("docs/operations/alarms.md", "docs/operations/records.md"):
+            scan = dict(dynamodb_commands(page, "outbox"))["scan"] | {"TableName": stack.outputs["OutboxTable"]}
+            self.assertIn(event, stack.local.scan(**scan)["Items"], page)
+        put_back = dict(dynamodb_commands("docs/operations/records.md", "outbox"))["update_item"]
+        stack.local.update_item(**put_back | {"TableName": stack.outputs["OutboxTable"], "Key": event})
+        [found] = [item for item in stack.items("OutboxTable") if item["id"] == event["id"]]
+        self.assertEqual((found["pending"], "parked_at" in found), ({"S": "b"}, False))
+        stack.local.delete_item(TableName=stack.outputs["OutboxTable"], Key=event)
 
 
 class Payments(Queues, unittest.TestCase):

@@ -78,10 +78,7 @@ where
     fn call(&mut self, event: LambdaEvent<E>) -> Self::Future {
         let LambdaEvent { payload, context } = event;
         let request = payload.head().with_lambda_context(context.clone());
-        let body = EventBody {
-            event: payload,
-            context,
-        };
+        let body = EventBody::new(payload, context);
         let mut request = request.map(|()| body);
         let own = OwnResponse {
             read: own_response::<E::Response>,
@@ -135,9 +132,10 @@ where
 
     fn call(&mut self, request: Request<EventBody<E>>) -> Self::Future {
         let (parts, body) = request.into_parts();
+        let (payload, context) = body.into_parts();
         let event = Incoming {
-            payload: body.event,
-            context: body.context,
+            payload,
+            context,
             claim: parts.extensions.get::<Claim>().cloned(),
         };
         self.0.call(event).map_ok(to_http)
