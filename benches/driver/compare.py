@@ -106,12 +106,26 @@ def gates(data):
     yield lane.cheaper_than_python(LANE, sides, "new: CPU, Powertools Python / layer", "cpu", 50)
     yield reported(lane.cheaper_than_python(LANE, sides, "new: time, Powertools Python / layer", "wall", 12))
     yield kinesis.gate(data["kinesis"])
+    yield from web.gates(data["web"])
     for size, found in data["requests"].items():
         yield exactly(f"requests for {size} new messages", found, 2 * math.ceil(int(size) / 25))
     yield exactly("requests for 10,000 new messages", large[10_000]["requests"], 2 * 400)
     # A tenth for noise: few runs of one batch.
     grown = tools.ratio(large[10_000]["cpu_rounds"], large[100]["cpu_rounds"])
     yield at_most("CPU per message, at 10,000 / at 100", grown, 1.1)
+
+
+def http(rounds=30, batches=10):
+    """The part over HTTP alone, on dynoxide; prints its gates."""
+    tools.build("bench-server")
+    tools.build("benches")
+    with tools.Dynoxide() as endpoint:
+        table = f"bench-{time.time_ns()}"
+        tools.run(tools.program("benches"), "create-table", endpoint, table)
+        found = list(web.gates(web.measure("dynoxide", endpoint, table, rounds, batches * SIZE)))
+    for gate in found:
+        print(f"{gate['name']}: {gate['median']:.2f} [{gate['low']:.2f}, {gate['high']:.2f}], wanted {gate['limit']}")
+    return all(gate["holds"] for gate in found)
 
 
 def main(rounds=60, batches=10):

@@ -156,7 +156,22 @@ def over_http(data):
         f"Requests over HTTP, {data['requests']} a round, one after the other, {data['rounds']} rounds: what the bare handler takes, plus "
         "what protecting it adds (medians). In a replay the bare handler just runs again.\n",
         table(head, [row(side) for side in web.PAIRS]),
+        "The same requests, 64 at once, each a task of its own in one thread (medians; p50 and p99 are of single requests, the floor has none).\n",
+        table(crowd_head(), [crowd_row(data["crowd"], name) for name in web.CROWD]),
     ]
+
+
+def crowd_head():
+    return ["64 requests at once", *(f"{scenario}: {what}" for scenario in web.SCENARIOS for what in ("CPU", "requests", "p50", "p99"))]
+
+
+def crowd_row(crowd, name):
+    cells = [web.CROWD[name]]
+    for scenario in web.SCENARIOS:
+        one = {what: statistics.median(found) for what, found in crowd[name][scenario].items()}
+        cells += [f"{one['cpu']:,.0f} µs", f"{one['requests']:.2f}"]
+        cells += [f"{one[what] / 1e3:,.1f} ms" if one[what] else "" for what in ("p50", "p99")]
+    return cells
 
 
 def times(ratio):

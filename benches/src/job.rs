@@ -43,6 +43,10 @@ pub struct Report {
     pub ran: usize,
     /// Over the wire.
     pub requests: u64,
+    /// What half of the requests took that came at once with others.
+    pub p50_us: u128,
+    /// What all but a hundredth of them took.
+    pub p99_us: u128,
     /// Resident before the first batch, in KiB.
     pub resident_kib: u64,
     /// The most that was resident, in KiB.
@@ -106,6 +110,8 @@ impl Contender {
             wall_us: Vec::with_capacity(job.batches),
             ran: 0,
             requests: 0,
+            p50_us: 0,
+            p99_us: 0,
             resident_kib: 0,
             peak_kib: 0,
         };
@@ -135,6 +141,14 @@ impl Contender {
         report.cpu_us = used.as_micros();
         report.requests = self.requests.take();
         report.peak_kib = usage::peak()?;
+        if let Way::Web(web) = &mut self.way {
+            let latencies = web.latencies();
+            let at = |percent: usize| {
+                let place = latencies.get(latencies.len() * percent / 100);
+                place.map_or(0, Duration::as_micros)
+            };
+            (report.p50_us, report.p99_us) = (at(50), at(99));
+        }
         Ok(report)
     }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
@@ -31,6 +32,8 @@ pub struct Web {
     runs: Arc<AtomicUsize>,
     /// The number of requests that are under way at a time.
     at_once: usize,
+    /// How long each request took that came at once with others.
+    latencies: Vec<Duration>,
 }
 
 enum Way {
@@ -46,6 +49,7 @@ impl Web {
             way: Way::Function(make(Arc::clone(&runs))),
             runs,
             at_once: 1,
+            latencies: Vec::new(),
         }
     }
 
@@ -75,6 +79,7 @@ impl Web {
             way: Way::Groups(raw),
             runs: Arc::default(),
             at_once: 1,
+            latencies: Vec::new(),
         }
     }
 
@@ -96,6 +101,13 @@ impl Web {
         }))
     }
 
+    /// How long requests took since the last call, the quickest first.
+    pub fn latencies(&mut self) -> Vec<Duration> {
+        let mut latencies = std::mem::take(&mut self.latencies);
+        latencies.sort();
+        latencies
+    }
+
     /// Answers requests; how many of them ran. All must have got the handler's answer.
     pub async fn requests(
         &mut self,
@@ -109,14 +121,18 @@ impl Web {
             }
             Way::Function(function) => {
                 let sent = requests.into_iter().map(|request| {
-                    let context = context()?;
-                    Ok::<_, Error>(tokio::spawn(function(LambdaEvent::new(request, context))))
+                    let answer = function(LambdaEvent::new(request, context()?));
+                    let began = Instant::now();
+                    let timed = async move { Ok::<_, Error>((answer.await?, began.elapsed())) };
+                    Ok::<_, Error>(tokio::spawn(timed))
                 });
                 let mut answers = stream::iter(sent)
                     .map(async |task| task?.await?)
                     .buffer_unordered(self.at_once);
                 while let Some(answer) = answers.next().await {
-                    accepted(&answer?)?;
+                    let (answer, took) = answer?;
+                    accepted(&answer)?;
+                    self.latencies.push(took);
                 }
             }
             Way::Groups(raw) => {
