@@ -57,7 +57,6 @@ pub use run::{Begun, Disposition, Ended, Run};
 pub(crate) use caller::Caller;
 pub(crate) use deadlines::Deadlines;
 pub(crate) use detached::DetachedRuns;
-#[cfg(feature = "batch")]
 pub(crate) use metrics::Meters;
 pub(crate) use moment::{LEAST_STORE_TIME, REPLY_TIME};
 #[cfg(feature = "batch")]
@@ -67,6 +66,8 @@ pub(crate) use permission::Permission;
 pub(crate) use request::Request;
 pub(crate) use unsent::UnsentEndings;
 
+#[cfg(feature = "batch")]
+pub(crate) use crate::store::GROUP;
 use moment::Moment;
 use settings::Settings;
 

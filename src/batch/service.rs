@@ -27,10 +27,10 @@ use crate::batch::redelivered::Redelivered;
 use crate::batch::report::{Reason, log_batch};
 use crate::batch::run::{MessageRun, Permanent};
 use crate::batch::watched::{OnError, Watched};
+use crate::engine::GROUP;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
-use crate::store::GROUP;
 use crate::store::Store;
 
 /// Holds the settings of a layer.

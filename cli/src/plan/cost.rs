@@ -177,6 +177,62 @@ mod tests {
         }
     }
 
+    /// The rows of a page's table that begin so, each cell a number.
+    fn row(page: &str, name: &str) -> Vec<f64> {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| {name} |")))
+            .unwrap();
+        let cells = row.trim_matches('|').split('|').skip(1);
+        cells
+            .map(|cell| cell.trim().replace([',', '$'], "").parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    #[expect(clippy::cast_precision_loss, reason = "small whole numbers")]
+    fn the_page_on_scale_has_what_is_computed() {
+        let page = include_str!("../../../docs/operations/scale.md");
+        let sizes = [400, 2_048, 8_192];
+        let units = |form: Form, percent| {
+            sizes.map(|size| {
+                let costs = args(100, percent, size).of_month();
+                let cost = costs.iter().find(|cost| cost.form == form).unwrap();
+                cost.write_units as f64 / 100.0
+            })
+        };
+        for (name, form) in [
+            ("this library, claimed", Form::Claimed),
+            (
+                "this library, claimed, in one transaction with the effect",
+                Form::Transaction,
+            ),
+            (
+                "this library, claimless, in one transaction with the effect",
+                Form::Claimless,
+            ),
+            // A put of what fits in a unit, then an update of the whole record.
+            ("Powertools: a put and an update", Form::Claimed),
+        ] {
+            assert_eq!(row(page, name), units(form, 0), "{name}");
+        }
+        let [small, middle, large] = units(Form::Claimed, 100);
+        let duplicates = format!("as its record has KB: {small}, {middle} and {large}.");
+        assert!(page.contains(&duplicates), "{duplicates}");
+
+        for (name, a_second) in [("100", 100), ("10,000", 10_000), ("100,000", 100_000)] {
+            let hour = args(a_second * 3_600, 0, 400).of_month().remove(0);
+            let written = hour.write_units as f64 / 3_600.0;
+            let expected = [
+                written,
+                (written / 1_000.0).ceil(),
+                hour.dollars,
+                hour.dollars * 24.0 * 30.0,
+            ];
+            assert_eq!(row(page, name), expected, "{name}");
+        }
+    }
+
     #[test]
     fn a_large_outcome_costs_a_unit_for_each_kilobyte() {
         let costs = args(100, 10, 5_000).of_month();
