@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import unittest
+import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -355,7 +356,7 @@ class Outbox(unittest.TestCase):
         self.assertEqual(len(paid()), 1)
 
     def test_an_event_that_was_parked_is_found_mended_and_put_back_as_the_pages_say(self):
-        event = {"aggregate": {"S": unique("order")}, "id": {"S": "b1" + unique("event")}}
+        event = {"aggregate": {"S": str(uuid.uuid4())}, "id": {"S": "b1" + uuid.uuid4().hex}}
         # It has no data: it is no event.
         stack.local.put_item(TableName=stack.outputs["OutboxTable"], Item=event | {"pending": {"S": "b"}, "recorded_at": {"N": "1"}})
         reply = stack.client("lambda").invoke(FunctionName=stack.outputs["OutboxRelay"], Payload=b"{}")

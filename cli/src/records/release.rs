@@ -25,7 +25,9 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     give(&args.order, "release", context, |record, _| {
         if record.is_released() {
-            return Err("the record is released already: the next delivery runs".to_owned());
+            return Err(
+                "the record is released already: the next delivery runs, or a step of it waits, which `settle-step` ends; `explain` says which".to_owned(),
+            );
         }
         if record.status == Status::Completed {
             return Err(

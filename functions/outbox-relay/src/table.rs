@@ -75,7 +75,8 @@ impl Table {
                 match StoredEvent::from_item(&item) {
                     Ok(event) => drop(found.insert(key_of(&event), event)),
                     Err(error) => {
-                        tracing::error!(%error, "left alone");
+                        let id = event_key(&item).map(|key| key.1);
+                        tracing::error!(%error, event_id = id, "left alone");
                         unreadable.extend(event_key(&item));
                     }
                 }

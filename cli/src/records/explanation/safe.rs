@@ -37,10 +37,16 @@ pub(super) fn safe_acts(id: &RecordId, answer: Answer, waiting: Option<&str>) ->
         (Answer::Interrupted | Answer::Exhausted, _) => vec![release, complete, give_up],
         // A delivery runs by itself.
         (Answer::RunsAgain, _) => vec![complete, give_up],
-        (Answer::InFlight, _) => vec![act(
-            "wait until the lease is over, then ask again",
-            format!("explain {id}"),
-        )],
+        (Answer::InFlight, _) => vec![
+            act(
+                "wait until the lease is over, then ask again",
+                format!("explain {id}"),
+            ),
+            act(
+                "the log says `unrecorded` of it, so the effect happened: don't wait",
+                format!("complete {id} --outcome JSON --reason WHY --while-live"),
+            ),
+        ],
         (Answer::FailureReplayed, _) => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",
             format!("release {id} --reason WHY"),

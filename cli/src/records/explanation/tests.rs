@@ -49,7 +49,7 @@ fn each_state_has_its_words_and_its_safe_acts() {
             rules(),
             Answer::InFlight,
             "*in flight* until 2026-11-18T",
-            &["explain"][..],
+            &["explain", "complete"][..],
         ),
         (
             in_progress(over),
