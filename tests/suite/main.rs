@@ -19,6 +19,7 @@ mod end_to_end;
 mod engine;
 mod exactly_once;
 mod faults;
+mod grouped;
 mod guide;
 mod hostile;
 mod http_layer;
