@@ -111,6 +111,7 @@ mod write;
 
 use store::Retries;
 
+pub use client::sdk_config;
 pub use error::DynamoDbError;
 pub use layout::TableLayout;
 #[cfg(feature = "s3")]

@@ -35,6 +35,7 @@ pub mod metrics;
 mod moment;
 mod options;
 mod oversize;
+mod pace;
 mod permission;
 mod persist;
 mod protection;
@@ -62,6 +63,7 @@ pub(crate) use moment::{LEAST_STORE_TIME, REPLY_TIME};
 #[cfg(feature = "batch")]
 pub(crate) use options::Batch;
 pub(crate) use options::Options;
+pub(crate) use pace::Pace;
 pub(crate) use permission::Permission;
 pub(crate) use request::Request;
 pub(crate) use unsent::UnsentEndings;
@@ -89,6 +91,7 @@ pub(crate) struct Engine<S> {
     pub(crate) detached: DetachedRuns,
     pub(crate) permission: Permission,
     pub(crate) unsent: UnsentEndings,
+    pub(crate) pace: Pace,
 }
 
 impl<S> Engine<S> {

@@ -82,6 +82,8 @@ page!(
     "operations/cli" => packaged!("operations/cli.md"),
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
     "operations/records#the-outbox" => packaged!("operations/records.md"),
+    "operations/scale#what-else-has-a-limit" => packaged!("operations/scale.md"),
+    "reference/settings#environment-variables" => packaged!("reference/settings.md"),
 );
 page!(
     log_events,

@@ -1,5 +1,6 @@
 """Cold start: a process is made, asks the Runtime API for an event, and answers it. And the size of its program."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -11,12 +12,22 @@ NAMES = {
     "cold-by-hand": "claim and completion written against the SDK",
     "cold-guarded": "this library",
 }
-OURS, THEIRS = "cold-guarded", "cold-by-hand"
-MOST = 1.05
-MOST_BYTES = 700_000
+OURS, BY_HAND, BARE = "cold-guarded", "cold-by-hand", "cold-plain"
+MOST = 1.0
+MOST_BYTES = 500_000
+# What the gate compares with stays as it is: another way to start would move the figure without anybody's doing.
+FROZEN = ("plain/Cargo.toml", "plain/src/main.rs", "shared/Cargo.toml", "shared/src/lib.rs")
+CHECKSUM = "e1a32492a1313996ffecd7836e23183a15c1bac689c36c78d1ac209477346269"
+
+
+def frozen():
+    found = hashlib.sha256(b"".join((tools.BENCHES / "cold" / path).read_bytes() for path in FROZEN)).hexdigest()
+    if found != CHECKSUM:
+        raise SystemExit(f"the unprotected function has changed ({', '.join(FROZEN)}): put it back, or say why and set CHECKSUM to {found}")
 
 
 def main(starts):
+    frozen()
     tools.build("bench-server")
     # Each on its own: what one needs is not built into another.
     for name in NAMES:
@@ -57,11 +68,11 @@ def main(starts):
             for name, one in taken.items()
         },
     }
-    more = data["functions"][OURS]["bytes"] - data["functions"][THEIRS]["bytes"]
-    wall = data["functions"][THEIRS]["ratio_wall"]
+    more = data["functions"][OURS]["bytes"] - data["functions"][BY_HAND]["bytes"]
+    wall = data["functions"][BARE]["ratio_wall"]
     data["gates"] = [
-        {"name": "cold start: time, with / without", **wall, "limit": f"≤ {MOST}, with its interval", "holds": wall["high"] <= MOST},
-        {"name": "program: more KB with than without", "median": more / 1_000, "limit": f"≤ {MOST_BYTES // 1_000}", "holds": more <= MOST_BYTES},
+        {"name": "cold start: time, protected / unprotected", **wall, "limit": f"≤ {MOST:.2f}, with its interval", "holds": wall["high"] <= MOST},
+        {"name": "program: more KB than by hand", "median": more / 1_000, "limit": f"≤ {MOST_BYTES // 1_000}", "holds": more <= MOST_BYTES},
     ]
     tools.save("cold", data)
     for name, one in data["functions"].items():

@@ -195,8 +195,8 @@ def cold_part(cold):
         "## Cold start\n",
         f"From before the process is made until its answer to the first event has arrived, on dynoxide: {cold['starts']} starts of each, "
         f"in turns, medians. Each is linked in {cold['layouts']} layouts, with its functions in another order each time: one program's luck "
-        "with pages and cache lines is worth some per cent. The interval is a 95 % bootstrap over layouts and starts. The functions "
-        "differ in what protects them, and in nothing else. The unprotected one sends one request where the others send three; it is shown for orientation, and is no gate.\n",
+        "with pages and cache lines is worth some per cent. The interval is a 95 % bootstrap over layouts and starts. The "
+        "functions differ in what protects them; the unprotected one and the one by hand have the SDK's own client, which reads the system's certificates, and send one and three requests.\n",
         table(["function", "time", "CPU", "program, stripped", "this library's time ÷ its time"], rows),
     ]
 

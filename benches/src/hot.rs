@@ -25,9 +25,11 @@ use crate::raw::{Raw, Record, Style};
 
 /// Messages in a batch.
 const BATCH: usize = 10;
+const LARGE: usize = 100;
+const LARGEST: usize = 10_000;
 
 /// What is counted, and how many units (calls, or messages) one round of it is.
-pub const PATHS: [(&str, usize); 12] = [
+pub const PATHS: [(&str, usize); 14] = [
     ("fingerprint-200B", 1),
     ("fingerprint-10KB", 1),
     ("key", 1),
@@ -38,6 +40,8 @@ pub const PATHS: [(&str, usize); 12] = [
     ("memory-replay", BATCH),
     ("sdk-new", BATCH),
     ("sdk-replay", BATCH),
+    ("sdk-new-100", LARGE),
+    ("sdk-new-10000", LARGEST),
     ("floor-new", BATCH),
     ("floor-replay", BATCH),
 ];
@@ -63,10 +67,12 @@ pub fn path(name: &str) -> Result<Path, Error> {
         "settle" => settling(),
         "decide" => deciding(),
         "decode" => decoding(),
-        "memory-new" => layer(Layer::new(MemoryStore::new())?, false),
-        "memory-replay" => layer(Layer::new(MemoryStore::new())?, true),
-        "sdk-new" => layer(Layer::new(store(World::Empty))?, false),
-        "sdk-replay" => layer(Layer::new(store(World::Done))?, false),
+        "memory-new" => layer(Layer::new(MemoryStore::new())?, BATCH, false),
+        "memory-replay" => layer(Layer::new(MemoryStore::new())?, BATCH, true),
+        "sdk-new" => layer(Layer::new(store(World::Empty))?, BATCH, false),
+        "sdk-replay" => layer(Layer::new(store(World::Done))?, BATCH, false),
+        "sdk-new-100" => layer(Layer::new(store(World::Empty))?, LARGE, false),
+        "sdk-new-10000" => layer(Layer::new(store(World::Empty))?, LARGEST, false),
         "floor-new" => floor(World::Empty),
         "floor-replay" => floor(World::Done),
         _ => Err(format!("no path {name}").into()),
@@ -195,11 +201,11 @@ fn runtime() -> Result<Rc<Runtime>, Error> {
     Ok(Rc::new(Builder::new_current_thread().enable_all().build()?))
 }
 
-/// Batches through the layer; `again`: each was there before.
-fn layer(layer: Layer<Sqs>, again: bool) -> Result<Path, Error> {
+/// Batches of this size through the layer; `again`: each was there before.
+fn layer(layer: Layer<Sqs>, size: usize, again: bool) -> Result<Path, Error> {
     let (runtime, layer) = (runtime()?, Rc::new(RefCell::new(layer)));
     Ok(Box::new(move |number| {
-        let batch = event(&ids("round", number, BATCH), 1)?;
+        let batch = event(&ids("round", number, size), 1)?;
         if again {
             runtime.block_on(layer.borrow_mut().batch(batch.clone()))?;
         }

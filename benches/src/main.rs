@@ -37,12 +37,12 @@ fn main() -> Result<(), Error> {
 
 /// Warm-up rounds are run, too, but not inside what is counted.
 fn path(name: &str, rounds: usize) -> Result<(), Error> {
-    const WARM_UP: usize = 2;
+    let warm_up = rounds.min(2);
     let mut path = hot::path(name)?;
-    for number in 0..WARM_UP {
+    for number in 0..warm_up {
         path(number)?()?;
     }
-    for number in WARM_UP..WARM_UP + rounds {
+    for number in warm_up..warm_up + rounds {
         hot::measured(path(number)?)?;
     }
     Ok(())

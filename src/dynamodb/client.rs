@@ -1,13 +1,77 @@
-//! Sets the timeouts and retries of a client made for Lambda, whose reasons
-//! `DynamoDbStore::from_env` states, and of a call that the SDK must not send again.
+//! Makes the configuration of clients in Lambda, and that of a call that the SDK must not send
+//! again.
 
 use std::time::Duration;
 
+use aws_config::environment::EnvironmentVariableCredentialsProvider;
+use aws_config::environment::region::EnvironmentVariableRegionProvider;
 use aws_config::retry::RetryConfig;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
 use aws_sdk_dynamodb::{Client, config};
 
-pub(super) fn timeouts() -> TimeoutConfig {
+mod environment;
+mod roots;
+mod throttled;
+
+pub(super) use throttled::without_repeats;
+
+/// Makes the configuration that [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env) uses,
+/// for your own clients in a function.
+///
+/// ```no_run
+/// use aws_sdk_dynamodb::Client;
+/// use lambda_idempotency::dynamodb::{DynamoDbStore, sdk_config};
+///
+/// # async fn start() {
+/// let config = sdk_config().await;
+/// let client = Client::new(&config);
+/// let store = DynamoDbStore::new(client.clone(), "idempotency");
+/// # }
+/// ```
+///
+/// Clients of one configuration share connections. `aws_sdk_sqs::Client::new(&config)` and its like
+/// take it, too.
+///
+/// **Timeouts and retries.** A client connects within 3.1 seconds (one lost SYN and its
+/// repetition), gives an attempt 4 and an operation 10 seconds, and tries three times with small
+/// pauses. Stalled-stream protection is off, which small replies don't need.
+///
+/// **In a Lambda function** the SDK has nothing to look for: region and credentials are in the
+/// environment. They are taken from there, without the chain of providers, and the certificates to
+/// trust are Mozilla's, compiled in. To read the system's takes up to half of a cold start
+/// (`docs/internals/performance.md` in the repository).
+///
+/// **The SDK's own defaults** hold in any other process, and where one of these variables is set:
+///
+/// - `SSL_CERT_FILE`, `SSL_CERT_DIR`, `AWS_CA_BUNDLE`: you trust certificates of your own. The SDK
+///   reads the first two;
+/// - `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB` and its like, with `https`;
+/// - `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`;
+/// - `AWS_PROFILE`, `AWS_CONFIG_FILE`, `AWS_SHARED_CREDENTIALS_FILE`.
+///
+/// A function in a network that opens TLS with a certificate of its own, installed in the image,
+/// needs `SSL_CERT_FILE`.
+pub async fn sdk_config() -> SdkConfig {
+    let config = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .timeout_config(timeouts())
+        .retry_config(retries())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    let is_complete = environment::is_complete(std::env::vars_os());
+    match is_complete.then(roots::compiled_in).flatten() {
+        None => config.load().await,
+        Some(client) => {
+            let config = config
+                .http_client(client)
+                .region(EnvironmentVariableRegionProvider::new())
+                .credentials_provider(EnvironmentVariableCredentialsProvider::new());
+            config.load().await
+        }
+    }
+}
+
+fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_millis(3_100))
         .operation_attempt_timeout(Duration::from_secs(4))
@@ -15,7 +79,7 @@ pub(super) fn timeouts() -> TimeoutConfig {
         .build()
 }
 
-pub(super) fn retries() -> RetryConfig {
+fn retries() -> RetryConfig {
     RetryConfig::standard()
         .with_max_attempts(3)
         .with_initial_backoff(Duration::from_millis(50))

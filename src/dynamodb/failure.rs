@@ -60,7 +60,7 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
         SdkError::TimeoutError(_) => return StoreError::Timeout,
         SdkError::ServiceError(context) => context,
         SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
-            return StoreError::Unavailable(words());
+            return StoreError::Unavailable(with_advice(in_words(error)).into());
         }
         _ => return StoreError::Rejected(words()),
     };
@@ -102,6 +102,14 @@ pub(super) fn throttled() -> StoreError {
 /// Tests whether DynamoDB's message reports an item that would be too large.
 pub(super) fn says_too_large(message: &str) -> bool {
     message.contains("size has exceeded") || message.contains("size to update has exceeded")
+}
+
+/// Says what to do about a server whose certificate isn't trusted. `UnknownIssuer` is rustls's word.
+fn with_advice(mut text: String) -> String {
+    if text.contains("UnknownIssuer") {
+        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
+    }
+    text
 }
 
 /// Joins an error and its causes in one line. Their `Debug` may hold an item, so it is not used.

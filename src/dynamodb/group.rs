@@ -166,7 +166,7 @@ async fn send(
     };
     let request = Box::pin(
         store
-            .client
+            .writes
             .batch_execute_statement()
             .set_statements(Some(statements))
             .send(),

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::pin::Pin;
 
-use aws_config::BehaviorVersion;
-use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure};
@@ -40,6 +38,8 @@ pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 #[derive(Clone)]
 pub struct DynamoDbStore {
     pub(super) client: Client,
+    /// Of claims, completions and releases.
+    pub(super) writes: Client,
     pub(super) table: String,
     pub(super) layout: TableLayout,
     pub(super) denied: Denied,
@@ -83,11 +83,13 @@ impl DynamoDbStore {
     /// `table` is the table's name, or its ARN where it is another account's. A table that is given
     /// by its ARN gets the writes of a batch one by one: PartiQL takes names alone.
     ///
-    /// The client's retries apply to all requests but commits (`TransactWriteItems`, and the single
-    /// write that ends a claimless run): the engine sends those again by itself, so that it knows of
-    /// each send that got no answer.
+    /// The client's retries apply to all requests but two kinds, which the engine sends again by
+    /// itself: commits (`TransactWriteItems`, and the single write that ends a claimless run), so
+    /// that it knows of each send that got no answer; and throttled writes, so that all runs of an
+    /// engine share one pace.
     pub fn new(client: Client, table: impl Into<String>) -> Self {
         Self {
+            writes: client::without_repeats(&client),
             client,
             table: table.into(),
             layout: TableLayout::default(),
@@ -99,10 +101,9 @@ impl DynamoDbStore {
 
     /// Makes a store on the table that `IDEMPOTENCY_TABLE` names, with a client made for Lambda.
     ///
-    /// Region, credentials and endpoint come from the environment, as the SDK reads them. The
-    /// client connects within 3.1 seconds (one lost SYN and its repetition), gives an attempt 4 and
-    /// an operation 10 seconds, tries three times with small pauses, and leaves stalled-stream
-    /// protection off, which small replies don't need.
+    /// Region, credentials and endpoint come from the environment. [`sdk_config`](super::sdk_config)
+    /// has the client's timeouts, retries and trusted certificates, and makes the same configuration
+    /// for your own clients.
     ///
     /// # Errors
     ///
@@ -112,13 +113,7 @@ impl DynamoDbStore {
         if table.is_empty() {
             return Err(TableNotNamed);
         }
-        let config = aws_config::defaults(BehaviorVersion::v2026_01_12())
-            .timeout_config(client::timeouts())
-            .retry_config(client::retries())
-            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-            .load()
-            .await;
-        Ok(Self::new(Client::new(&config), table))
+        Ok(Self::new(Client::new(&client::sdk_config().await), table))
     }
 
     /// Takes a table with other attribute names or a composite key. Building an engine on the store
@@ -193,7 +188,7 @@ impl DynamoDbStore {
         let expressions = Expressions::of(&self.layout, &change);
         if change.is_whole {
             let request = self
-                .client
+                .writes
                 .put_item()
                 .table_name(&self.table)
                 .set_item(Some(change.item(&self.layout)))
@@ -212,7 +207,7 @@ impl DynamoDbStore {
             return Ok(reply.map_or_else(Answer::Refused, |_| Answer::Applied(None)));
         }
         let request = self
-            .client
+            .writes
             .update_item()
             .table_name(&self.table)
             .set_key(Some(as_item(change.key)))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::engine::claim::Hold;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::moment::{LEAST_STORE_TIME, Moment};
+use crate::engine::pace::Turns;
 use crate::engine::permission::ClaimRight;
 use crate::engine::persist::{Wait, is_rejected_for_now, persist};
 use crate::engine::settings::InFlight;
@@ -184,7 +185,13 @@ impl<S: Store> Engine<S> {
             Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
         };
         let send = || self.write(request, &write, deadline);
-        persist(deadline, is_rejected_for_now, send).await
+        persist(
+            Turns::Begin(&self.pace, &request.id),
+            deadline,
+            is_rejected_for_now,
+            send,
+        )
+        .await
     }
 
     pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {

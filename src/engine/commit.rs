@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::claim::Hold;
 use crate::engine::fence::{Fence, Uncommitted, fence, is_mine, unanswered};
+use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::unsent::OnDrop;
 use crate::engine::{Engine, LEAST_STORE_TIME, Request, events};
@@ -194,7 +195,7 @@ impl<S: Store> Engine<S> {
             silent.fetch_or(is_silent, Ordering::Relaxed);
             answer
         };
-        let answer = persist(deadline, StoreError::is_transient, send).await;
+        let answer = persist(Turns::Elsewhere, deadline, StoreError::is_transient, send).await;
         Sent {
             answer,
             is_silent: silent.into_inner(),

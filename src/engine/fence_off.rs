@@ -2,6 +2,7 @@
 //! later.
 
 use crate::engine::fence::is_mine;
+use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, Request, events};
 use crate::protocol::clock::EpochMillis;
@@ -61,7 +62,13 @@ impl<S: Store> Engine<S> {
         // The other half is for the read, where this write can't be made.
         let half = now.instant + (deadline - now.instant) / 2;
         let send = || self.write(request, &write, half);
-        let answer = persist(half, StoreError::is_transient, send).await;
+        let answer = persist(
+            Turns::End(&self.pace, &request.id),
+            half,
+            StoreError::is_transient,
+            send,
+        )
+        .await;
         match answer {
             Ok(Answer::Refused(found)) if is_mine(found.as_ref(), &claim.owner) => {
                 FencedOff::Committed

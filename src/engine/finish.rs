@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::engine::claim::Hold;
 use crate::engine::fence::{Fence, fence};
 use crate::engine::moment::Moment;
+use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::unsent::OnDrop;
 use crate::engine::{Engine, Request, events};
@@ -166,7 +167,13 @@ impl<S: Store> Engine<S> {
         let deadline = request.store_deadline(now, until, limit);
         let send = || self.write(request, completion, deadline);
         let unless_dropped = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
-        let answer = persist(deadline, StoreError::is_transient, send).await;
+        let answer = persist(
+            Turns::End(&self.pace, &request.id),
+            deadline,
+            StoreError::is_transient,
+            send,
+        )
+        .await;
         unless_dropped.disarm();
         answer
     }
@@ -209,7 +216,7 @@ impl<S: Store> Engine<S> {
         let release = RecordWrite::Release(release);
         let send = || self.write(request, &release, deadline);
         let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
-        let answer = persist(deadline, again, send).await;
+        let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
         unless_dropped.disarm();
         match &answer {
             // Refused: another attempt holds the key, or an earlier send of this release applied.

@@ -4,6 +4,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::engine::claim::{Scribe, Urgency};
+use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::{Engine, LEAST_STORE_TIME};
 use crate::protocol::clock::EpochMillis;
@@ -29,6 +30,12 @@ impl<S: Store> Scribe for Engine<S> {
             Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
         };
         let send = move || self.store.write(amendment, deadline);
-        persist(deadline, again, send).boxed()
+        persist(
+            Turns::End(&self.pace, amendment.id()),
+            deadline,
+            again,
+            send,
+        )
+        .boxed()
     }
 }

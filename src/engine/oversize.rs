@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::engine::claim::Hold;
 use crate::engine::error::Obstacle;
 use crate::engine::events;
+use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, Request};
 use crate::protocol::clock::EpochSeconds;
@@ -46,7 +47,7 @@ impl<S: Store> Engine<S> {
         let now = self.moment();
         let deadline = request.store_deadline(now, end, end.saturating_since(now.time) / 2);
         let keep = || self.store.keep(&outcome, deadline);
-        match persist(deadline, StoreError::is_transient, keep).await {
+        match persist(Turns::Elsewhere, deadline, StoreError::is_transient, keep).await {
             Ok(place) => StoredOutcome::Packed(packed(place)),
             Err(StoreError::TooLarge) => StoredOutcome::Omitted(Omission::TooLarge),
             Err(error) => {
@@ -73,7 +74,7 @@ impl<S: Store> Engine<S> {
                 let deadline = request.store_deadline(now, until, self.settings.store_timeout);
                 let again = |error: &StoreError| matches!(error, StoreError::Throttled(_));
                 let fetch = || self.store.fetch(&request.id, place, deadline);
-                match persist(deadline, again, fetch).await? {
+                match persist(Turns::Elsewhere, deadline, again, fetch).await? {
                     Some(content) => Cow::Owned(content),
                     None => return Ok(Err(Omission::Lost)),
                 }

@@ -7,6 +7,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 use crate::engine::moment::LONGEST;
+use crate::engine::pace::Turns;
 use crate::store::StoreError;
 
 /// Makes pauses from 20 ms to 1 s, doubled each time, with jitter, without end.
@@ -22,6 +23,7 @@ fn pauses() -> ExponentialBuilder {
 /// deadline would pass. A store that answered by throttling until the deadline cut it off has
 /// answered: its error is the result, not the timeout.
 pub(super) async fn persist<T, Fut>(
+    turns: Turns<'_>,
     deadline: Instant,
     mut again: impl FnMut(&StoreError) -> bool,
     mut send: impl FnMut() -> Fut,
@@ -33,17 +35,31 @@ where
     // Most requests are answered at once: what only another try needs is made for it.
     let mut left = None;
     loop {
+        let Some(turn) = turns.next(deadline).await else {
+            return Err(throttled.unwrap_or_else(no_turn));
+        };
         let error = match send().await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
+        let is_throttled = matches!(error, StoreError::Throttled(_));
+        if is_throttled {
+            turns.throttled(turn);
+        }
         let pause = again(&error).then(|| {
             let pauses = left.get_or_insert_with(|| Box::new(pauses().build()));
-            pauses.next()
+            let pause = pauses.next();
+            pause.map(|pause| {
+                if is_throttled {
+                    turns.pause(pause)
+                } else {
+                    pause
+                }
+            })
         });
         match pause.flatten() {
             Some(pause) if Instant::now() + pause < deadline => {
-                if matches!(error, StoreError::Throttled(_)) {
+                if is_throttled {
                     throttled = Some(error);
                 }
                 Box::pin(tokio::time::sleep(pause)).await;
@@ -52,6 +68,11 @@ where
             _ => return Err(error),
         }
     }
+}
+
+/// The error of a request that was not sent: its turn would come too late.
+fn no_turn() -> StoreError {
+    StoreError::Throttled("the requests before this one take all the time that it has".into())
 }
 
 /// Tells whether the store has rejected the request, and may take it a moment later.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::fence::is_mine;
+use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::protection::Protection;
 use crate::engine::{Engine, Options, Request, Run, events};
@@ -109,7 +110,14 @@ impl<S: Store> Engine<S> {
             let renewal = RecordWrite::from(renewal);
             let deadline = request.store_deadline(now, until, pause);
             let send = || self.store.write(&renewal, deadline);
-            match persist(deadline, StoreError::is_transient, send).await {
+            match persist(
+                Turns::End(&self.pace, &request.id),
+                deadline,
+                StoreError::is_transient,
+                send,
+            )
+            .await
+            {
                 Ok(Answer::Applied(_)) => claim.set_time(next),
                 // An earlier send of the same renewal applied.
                 Ok(Answer::Refused(met)) if has_lease(met.as_ref(), &hold.owner, stored) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::settings::{InFlight, MissingKey, Settings, StoreDown, Unrecorded};
-use crate::engine::{Deadlines, DetachedRuns, Engine, Meters, Permission, UnsentEndings};
+use crate::engine::{Deadlines, DetachedRuns, Engine, Meters, Pace, Permission, UnsentEndings};
 use crate::idempotency::Idempotency;
 use crate::idempotency::build_error::BuildError;
 use crate::idempotency::switch::{self, DISABLED_VARIABLE};
@@ -334,6 +334,7 @@ impl<S: Store> Builder<S> {
             detached,
             permission: Permission::default(),
             unsent: UnsentEndings::default(),
+            pace: Pace::new(),
         }))
     }
 }

@@ -15,6 +15,7 @@ pub mod recorder;
 pub mod server;
 pub mod shards;
 pub mod stream;
+pub mod tls;
 
 pub use bucket::Bucket;
 pub use crash::Begun;
@@ -23,6 +24,7 @@ pub use proxy::{Fault, Proxy};
 pub use queue_api::QueueApi;
 pub use server::Server;
 pub use stream::Stream;
+pub use tls::Tls;
 
 /// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.
 ///

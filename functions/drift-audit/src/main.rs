@@ -20,9 +20,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_config::BehaviorVersion;
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::EpochMillis;
+use lambda_idempotency::dynamodb::sdk_config;
 use lambda_idempotency_audit::{EffectKey, Place, Selection, TableEffects, Tally, audit, pages};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde::Serialize;
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn serve(metrics: Exporter) -> Result<(), Error> {
-    let config = aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await;
+    let config = sdk_config().await;
     let drift = Arc::new(Drift {
         records: Place {
             client: Client::new(&config),

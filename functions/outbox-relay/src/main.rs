@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_config::BehaviorVersion;
+use lambda_idempotency::dynamodb::sdk_config;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use telemetry::Exporter;
 use tower::Layer;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn serve(metrics: Exporter) -> Result<(), Error> {
-    let config = aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await;
+    let config = sdk_config().await;
     let table = variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?;
     let target = variable("OUTBOX_TARGET").ok_or("set OUTBOX_TARGET to where events go")?;
     let days: u64 = number("PUBLISHED_DAYS", 7)?;

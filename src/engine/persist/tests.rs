@@ -48,7 +48,7 @@ async fn persisted(errors: Vec<StoreError>, time: Duration) -> (Result<(), Store
         tokio::time::sleep_until(deadline).await;
         Err(StoreError::Timeout)
     };
-    let answer = persist(deadline, StoreError::is_transient, &send).await;
+    let answer = persist(Turns::Elsewhere, deadline, StoreError::is_transient, &send).await;
     (answer, count.get())
 }
 

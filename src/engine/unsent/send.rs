@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Unsent;
 use crate::engine::fence::{Fence, fence};
+use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::record::{Completion, Omission, RecordWrite, StoredOutcome};
@@ -100,7 +101,13 @@ impl<S: Store> Engine<S> {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let send = || self.store.write(write, deadline);
-        persist(deadline, StoreError::is_transient, send).await
+        persist(
+            Turns::End(&self.pace, write.id()),
+            deadline,
+            StoreError::is_transient,
+            send,
+        )
+        .await
     }
 }
 

@@ -12,6 +12,7 @@ mod payments_worker;
 mod settlements;
 mod start_up;
 mod stock_movements;
+mod tls;
 
 use crate::support::lambda::Function;
 use nix::errno::Errno;

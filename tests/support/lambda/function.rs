@@ -187,8 +187,13 @@ impl Function {
 
     /// The same function, which reaches DynamoDB through this wire.
     pub fn behind(&self, proxy: &Proxy) -> Self {
+        self.reached_at(proxy.server())
+    }
+
+    /// The same function, which reaches DynamoDB at this server.
+    pub fn reached_at(&self, server: &Server) -> Self {
         Self {
-            endpoint: proxy.server().endpoint().to_owned(),
+            endpoint: server.endpoint().to_owned(),
             ..self.clone()
         }
     }

@@ -1,0 +1,107 @@
+//! Reads from the environment variables whether the SDK has nothing to look for.
+
+use std::ffi::OsString;
+
+/// What Lambda gives every function that has a role and no file of settings.
+const GIVEN: [&str; 4] = [
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+];
+
+/// What says that the SDK has to look: for certificates of one's own, on the way to a proxy that
+/// may have such, or in files.
+const LOOKED_UP: [&str; 13] = [
+    "AWS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+];
+
+/// `AWS_ENDPOINT_URL`, and `AWS_ENDPOINT_URL_DYNAMODB` and its like.
+const ENDPOINT: &str = "AWS_ENDPOINT_URL";
+
+/// Says whether region and credentials are in the environment itself and only AWS's own servers, or
+/// servers without TLS, are called.
+pub(super) fn is_complete(variables: impl Iterator<Item = (OsString, OsString)>) -> bool {
+    let mut given = 0;
+    for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+        let Some(name) = name.to_str() else { continue };
+        let has_tls = || !value.to_string_lossy().trim_start().starts_with("http://");
+        if LOOKED_UP.contains(&name) || (name.starts_with(ENDPOINT) && has_tls()) {
+            return false;
+        }
+        given += usize::from(GIVEN.contains(&name));
+    }
+    given == GIVEN.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FUNCTION: [(&str, &str); 4] = [
+        ("AWS_LAMBDA_FUNCTION_NAME", "payments"),
+        ("AWS_REGION", "eu-central-1"),
+        ("AWS_ACCESS_KEY_ID", "id"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+
+    fn complete(variables: &[(&str, &str)]) -> bool {
+        is_complete(
+            variables
+                .iter()
+                .map(|&(name, value)| (name.into(), value.into())),
+        )
+    }
+
+    fn with(name: &str, value: &str) -> bool {
+        let mut variables = FUNCTION.to_vec();
+        variables.push((name, value));
+        complete(&variables)
+    }
+
+    #[test]
+    fn a_functions_environment_is_complete() {
+        assert!(complete(&FUNCTION));
+        assert!(with("AWS_SESSION_TOKEN", "token"));
+    }
+
+    #[test]
+    fn whatever_lambda_gives_may_not_be_missing_or_empty() {
+        for missing in 0..FUNCTION.len() {
+            let mut variables = FUNCTION.to_vec();
+            let (name, _) = variables.remove(missing);
+            assert!(!complete(&variables), "without {name}");
+            variables.push((name, ""));
+            assert!(!complete(&variables), "with an empty {name}");
+        }
+    }
+
+    #[test]
+    fn whatever_has_to_be_looked_up_is_left_to_the_sdk() {
+        for name in LOOKED_UP {
+            assert!(!with(name, "/var/task/own"), "{name}");
+            assert!(with(name, ""), "an empty {name}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_with_tls_of_its_own_is_left_to_the_sdk() {
+        for name in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"] {
+            assert!(!with(name, "https://localhost:8000"));
+            assert!(!with(name, "localhost:8000"));
+            assert!(with(name, "http://localhost:8000"));
+        }
+    }
+}

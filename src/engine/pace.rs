@@ -1,0 +1,242 @@
+//! Spaces the claims of a process while its store throttles.
+//!
+//! The rate that a store admits isn't known: it is found by asking, as TCP finds the rate of a
+//! path. A throttled request cuts the rate, and the cubic function of
+//! [RFC 9438](https://www.rfc-editor.org/rfc/rfc9438#section-4) raises it again: back to where it
+//! was, and then beyond, so that a limit that is over is forgotten by itself.
+//!
+//! Only what begins something waits for its turn. What ends something is sent at once, and takes a
+//! turn from the claims.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::protocol::key::RecordId;
+
+/// How much of the rate a throttled request leaves: β of the RFC.
+const KEPT: f64 = 0.7;
+/// How fast the rate rises, in requests a second, per second cubed: C of the RFC.
+const RISE: f64 = 0.4;
+/// The lowest rate, in requests a second: a store that throttles everything is still asked.
+const LEAST: f64 = 0.5;
+/// From this rate on, in requests a second, nothing is spaced any more.
+const MOST: f64 = 5_000.0;
+/// For so long, a key that was throttled says nothing more about the others.
+const SAME_KEY: Duration = Duration::from_secs(10);
+/// So many keys are remembered for that.
+const MOST_KEYS: usize = 16;
+/// The time over which requests are counted.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// The pace of one engine's requests, shared by all its runs.
+#[derive(Debug)]
+pub(crate) struct Pace(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    sent: Sent,
+    limit: Option<Limit>,
+    /// The first turn that nobody has taken.
+    free: Instant,
+    /// The keys that were throttled last, and when.
+    keys: VecDeque<(RecordId, Instant)>,
+}
+
+/// How many requests were sent in this window, and in the one before.
+#[derive(Debug)]
+struct Sent {
+    since: Instant,
+    now: f64,
+    before: f64,
+}
+
+/// The rate at which the store throttled last, and when.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    highest: f64,
+    since: Instant,
+}
+
+/// The time at which a request was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn(Instant);
+
+/// The turns of one request, which may be sent several times.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turns<'a> {
+    /// It begins a run, which can as well begin later: it waits for its turn.
+    Begin(&'a Pace, &'a RecordId),
+    /// It ends or keeps what has begun: it is sent at once.
+    End(&'a Pace, &'a RecordId),
+    /// It goes to other places, too, and says nothing about this store.
+    Elsewhere,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self(Mutex::new(State {
+            sent: Sent {
+                since: now,
+                now: 0.0,
+                before: 0.0,
+            },
+            limit: None,
+            free: now,
+            keys: VecDeque::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turns<'_> {
+    /// Waits for the next turn. `None` where it would come after the deadline, which is known at
+    /// once.
+    pub(super) async fn next(self, deadline: Instant) -> Option<Turn> {
+        let now = Instant::now();
+        match self {
+            Self::Elsewhere => Some(Turn(now)),
+            Self::End(pace, _) => {
+                pace.state().pass(now);
+                Some(Turn(now))
+            }
+            Self::Begin(pace, _) => {
+                let turn = pace.state().take(now, deadline)?;
+                if turn > now {
+                    Box::pin(sleep_until(turn)).await;
+                }
+                Some(Turn(turn))
+            }
+        }
+    }
+
+    /// Notes that the request was throttled in this turn.
+    pub(super) fn throttled(self, turn: Turn) {
+        if let Self::Begin(pace, key) | Self::End(pace, key) = self {
+            let now = Instant::now();
+            let mut state = pace.state();
+            if state.is_news(now, key) {
+                state.cut(now, turn.0);
+            }
+        }
+    }
+
+    /// How long a throttled request waits before it asks for its next turn, where it would wait so
+    /// long by itself.
+    pub(super) fn pause(self, by_itself: Duration) -> Duration {
+        match self {
+            Self::Elsewhere => by_itself,
+            // The next turn is pause enough.
+            Self::Begin(..) => Duration::ZERO,
+            Self::End(pace, _) => {
+                let rate = pace.state().rate(Instant::now());
+                rate.map_or(by_itself, |rate| by_itself.max(gap(rate)))
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes the first free turn before the deadline.
+    fn take(&mut self, now: Instant, deadline: Instant) -> Option<Instant> {
+        let turn = match self.rate(now) {
+            Some(_) => self.free.max(now),
+            None => now,
+        };
+        if turn >= deadline && turn > now {
+            return None;
+        }
+        self.pass(now);
+        Some(turn)
+    }
+
+    /// Counts a request, and moves the turns of those who wait.
+    fn pass(&mut self, now: Instant) {
+        self.sent.count(now);
+        if let Some(rate) = self.rate(now) {
+            self.free = self.free.max(now) + gap(rate);
+        }
+    }
+
+    /// Tells whether this key's being throttled says something about the others. One key that gets
+    /// more requests than a partition takes is throttled again and again, and they aren't.
+    fn is_news(&mut self, now: Instant, key: &RecordId) -> bool {
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= SAME_KEY;
+        self.keys.retain(|(_, at)| !is_old(*at));
+        let is_news = self.keys.iter().all(|(other, _)| other != key);
+        if is_news {
+            self.keys.truncate(MOST_KEYS - 1);
+            self.keys.push_front((key.clone(), now));
+        }
+        is_news
+    }
+
+    /// Cuts the rate. What was sent before it was last cut says nothing about the rate since.
+    fn cut(&mut self, now: Instant, sent: Instant) {
+        let highest = match self.limit {
+            Some(limit) if sent < limit.since => return,
+            Some(_) => self.rate(now),
+            None => None,
+        };
+        let highest = highest.unwrap_or_else(|| self.sent.a_second(now));
+        let limit = Limit {
+            highest: highest.clamp(LEAST, MOST),
+            since: now,
+        };
+        self.limit = Some(limit);
+        self.free = self.free.max(now + gap(limit.rate(now)));
+    }
+
+    /// The rate at this time; `None` where nothing is spaced.
+    fn rate(&mut self, now: Instant) -> Option<f64> {
+        let rate = self.limit?.rate(now);
+        if rate >= MOST {
+            self.limit = None;
+            return None;
+        }
+        Some(rate)
+    }
+}
+
+impl Limit {
+    fn rate(&self, now: Instant) -> f64 {
+        let seconds = now.saturating_duration_since(self.since).as_secs_f64();
+        let until_highest = (self.highest * (1.0 - KEPT) / RISE).cbrt();
+        let rate = RISE.mul_add((seconds - until_highest).powi(3), self.highest);
+        rate.max(LEAST)
+    }
+}
+
+impl Sent {
+    fn count(&mut self, now: Instant) {
+        let windows =
+            now.saturating_duration_since(self.since).as_secs_f64() / WINDOW.as_secs_f64();
+        if windows >= 1.0 {
+            self.before = self.now / windows;
+            self.now = 0.0;
+            self.since = now;
+        }
+        self.now += 1.0;
+    }
+
+    fn a_second(&self, now: Instant) -> f64 {
+        let seconds = now
+            .saturating_duration_since(self.since)
+            .max(WINDOW)
+            .as_secs_f64();
+        self.before.max(self.now / seconds)
+    }
+}
+
+fn gap(rate: f64) -> Duration {
+    Duration::from_secs_f64(rate.recip())
+}
+
+#[cfg(test)]
+mod tests;

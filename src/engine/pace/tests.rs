@@ -1,0 +1,178 @@
+use tokio::time::advance;
+
+use super::*;
+
+const FAR: Duration = Duration::from_hours(1);
+
+fn key(number: usize) -> RecordId {
+    RecordId::unkeyed(&number.to_string())
+}
+
+/// A pace at which so many requests were sent in the last second.
+async fn at(requests: u32) -> (Pace, Turn) {
+    let pace = Pace::new();
+    let mut last = end(&pace).await;
+    for _ in 1..requests {
+        last = begin(&pace, FAR).await.unwrap();
+    }
+    (pace, last)
+}
+
+async fn begin(pace: &Pace, within: Duration) -> Option<Turn> {
+    Turns::Begin(pace, &key(0))
+        .next(Instant::now() + within)
+        .await
+}
+
+async fn end(pace: &Pace) -> Turn {
+    Turns::End(pace, &key(0))
+        .next(Instant::now())
+        .await
+        .unwrap()
+}
+
+/// The request of this key was throttled in this turn.
+fn throttled(pace: &Pace, number: usize, turn: Turn) {
+    Turns::Begin(pace, &key(number)).throttled(turn);
+}
+
+/// The time between two turns.
+fn space(pace: &Pace) -> Duration {
+    Turns::End(pace, &key(0)).pause(Duration::ZERO)
+}
+
+/// How long the next request waits.
+async fn waited(pace: &Pace) -> Duration {
+    let began = Instant::now();
+    begin(pace, FAR).await.unwrap();
+    began.elapsed()
+}
+
+fn about(found: Duration, wanted: f64) {
+    let found = found.as_secs_f64();
+    assert!(
+        (found - wanted).abs() < wanted * 0.1 + 0.002,
+        "{found} instead of {wanted}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_waits_while_the_store_does_not_throttle() {
+    let (pace, _) = at(1_000).await;
+    assert_eq!(waited(&pace).await, Duration::ZERO);
+    assert_eq!(space(&pace), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_request_spaces_the_next_at_seven_tenths_of_the_rate() {
+    let (pace, turn) = at(100).await;
+    throttled(&pace, 1, turn);
+    for _ in 0..3 {
+        about(waited(&pace).await, 1.0 / 70.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_side_by_side_take_their_turns_one_after_the_other() {
+    let (pace, turn) = at(10).await;
+    throttled(&pace, 1, turn);
+    let began = Instant::now();
+    let ((), (), ()) = tokio::join!(
+        async {
+            waited(&pace).await;
+            about(began.elapsed(), 1.0 / 7.0);
+        },
+        async {
+            waited(&pace).await;
+            about(began.elapsed(), 2.0 / 7.0);
+        },
+        async {
+            waited(&pace).await;
+            about(began.elapsed(), 3.0 / 7.0);
+        },
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_after_the_deadline_is_refused_at_once_and_taken_from_no_other() {
+    let (pace, turn) = at(2).await;
+    throttled(&pace, 1, turn);
+    let began = Instant::now();
+    for _ in 0..10 {
+        let refused = begin(&pace, Duration::from_millis(100)).await;
+        assert!(refused.is_none());
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    about(waited(&pace).await, 1.0 / 1.4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_comes_back_to_where_it_was_and_is_then_forgotten() {
+    let (pace, turn) = at(50).await;
+    throttled(&pace, 1, turn);
+    // The cube root of 50 × 0.3 / 0.4.
+    advance(Duration::from_millis(3_347)).await;
+    about(space(&pace), 1.0 / 50.0);
+    advance(Duration::from_secs(30)).await;
+    assert_eq!(space(&pace), Duration::ZERO);
+    assert_eq!(waited(&pace).await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_before_the_rate_was_cut_does_not_cut_it_again() {
+    let (pace, early) = at(100).await;
+    advance(Duration::from_millis(5)).await;
+    let late = end(&pace).await;
+    advance(Duration::from_millis(5)).await;
+    throttled(&pace, 1, late);
+    let gap = space(&pace);
+    throttled(&pace, 2, early);
+    assert_eq!(space(&pace), gap);
+    advance(Duration::from_millis(5)).await;
+    let turn = end(&pace).await;
+    throttled(&pace, 3, turn);
+    assert!(
+        space(&pace) > gap.mul_f64(1.3),
+        "{:?} after {gap:?}",
+        space(&pace)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_something_does_not_wait_and_takes_a_turn_from_what_begins() {
+    let (pace, turn) = at(10).await;
+    throttled(&pace, 1, turn);
+    let began = Instant::now();
+    end(&pace).await;
+    end(&pace).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    about(waited(&pace).await, 3.0 / 7.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_throttles_everything_is_asked_about_once_a_second() {
+    let (pace, mut turn) = at(3).await;
+    for number in 0..20 {
+        throttled(&pace, number, turn);
+        turn = begin(&pace, FAR).await.unwrap();
+    }
+    throttled(&pace, 20, turn);
+    let gap = space(&pace).as_secs_f64();
+    assert!((0.5..=2.0).contains(&gap), "{gap}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_that_is_throttled_again_and_again_slows_the_others_once() {
+    let (pace, mut turn) = at(100).await;
+    for _ in 0..50 {
+        throttled(&pace, 1, turn);
+        advance(Duration::from_millis(90)).await;
+        turn = end(&pace).await;
+    }
+    // Four and a half seconds after the only cut.
+    assert!(
+        space(&pace) <= Duration::from_millis(10),
+        "{:?}",
+        space(&pace)
+    );
+}
