@@ -1,6 +1,6 @@
 # The steps themselves are in scripts/test.
 .DEFAULT_GOAL := help
-.PHONY: help test quick demo fmt lint doc book e2e bench fuzz mutants nights
+.PHONY: help test quick demo fmt lint doc book e2e bench load fuzz mutants nights
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ nights: ## simulated nights: SEEDS=10000000 of them, the first of them FROM=0; m
 
 bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md (needs Java 17, Node with npm, valgrind)
 	@scripts/bench
+
+load: ## ten minutes of requests, some of them sent twice, on a server and a function; writes benches/LOAD.md
+	@scripts/bench load
 
 fuzz: ## libFuzzer on the properties of hostile input, ten minutes for each (needs a C++ compiler)
 	scripts/fuzz run 600
