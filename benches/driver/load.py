@@ -79,6 +79,10 @@ repetition (409). Behind the library, 409 tells a repetition to come back, since
 """
 
 
+def table(head, rows):
+    return report.table(head, rows).rstrip()
+
+
 def page(reports, seconds):
     titles = {name: title for name, (title, *_) in RUNS.items()}
     counted = [
@@ -110,9 +114,9 @@ def page(reports, seconds):
         date=datetime.date.today().isoformat(),
         seconds=seconds,
         rate=RATE,
-        counts=report.table(["", "requests", "repeated", "a second", "answers", "lost", "doubled"], counted),
-        latencies=report.table(["", "p50", "p99", "p99.9", "longest"], slow),
-        memory=report.table(["", "CPU a request", "memory at first", "after half", "at the end"], large),
+        counts=table(["", "requests", "repeated", "a second", "answers", "lost", "doubled"], counted),
+        latencies=table(["", "p50", "p99", "p99.9", "longest"], slow),
+        memory=table(["", "CPU a request", "memory at first", "after half", "at the end"], large),
     )
 
 

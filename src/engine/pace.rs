@@ -20,14 +20,17 @@ use crate::protocol::key::RecordId;
 const KEPT: f64 = 0.7;
 /// How fast the rate rises, in requests a second, per second cubed: C of the RFC.
 const RISE: f64 = 0.4;
-/// The lowest rate, in requests a second: a store that throttles everything is still asked.
-const LEAST: f64 = 0.5;
+/// The lowest rate, in requests a second: a store that throttles everything is still asked, and a
+/// run by itself gets its turn within half of the default store timeout.
+const LEAST: f64 = 0.2;
 /// From this rate on, in requests a second, nothing is spaced any more.
 const MOST: f64 = 5_000.0;
 /// For so long, a key that was throttled says nothing more about the others.
 const SAME_KEY: Duration = Duration::from_secs(10);
 /// So many keys are remembered for that.
 const MOST_KEYS: usize = 16;
+/// The longest pause that the pace asks of what ends something.
+const LONGEST_TO_END: Duration = Duration::from_secs(1);
 /// The time over which requests are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -116,29 +119,26 @@ impl Turns<'_> {
         }
     }
 
-    /// Notes that the request was throttled in this turn.
-    pub(super) fn throttled(self, turn: Turn) {
-        if let Self::Begin(pace, key) | Self::End(pace, key) = self {
-            let now = Instant::now();
-            let mut state = pace.state();
-            if state.is_news(now, key) {
-                state.cut(now, turn.0);
+    /// Notes that the request was throttled in this turn. Returns how long it waits before it asks
+    /// for its next one, where it would wait so long by itself.
+    pub(super) fn throttled(self, turn: Turn, by_itself: Duration) -> Duration {
+        let (pace, key, longest) = match self {
+            Self::Elsewhere => return by_itself,
+            Self::Begin(pace, key) => (pace, key, Duration::MAX),
+            Self::End(pace, key) => (pace, key, LONGEST_TO_END),
+        };
+        let now = Instant::now();
+        let mut state = pace.state();
+        if state.is_news(now, key) {
+            state.cut(now, turn.0);
+            if matches!(self, Self::Begin(..)) {
+                // The next turn is pause enough.
+                return Duration::ZERO;
             }
         }
-    }
-
-    /// How long a throttled request waits before it asks for its next turn, where it would wait so
-    /// long by itself.
-    pub(super) fn pause(self, by_itself: Duration) -> Duration {
-        match self {
-            Self::Elsewhere => by_itself,
-            // The next turn is pause enough.
-            Self::Begin(..) => Duration::ZERO,
-            Self::End(pace, _) => {
-                let rate = pace.state().rate(Instant::now());
-                rate.map_or(by_itself, |rate| by_itself.max(gap(rate)))
-            }
-        }
+        // The rate rises, but not for a key that is throttled again.
+        let cut = state.limit.map(|limit| gap(limit.rate(limit.since)));
+        by_itself.max(cut.unwrap_or_default().min(longest))
     }
 }
 
@@ -179,14 +179,13 @@ impl State {
 
     /// Cuts the rate. What was sent before it was last cut says nothing about the rate since.
     fn cut(&mut self, now: Instant, sent: Instant) {
-        let highest = match self.limit {
-            Some(limit) if sent < limit.since => return,
-            Some(_) => self.rate(now),
-            None => None,
-        };
-        let highest = highest.unwrap_or_else(|| self.sent.a_second(now));
+        if self.limit.is_some_and(|limit| sent < limit.since) {
+            return;
+        }
+        // What was admitted may be less than what would have been allowed.
+        let allowed = self.rate(now).unwrap_or(MOST);
         let limit = Limit {
-            highest: highest.clamp(LEAST, MOST),
+            highest: self.sent.a_second(now).min(allowed).max(LEAST),
             since: now,
         };
         self.limit = Some(limit);
@@ -225,12 +224,11 @@ impl Sent {
         self.now += 1.0;
     }
 
+    /// The rate of the last whole window, or what this one shows already. Its first request shows
+    /// nothing.
     fn a_second(&self, now: Instant) -> f64 {
-        let seconds = now
-            .saturating_duration_since(self.since)
-            .max(WINDOW)
-            .as_secs_f64();
-        self.before.max(self.now / seconds)
+        let seconds = now.saturating_duration_since(self.since).max(WINDOW);
+        self.before.max((self.now - 1.0) / seconds.as_secs_f64())
     }
 }
 

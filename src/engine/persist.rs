@@ -43,18 +43,12 @@ where
             Err(error) => error,
         };
         let is_throttled = matches!(error, StoreError::Throttled(_));
-        if is_throttled {
-            turns.throttled(turn);
-        }
         let pause = again(&error).then(|| {
             let pauses = left.get_or_insert_with(|| Box::new(pauses().build()));
             let pause = pauses.next();
-            pause.map(|pause| {
-                if is_throttled {
-                    turns.pause(pause)
-                } else {
-                    pause
-                }
+            pause.map(|pause| match is_throttled {
+                true => turns.throttled(turn, pause),
+                false => pause,
             })
         });
         match pause.flatten() {

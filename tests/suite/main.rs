@@ -32,6 +32,7 @@ mod peers;
 mod properties;
 mod real_powertools;
 mod reference;
+mod scale;
 mod secrets;
 mod shards;
 mod sources;

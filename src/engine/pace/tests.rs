@@ -12,7 +12,7 @@ fn key(number: usize) -> RecordId {
 async fn at(requests: u32) -> (Pace, Turn) {
     let pace = Pace::new();
     let mut last = end(&pace).await;
-    for _ in 1..requests {
+    for _ in 0..requests {
         last = begin(&pace, FAR).await.unwrap();
     }
     (pace, last)
@@ -33,12 +33,14 @@ async fn end(pace: &Pace) -> Turn {
 
 /// The request of this key was throttled in this turn.
 fn throttled(pace: &Pace, number: usize, turn: Turn) {
-    Turns::Begin(pace, &key(number)).throttled(turn);
+    let turns = Turns::Begin(pace, &key(number));
+    assert_eq!(turns.throttled(turn, Duration::ZERO), Duration::ZERO);
 }
 
 /// The time between two turns.
 fn space(pace: &Pace) -> Duration {
-    Turns::End(pace, &key(0)).pause(Duration::ZERO)
+    let rate = pace.state().rate(Instant::now());
+    rate.map_or(Duration::ZERO, gap)
 }
 
 /// How long the next request waits.
@@ -150,29 +152,45 @@ async fn what_ends_something_does_not_wait_and_takes_a_turn_from_what_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_throttles_everything_is_asked_about_once_a_second() {
+async fn a_store_that_throttles_everything_is_asked_every_five_seconds() {
     let (pace, mut turn) = at(3).await;
     for number in 0..20 {
         throttled(&pace, number, turn);
         turn = begin(&pace, FAR).await.unwrap();
     }
     throttled(&pace, 20, turn);
-    let gap = space(&pace).as_secs_f64();
-    assert!((0.5..=2.0).contains(&gap), "{gap}");
+    assert_eq!(space(&pace), gap(LEAST));
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_key_that_is_throttled_again_and_again_slows_the_others_once() {
+async fn one_key_that_is_throttled_again_and_again_slows_the_others_once_and_itself_each_time() {
     let (pace, mut turn) = at(100).await;
+    throttled(&pace, 1, turn);
+    let (key, by_itself) = (key(1), Duration::from_millis(20));
     for _ in 0..50 {
-        throttled(&pace, 1, turn);
         advance(Duration::from_millis(90)).await;
         turn = end(&pace).await;
+        let pause = Turns::Begin(&pace, &key).throttled(turn, by_itself);
+        assert_eq!(pause, by_itself);
     }
     // Four and a half seconds after the only cut.
     assert!(
-        space(&pace) <= Duration::from_millis(10),
+        space(&pace) <= Duration::from_millis(11),
         "{:?}",
         space(&pace)
     );
+    // After one that cut deeper, it waits as long as all did then.
+    throttled(&pace, 2, turn);
+    turn = end(&pace).await;
+    advance(Duration::from_secs(2)).await;
+    let pause = Turns::Begin(&pace, &key).throttled(turn, Duration::ZERO);
+    assert!(pause > space(&pace), "{pause:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_something_waits_a_second_at_most() {
+    let (pace, turn) = at(1).await;
+    let turns = |by_itself| Turns::End(&pace, &key(1)).throttled(turn, by_itself);
+    assert_eq!(turns(Duration::from_millis(20)), LONGEST_TO_END);
+    assert_eq!(turns(Duration::from_secs(2)), Duration::from_secs(2));
 }
