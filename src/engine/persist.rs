@@ -46,9 +46,12 @@ where
         let pause = again(&error).then(|| {
             let pauses = left.get_or_insert_with(|| Box::new(pauses().build()));
             let pause = pauses.next();
-            pause.map(|pause| match is_throttled {
-                true => turns.throttled(turn, pause),
-                false => pause,
+            pause.map(|pause| {
+                if is_throttled {
+                    turns.throttled(turn, pause)
+                } else {
+                    pause
+                }
             })
         });
         match pause.flatten() {

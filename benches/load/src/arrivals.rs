@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_rate_and_the_chance_are_those_that_were_asked_for() {
-        let arrivals = schedule(7, 100.0, Duration::from_secs(600), 0.2);
+        let arrivals = schedule(7, 100.0, Duration::from_mins(10), 0.2);
         let again = arrivals.iter().filter(|arrival| arrival.is_again).count();
         let first = arrivals.len() - again;
         assert!((59_000..61_000).contains(&first), "{first}");

@@ -3,6 +3,10 @@
     clippy::missing_errors_doc,
     reason = "a measurement that fails says why, and ends"
 )]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that panics has found something")
+)]
 
 pub mod arrivals;
 pub mod effects;

@@ -18,8 +18,8 @@ use crate::dynamodb::DynamoDbStore;
 use crate::dynamodb::client::{retries, timeouts};
 use crate::{Idempotency, Key};
 
-const PROCESSES: usize = 8;
-const REQUESTS: usize = 125;
+const PROCESSES: u32 = 8;
+const REQUESTS: u32 = 125;
 /// Of the requests' writes: 400 a second are asked for.
 const ARRIVE_WITHIN: Duration = Duration::from_secs(5);
 const ADMITTED_A_SECOND: f64 = 40.0;
@@ -35,8 +35,8 @@ struct Table(Arc<Mutex<Bucket>>);
 struct Bucket {
     tokens: f64,
     filled: Instant,
-    requests: usize,
-    admitted: usize,
+    requests: u32,
+    admitted: u32,
 }
 
 impl HttpConnector for Table {
@@ -77,7 +77,7 @@ impl TimeSource for Virtual {
     }
 }
 
-fn process(number: usize, table: &Table, time: Virtual, retries: RetryConfig) -> DynamoDbStore {
+fn process(number: u32, table: &Table, time: Virtual, retries: RetryConfig) -> DynamoDbStore {
     let connector = SharedHttpConnector::new(table.clone());
     let http =
         http_client_fn(move |_: &HttpConnectorSettings, _: &RuntimeComponents| connector.clone());
@@ -103,8 +103,8 @@ fn process(number: usize, table: &Table, time: Virtual, retries: RetryConfig) ->
 
 /// What a night came to.
 struct Night {
-    requests: usize,
-    admitted: usize,
+    requests: u32,
+    admitted: u32,
     /// When each run had succeeded.
     ended: Vec<Duration>,
     /// How often each run had failed before.
@@ -131,8 +131,7 @@ async fn night(retries: RetryConfig) -> Night {
         for request in 0..REQUESTS {
             let once = once.clone();
             tasks.push(tokio::spawn(async move {
-                let share = f64::from(u32::try_from(request).unwrap()) / REQUESTS as f64;
-                tokio::time::sleep(ARRIVE_WITHIN.mul_f64(share)).await;
+                tokio::time::sleep(ARRIVE_WITHIN * request / REQUESTS).await;
                 let mut failed = 0;
                 loop {
                     let key = Key::new("charge", format!("{number}-{request}"));
@@ -163,7 +162,7 @@ async fn night(retries: RetryConfig) -> Night {
 }
 
 /// A claim and a completion for each run.
-const NEEDED: usize = 2 * PROCESSES * REQUESTS;
+const NEEDED: u32 = 2 * PROCESSES * REQUESTS;
 
 #[tokio::test(start_paused = true)]
 async fn a_table_that_admits_a_tenth_is_asked_hardly_more_often_than_it_admits() {
