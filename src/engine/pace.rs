@@ -20,6 +20,11 @@ use crate::protocol::key::RecordId;
 const KEPT: f64 = 0.7;
 /// How fast the rate rises, in requests a second, per second cubed: C of the RFC.
 const RISE: f64 = 0.4;
+/// What the first throttled request leaves at least, in requests a second: one that is throttled by
+/// chance hardly waits.
+const FIRST: f64 = 20.0;
+/// How much of a rate each further cut leaves at least, however little was sent.
+const LEFT: f64 = 0.5;
 /// The lowest rate, in requests a second: a store that throttles everything is still asked, and a
 /// run by itself gets its turn within half of the default store timeout.
 const LEAST: f64 = 0.2;
@@ -29,6 +34,8 @@ const MOST: f64 = 5_000.0;
 const SAME_KEY: Duration = Duration::from_secs(10);
 /// So many keys are remembered for that.
 const MOST_KEYS: usize = 16;
+/// How many times its own pause what begins something waits, when its key was throttled already.
+const LONGER_TO_BEGIN: u32 = 4;
 /// The longest pause that the pace asks of what ends something.
 const LONGEST_TO_END: Duration = Duration::from_secs(1);
 /// The time over which requests are counted.
@@ -138,6 +145,11 @@ impl Turns<'_> {
         }
         // The rate rises, but not for a key that is throttled again.
         let cut = state.limit.map(|limit| gap(limit.rate(limit.since)));
+        let by_itself = if matches!(self, Self::Begin(..)) {
+            by_itself * LONGER_TO_BEGIN
+        } else {
+            by_itself
+        };
         by_itself.max(cut.unwrap_or_default().min(longest))
     }
 }
@@ -184,8 +196,9 @@ impl State {
         }
         // What was admitted may be less than what would have been allowed.
         let allowed = self.rate(now).unwrap_or(MOST);
+        let least = self.limit.map_or(FIRST, |limit| limit.highest * LEFT);
         let limit = Limit {
-            highest: self.sent.a_second(now).min(allowed).max(LEAST),
+            highest: self.sent.a_second(now).min(allowed).max(least).max(LEAST),
             since: now,
         };
         self.limit = Some(limit);

@@ -152,8 +152,10 @@ fn rows() -> Vec<(u32, [f64; 3])> {
 async fn a_thousand_environments_share_what_a_table_admits_as_the_page_says() {
     let rows = rows();
     assert_eq!(rows.len(), 4);
+    let mut wrong = false;
     for (admitted, said) in rows {
         let found = night(admitted).await;
+        println!("{admitted}: {found:?}");
         // Pauses have chance in them.
         let is_near =
             |said: f64, found: f64, least: f64| (said - found).abs() <= said.max(least) * 0.15;
@@ -163,9 +165,7 @@ async fn a_thousand_environments_share_what_a_table_admits_as_the_page_says() {
             is_near(back, found[1], 10.0),
             is_near(requests, found[2], 1.0),
         ];
-        assert!(
-            done && back && requests,
-            "{admitted}: {said:?}, found {found:?}"
-        );
+        wrong |= !(done && back && requests);
     }
+    assert!(!wrong, "the page says other figures");
 }

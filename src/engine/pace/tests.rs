@@ -76,21 +76,21 @@ async fn a_throttled_request_spaces_the_next_at_seven_tenths_of_the_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_side_by_side_take_their_turns_one_after_the_other() {
-    let (pace, turn) = at(10).await;
+    let (pace, turn) = at(100).await;
     throttled(&pace, 1, turn);
     let began = Instant::now();
     let ((), (), ()) = tokio::join!(
         async {
             waited(&pace).await;
-            about(began.elapsed(), 1.0 / 7.0);
+            about(began.elapsed(), 1.0 / 70.0);
         },
         async {
             waited(&pace).await;
-            about(began.elapsed(), 2.0 / 7.0);
+            about(began.elapsed(), 2.0 / 70.0);
         },
         async {
             waited(&pace).await;
-            about(began.elapsed(), 3.0 / 7.0);
+            about(began.elapsed(), 3.0 / 70.0);
         },
     );
 }
@@ -101,11 +101,12 @@ async fn a_turn_after_the_deadline_is_refused_at_once_and_taken_from_no_other() 
     throttled(&pace, 1, turn);
     let began = Instant::now();
     for _ in 0..10 {
-        let refused = begin(&pace, Duration::from_millis(100)).await;
+        let refused = begin(&pace, Duration::from_millis(50)).await;
         assert!(refused.is_none());
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
-    about(waited(&pace).await, 1.0 / 1.4);
+    // A quiet process that is throttled once hardly waits.
+    about(waited(&pace).await, 1.0 / 14.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,24 +143,25 @@ async fn what_was_sent_before_the_rate_was_cut_does_not_cut_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_something_does_not_wait_and_takes_a_turn_from_what_begins() {
-    let (pace, turn) = at(10).await;
+    let (pace, turn) = at(100).await;
     throttled(&pace, 1, turn);
     let began = Instant::now();
     end(&pace).await;
     end(&pace).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
-    about(waited(&pace).await, 3.0 / 7.0);
+    about(waited(&pace).await, 3.0 / 70.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_throttles_everything_is_asked_every_five_seconds() {
+async fn a_store_that_throttles_everything_is_asked_every_few_seconds() {
     let (pace, mut turn) = at(3).await;
     for number in 0..20 {
         throttled(&pace, number, turn);
         turn = begin(&pace, FAR).await.unwrap();
     }
     throttled(&pace, 20, turn);
-    assert_eq!(space(&pace), gap(LEAST));
+    assert!(space(&pace) > Duration::from_secs(3), "{:?}", space(&pace));
+    assert!(space(&pace) <= gap(LEAST), "{:?}", space(&pace));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +173,7 @@ async fn one_key_that_is_throttled_again_and_again_slows_the_others_once_and_its
         advance(Duration::from_millis(90)).await;
         turn = end(&pace).await;
         let pause = Turns::Begin(&pace, &key).throttled(turn, by_itself);
-        assert_eq!(pause, by_itself);
+        assert_eq!(pause, by_itself * LONGER_TO_BEGIN);
     }
     // Four and a half seconds after the only cut.
     assert!(
@@ -189,7 +191,11 @@ async fn one_key_that_is_throttled_again_and_again_slows_the_others_once_and_its
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_something_waits_a_second_at_most() {
-    let (pace, turn) = at(1).await;
+    let (pace, mut turn) = at(1).await;
+    for number in 10..20 {
+        throttled(&pace, number, turn);
+        turn = end(&pace).await;
+    }
     let turns = |by_itself| Turns::End(&pace, &key(1)).throttled(turn, by_itself);
     assert_eq!(turns(Duration::from_millis(20)), LONGEST_TO_END);
     assert_eq!(turns(Duration::from_secs(2)), Duration::from_secs(2));

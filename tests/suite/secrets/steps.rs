@@ -70,6 +70,8 @@ async fn scenario(canary: &Canary) -> Seen {
         Err::<String, _>(StepError::Effect(Quoting(secret.clone())))
     });
     second.await.unwrap_err();
+    // Until the throttled request is forgotten, which would hold the next claim up.
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let interrupted = Step::named("interrupted").crashed(Crashed::Interrupt);
     let hanging = once.run(key(), None, async |claim| {
         claim
