@@ -23,9 +23,10 @@ use queue::Queue;
 /// gains nothing, and pays next to nothing. The layers for batches group the writes of a batch by
 /// themselves.
 ///
-/// - Nobody waits for company. A request leaves at once, alone, where none of its kind is under way;
-///   what arrives meanwhile leaves when that one has its answer, or when it is 25. So up to 25
-///   requests wait for a round trip to the table, and then for their own.
+/// - No timer is waited for. A request leaves at once where none of its kind is under way; what
+///   arrives meanwhile leaves when that one has its answer, or when it is 25. So up to 25 requests
+///   wait for a round trip to the table, and then for their own. Where requests have met lately, one
+///   yields to the runtime once before it leaves: those that the same answer woke join it.
 /// - A write that leaves in a group is conditional, and is answered, as by itself. Two requests for
 ///   one record never share a group. Takeovers, commits, steps and large outcomes leave alone.
 /// - Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::key::RecordId;
@@ -85,6 +86,8 @@ struct State<R: Request> {
     waiting: VecDeque<Group<R>>,
     /// The number of groups, and of single requests, that a caller is sending.
     under_way: usize,
+    /// Since the queue was idle last, a request came while another one was under way.
+    is_crowded: bool,
 }
 
 /// A group has requests that leave together. While it waits, each has a caller to answer. Once a
@@ -106,8 +109,8 @@ enum Turn<R: Request> {
 
 /// How a request enters the queue.
 enum Entry<R: Request> {
-    /// It leaves at once.
-    Alone,
+    /// It leaves at once: nothing is under way.
+    First { is_crowded: bool },
     /// It made its group full, which leaves at once.
     Leads(Group<R>),
     /// It waits for its turn.
@@ -119,6 +122,7 @@ impl<R: Request> Default for Queue<R> {
         Self(Mutex::new(State {
             waiting: VecDeque::new(),
             under_way: 0,
+            is_crowded: false,
         }))
     }
 }
@@ -135,9 +139,14 @@ impl<R: Request> Queue<R> {
             return Err(StoreError::Timeout);
         }
         let turn = match self.enter(request, deadline) {
-            Entry::Alone => {
-                let _lead = Lead::alone(self);
-                return request.send_alone(store, deadline).await;
+            Entry::First { is_crowded } => {
+                let mut lead = Lead::alone(self);
+                if is_crowded {
+                    // An answer wakes a whole group, whose members come here one after the other.
+                    yield_now().await;
+                    lead.group = self.company(request, deadline);
+                }
+                return lead.send(store, request, deadline).await;
             }
             Entry::Leads(group) => Turn::Lead(group),
             Entry::Waits(turn) => {
@@ -150,57 +159,27 @@ impl<R: Request> Queue<R> {
         };
         match turn {
             Turn::Answer(answer) => answer,
-            Turn::Lead(group) => self.lead(store, group, deadline).await,
+            Turn::Lead(group) => {
+                let lead = Lead {
+                    queue: self,
+                    group: Some(group.without_those_who_left()),
+                };
+                lead.send(store, request, deadline).await
+            }
         }
-    }
-
-    /// Sends a group, and answers its callers. A leader whose own time is over, or that is dropped,
-    /// hands the group over.
-    async fn lead<S: Store>(
-        &self,
-        store: &S,
-        group: Group<R>,
-        deadline: Instant,
-    ) -> Result<R::Answer, StoreError> {
-        let mut lead = Lead {
-            queue: self,
-            group: Some(group.without_those_who_left()),
-        };
-        let Some(group) = &lead.group else {
-            return Err(StoreError::Timeout);
-        };
-        let sent = R::send_all(&group.requests, store, group.deadline);
-        let Ok(answers) = timeout_at(deadline, sent).await else {
-            return Err(StoreError::Timeout);
-        };
-        let callers = lead.group.take().map(|group| group.callers);
-        let mut answers = answers.into_iter();
-        // Where a store gives too few answers, the last callers get a timeout.
-        let mut next = || answers.next().unwrap_or(Err(StoreError::Timeout));
-        for caller in callers.into_iter().flatten() {
-            // A caller that has gone needs no answer.
-            let _ = caller.send(Turn::Answer(next()));
-        }
-        next()
     }
 
     fn enter(&self, request: &R, deadline: Instant) -> Entry<R> {
         let mut state = self.state();
         if state.under_way == 0 {
             state.under_way = 1;
-            return Entry::Alone;
+            let is_crowded = std::mem::take(&mut state.is_crowded);
+            return Entry::First { is_crowded };
         }
-        // Two requests for one record never share a group.
-        let has_room = |group: &mut Group<R>| {
-            group
-                .requests
-                .iter()
-                .all(|other| other.id() != request.id())
-        };
-        let last = state.waiting.pop_back_if(has_room);
+        state.is_crowded = true;
+        let last = state.waiting.pop_back_if(|group| !group.has(request));
         let mut group = last.unwrap_or_else(|| Group::until(deadline));
-        group.requests.push(request.clone());
-        group.deadline = group.deadline.max(deadline);
+        group.add(request, deadline);
         if group.requests.len() == GROUP {
             state.under_way += 1;
             return Entry::Leads(group);
@@ -209,6 +188,16 @@ impl<R: Request> Queue<R> {
         group.callers.push(caller);
         state.waiting.push_back(group);
         Entry::Waits(turn)
+    }
+
+    /// Takes the group that gathered behind a request, with that request as the last; `None` where no
+    /// other request came, or where the group has one for the same record.
+    fn company(&self, request: &R, deadline: Instant) -> Option<Group<R>> {
+        let mut state = self.state();
+        let mut group = state.waiting.pop_front_if(|group| !group.has(request))?;
+        drop(state);
+        group.add(request, deadline);
+        Some(group.without_those_who_left())
     }
 
     /// Notes that a group, or a single request, is no longer under way: the group that has waited
@@ -247,6 +236,16 @@ impl<R: Request> Group<R> {
             callers: Vec::with_capacity(GROUP),
             deadline,
         }
+    }
+
+    /// Two requests for one record never share a group.
+    fn has(&self, request: &R) -> bool {
+        self.requests.iter().any(|other| other.id() == request.id())
+    }
+
+    fn add(&mut self, request: &R, deadline: Instant) {
+        self.requests.push(request.clone());
+        self.deadline = self.deadline.max(deadline);
     }
 
     /// Leaves out the requests whose callers have gone. The leader's own, the last, stays.
@@ -288,6 +287,32 @@ struct Lead<'a, R: Request> {
 impl<'a, R: Request> Lead<'a, R> {
     fn alone(queue: &'a Queue<R>) -> Self {
         Self { queue, group: None }
+    }
+
+    /// Sends the caller's request, with its group if it leads one, and answers the others. A leader
+    /// whose own time is over, or that is dropped, hands the group over.
+    async fn send<S: Store>(
+        mut self,
+        store: &S,
+        request: &R,
+        deadline: Instant,
+    ) -> Result<R::Answer, StoreError> {
+        let Some(group) = &self.group else {
+            return request.send_alone(store, deadline).await;
+        };
+        let sent = R::send_all(&group.requests, store, group.deadline);
+        let Ok(answers) = timeout_at(deadline, sent).await else {
+            return Err(StoreError::Timeout);
+        };
+        let callers = self.group.take().map(|group| group.callers);
+        let mut answers = answers.into_iter();
+        // Where a store gives too few answers, the last callers get a timeout.
+        let mut next = || answers.next().unwrap_or(Err(StoreError::Timeout));
+        for caller in callers.into_iter().flatten() {
+            // A caller that has gone needs no answer.
+            let _ = caller.send(Turn::Answer(next()));
+        }
+        next()
     }
 }
 

@@ -170,6 +170,43 @@ async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_one_answer_woke_leave_together() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..5).await;
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    let woken = [5, 6, 7].map(|number| start(&store, claim(number), 60));
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 4, 3]);
+    gate.open.add_permits(1);
+    all_applied(woken.into()).await;
+
+    let last = claims(&store, [8]).await;
+    assert_eq!(gate.sizes(), [1, 4, 3, 1]);
+    gate.open.add_permits(1);
+    all_applied(last).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_not_twice_in_a_group_that_one_answer_woke() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..3).await;
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    let woken = [5, 5, 6].map(|number| start(&store, claim(number), 60));
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 2, 1]);
+    gate.open.add_permits(2);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 2, 1, 2]);
+    for task in woken {
+        assert!(task.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_group_waits_for_nothing() {
     let gate = Gate::closed();
     let store = GroupedStore::new(Arc::clone(&gate));
