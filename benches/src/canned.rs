@@ -24,6 +24,8 @@ pub enum World {
     Empty,
     /// A completed record under every id.
     Done,
+    /// The same, and its outcome is an answer over HTTP.
+    Answered,
 }
 
 /// A client in that world.
@@ -46,11 +48,11 @@ impl fmt::Debug for Canned {
     }
 }
 
-/// Without the id and the fingerprint, which differ.
+/// Without the id, the fingerprint and the outcome, which differ.
 const ATTRIBUTES: &str = concat!(
     r#""status":{"S":"COMPLETED"},"owner":{"S":"0123456789abcdef0123456789abcdef"},"attempt":{"N":"1"},"#,
     r#""expiration":{"N":"4102444800"},"started_at":{"N":"1763640000000"},"completed_at":{"N":"1763640000001"},"#,
-    r#""v":{"N":"1"},"data":{"S":"\"done\""}"#
+    r#""v":{"N":"1"}"#
 );
 
 impl HttpConnector for Canned {
@@ -67,16 +69,27 @@ impl HttpConnector for Canned {
 }
 
 impl Canned {
+    fn outcome(self) -> &'static str {
+        match self.0 {
+            World::Answered => concat!(
+                r#""data":{"S":"{\"status\":201,\"headers\":[[\"content-type\",\"application/json\"]],"#,
+                r#"\"body\":\"{\\\"receipt\\\": \\\"round-1\\\"}\"}"}"#
+            ),
+            World::Empty | World::Done => r#""data":{"S":"\"done\""}"#,
+        }
+    }
+
     fn answer(self, action: &str, request: &str) -> (u16, String) {
-        let done = self.0 == World::Done;
+        let done = self.0 != World::Empty;
+        let data = self.outcome();
         match action {
             "PutItem" if done => (
                 400,
                 format!(
-                    r#"{{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed","Item":{{{ATTRIBUTES}}}}}"#
+                    r#"{{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed","Item":{{{ATTRIBUTES},{data}}}}}"#
                 ),
             ),
-            "GetItem" if done => (200, format!(r#"{{"Item":{{{ATTRIBUTES}}}}}"#)),
+            "GetItem" if done => (200, format!(r#"{{"Item":{{{ATTRIBUTES},{data}}}}}"#)),
             "BatchExecuteStatement" => {
                 let each = if done {
                     r#"{"Error":{"Code":"DuplicateItem","Message":"Duplicate primary key exists in table"},"TableName":"bench"}"#
@@ -93,7 +106,7 @@ impl Canned {
             }
             "BatchGetItem" => {
                 let items: Vec<_> = ids(request)
-                    .map(|id| format!(r#"{{"id":{{"S":"{id}"}},{ATTRIBUTES}}}"#))
+                    .map(|id| format!(r#"{{"id":{{"S":"{id}"}},{ATTRIBUTES},{data}}}"#))
                     .collect();
                 (
                     200,

@@ -22,6 +22,7 @@ use crate::canned::{self, World};
 use crate::layer::Layer;
 use crate::messages::{event, ids};
 use crate::raw::{Raw, Record, Style};
+use crate::web::{self, Web};
 
 /// Messages in a batch.
 const BATCH: usize = 10;
@@ -29,7 +30,7 @@ const LARGE: usize = 100;
 const LARGEST: usize = 10_000;
 
 /// What is counted, and how many units (calls, or messages) one round of it is.
-pub const PATHS: [(&str, usize); 14] = [
+pub const PATHS: [(&str, usize); 18] = [
     ("fingerprint-200B", 1),
     ("fingerprint-10KB", 1),
     ("key", 1),
@@ -44,6 +45,10 @@ pub const PATHS: [(&str, usize); 14] = [
     ("sdk-new-10000", LARGEST),
     ("floor-new", BATCH),
     ("floor-replay", BATCH),
+    ("http-new", 1),
+    ("http-replay", 1),
+    ("http-floor-new", 1),
+    ("http-floor-replay", 1),
 ];
 
 /// One round, made ready.
@@ -75,6 +80,10 @@ pub fn path(name: &str) -> Result<Path, Error> {
         "sdk-new-10000" => layer(Layer::new(store(World::Empty))?, LARGEST, false),
         "floor-new" => floor(World::Empty),
         "floor-replay" => floor(World::Done),
+        "http-new" => requests(Web::guarded(store(World::Empty))?),
+        "http-replay" => requests(Web::guarded(store(World::Answered))?),
+        "http-floor-new" => requests(Web::by_hand(by_hand(World::Empty))),
+        "http-floor-replay" => requests(Web::by_hand(by_hand(World::Answered))),
         _ => Err(format!("no path {name}").into()),
     }
 }
@@ -219,11 +228,7 @@ fn layer(layer: Layer<Sqs>, size: usize, again: bool) -> Result<Path, Error> {
 
 /// The same batches through the SDK, by hand.
 fn floor(world: World) -> Result<Path, Error> {
-    let raw = Rc::new(Raw::new(
-        canned::client(world),
-        canned::TABLE,
-        Style::Groups,
-    ));
+    let raw = Rc::new(by_hand(world));
     let runtime = runtime()?;
     Ok(Box::new(move |number| {
         let records: Vec<_> = ids("round", number, BATCH)
@@ -233,6 +238,23 @@ fn floor(world: World) -> Result<Path, Error> {
         let (runtime, raw) = (Rc::clone(&runtime), Rc::clone(&raw));
         Ok(Box::new(move || {
             runtime.block_on(raw.batch(&records))?;
+            Ok(())
+        }))
+    }))
+}
+
+fn by_hand(world: World) -> Raw {
+    Raw::new(canned::client(world), canned::TABLE, Style::Groups)
+}
+
+/// Requests over HTTP, one after the other.
+fn requests(web: Web) -> Result<Path, Error> {
+    let (runtime, web) = (runtime()?, Rc::new(RefCell::new(web)));
+    Ok(Box::new(move |number| {
+        let request = web::request(&format!("round-{number}"))?;
+        let (runtime, web) = (Rc::clone(&runtime), Rc::clone(&web));
+        Ok(Box::new(move || {
+            runtime.block_on(web.borrow_mut().requests(vec![request]))?;
             Ok(())
         }))
     }))
