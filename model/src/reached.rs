@@ -32,6 +32,7 @@ pub enum Event {
     RequestLost,
     ReplyLost,
     GroupReplyLost,
+    LeaderDropped,
     ReplyLate,
     LateCopy,
     LateCopyApplied,
@@ -42,7 +43,7 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 32] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -67,6 +68,7 @@ impl Event {
         Self::RequestLost,
         Self::ReplyLost,
         Self::GroupReplyLost,
+        Self::LeaderDropped,
         Self::ReplyLate,
         Self::LateCopy,
         Self::LateCopyApplied,

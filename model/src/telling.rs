@@ -55,6 +55,9 @@ impl World {
                 };
                 format!("{}: the answer to its group is lost, which {then}", its(w))
             }
+            Action::DropLeader(w) => {
+                format!("{}: it led a group, and is dropped", its(w))
+            }
             Action::LoseRequest(w) => format!("{} is lost, it gives up", its(w)),
             Action::Overdue(w) => format!("{} is too old, it gives up", its(w)),
             Action::Duplicate(w) => format!("{}: the network keeps a copy", its(w)),

@@ -49,6 +49,8 @@ pub struct Effect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Budget {
     pub crashes: u8,
+    /// Callers that are dropped while they send a group.
+    pub leaders: u8,
     pub requests_lost: u8,
     pub replies_lost: u8,
     /// Replies that come only after others have acted, or time has passed.
@@ -175,6 +177,16 @@ pub enum Answer {
     Interrupted,
     TooLate,
     Unavailable,
+}
+
+impl Phase {
+    /// The write on its way, or its answer.
+    pub fn call(&self) -> Option<Call> {
+        match *self {
+            Self::Calling(call) | Self::Answered(call, _) => Some(call),
+            Self::Idle | Self::Running => None,
+        }
+    }
 }
 
 impl Call {
