@@ -72,9 +72,7 @@ impl Checker {
 
     fn on_the_wire(&self, world: &mut World, w: usize, action: Action) -> Option<()> {
         let (key, number) = self.key(w);
-        let (Phase::Calling(call) | Phase::Answered(call, _)) = world.workers[w].phase else {
-            return None;
-        };
+        let call = world.workers[w].phase.call()?;
         match action {
             Action::Exchange(_) => {
                 let reply = self.apply(world, key, &call.write);

@@ -6,7 +6,7 @@ use stateright::Path;
 
 use crate::checker::Action;
 use crate::values::Write;
-use crate::world::{Phase, World};
+use crate::world::World;
 
 /// A way to what should not have happened.
 pub fn tell(path: Path<World, Action>) -> String {
@@ -28,11 +28,9 @@ impl World {
             let owner = self.labels.owner(write.owner());
             format!("{} by {owner}", write.word())
         };
-        let its = |w: usize| match &self.workers[w].phase {
-            Phase::Calling(call) | Phase::Answered(call, _) => {
-                format!("{}: its write ({})", who(w), what(&call.write))
-            }
-            _ => who(w),
+        let its = |w: usize| match self.workers[w].phase.call() {
+            Some(call) => format!("{}: its write ({})", who(w), what(&call.write)),
+            None => who(w),
         };
         match action {
             Action::Tick => "time passes".to_owned(),
@@ -55,9 +53,7 @@ impl World {
                 };
                 format!("{}: the answer to its group is lost, which {then}", its(w))
             }
-            Action::DropLeader(w) => {
-                format!("{}: it led a group, and is dropped", its(w))
-            }
+            Action::DropLeader(w) => format!("{} led its group, and its caller is dropped", its(w)),
             Action::LoseRequest(w) => format!("{} is lost, it gives up", its(w)),
             Action::Overdue(w) => format!("{} is too old, it gives up", its(w)),
             Action::Duplicate(w) => format!("{}: the network keeps a copy", its(w)),
