@@ -10,7 +10,9 @@ use lambda_idempotency_postgres::{PostgresStore, Sql, transact};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::support::{Failed, Store, name, pool_of, sql, store_of, table, url, url_with};
+use crate::support::{
+    Failed, Gate, Store, name, pool_of, select_of_commits, store_of, table, url, url_with,
+};
 
 /// The variable that makes the test `a_worker` one: the tables' names.
 const WORKER: &str = "POSTGRES_TESTS_WORKER";
@@ -173,13 +175,14 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
     for form in ["open", "claim"] {
         for (point, left) in [("before", 0), ("during", 0), ("after", 1)] {
             let tables = Tables::new("n bigint").await;
+            let mut closed = None;
             if point == "during" {
-                slow_commit(&tables.rows).await;
+                closed = Some(Gate::before_commits_to(&tables.rows).await.close().await);
             }
             let mut worker = tables.start();
             worker.send(&format!("{form} a {point}")).await;
             if point == "during" {
-                in_commit(&worker.application).await;
+                select_of_commits("1", &worker.application).await;
             } else {
                 assert_eq!(worker.answer().await.as_deref(), Some("stopped"));
             }
@@ -188,7 +191,16 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
                 let rows = tables.rows().await;
                 assert_eq!(rows.get("a").copied().unwrap_or(0), left, "{form}, {point}");
             }
-            let answer = tables.start().ask(&format!("{form} a none")).await;
+            let mut retry = tables.start();
+            let request = format!("{form} a none");
+            let opened = async {
+                if let Some(closed) = closed {
+                    // So that the retry meets the commit of the process that was killed.
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    drop(closed);
+                }
+            };
+            let (answer, ()) = tokio::join!(retry.ask(&request), opened);
             assert_eq!(answer, format!("a {form} done"), "{point}");
             let rows = tables.rows().await;
             assert_eq!(
@@ -198,36 +210,6 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
             );
         }
     }
-}
-
-/// Has a row's `COMMIT` take a while.
-async fn slow_commit(rows: &str) {
-    let slow = name("slow");
-    sql(&format!(
-        "CREATE FUNCTION {slow}() RETURNS trigger LANGUAGE plpgsql AS \
-         $$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$; \
-         CREATE CONSTRAINT TRIGGER {slow} AFTER INSERT ON {rows} \
-         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {slow}()"
-    ))
-    .await;
-}
-
-async fn in_commit(application: &str) {
-    let client = pool_of(&url(), 1).get().await.unwrap();
-    let active = "SELECT 1 FROM pg_stat_activity \
-         WHERE application_name = $1 AND query = 'COMMIT' AND state = 'active'";
-    for _ in 0..4_000 {
-        if !client
-            .query(active, &[&application])
-            .await
-            .unwrap()
-            .is_empty()
-        {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("no commit was seen");
 }
 
 #[tokio::test(flavor = "multi_thread")]

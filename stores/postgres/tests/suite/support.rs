@@ -11,6 +11,10 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio_postgres::NoTls;
 
+mod commits;
+
+pub(crate) use commits::{Closed, Gate, select_of_commits};
+
 /// The store that most tests are about.
 pub(crate) type Store = PostgresStore<Pool>;
 

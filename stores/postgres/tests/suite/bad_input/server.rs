@@ -10,47 +10,27 @@ use tokio_postgres::error::SqlState;
 
 use super::{add, claimed, engine, insert, says, store_error};
 use crate::support::{
-    Failed, Store, count, name, pool_of, problem, sql, store, store_of, table, url, url_with,
+    Closed, Failed, Gate, Store, count, name, pool_of, problem, select_of_commits, sql, store,
+    store_of, table, url, url_with,
 };
 
-/// A table whose rows take their time in `COMMIT`.
-async fn slow_to_commit(store: &Store) -> String {
-    let (rows, slow) = (table(store, "n bigint").await, name("slow"));
-    sql(&format!(
-        "CREATE FUNCTION {slow}() RETURNS trigger LANGUAGE plpgsql AS \
-         $$ BEGIN PERFORM pg_sleep(0.4); RETURN NULL; END $$; \
-         CREATE CONSTRAINT TRIGGER {slow} AFTER INSERT ON {rows} \
-         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {slow}()"
-    ))
-    .await;
-    rows
-}
-
-/// Ends the connections that are in `COMMIT`, once there is one.
-async fn end_commits(application: String) {
-    let client = pool_of(&url(), 1).get().await.unwrap();
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-         WHERE application_name = $1 AND query = 'COMMIT' AND state = 'active'";
-    for _ in 0..2_000 {
-        if !client.query(end, &[&application]).await.unwrap().is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("no commit was seen");
+/// Ends the connections that are in `COMMIT`, once there is one, and lets later ones pass.
+async fn end_commits(application: String, _closed: Closed) {
+    select_of_commits("pg_terminate_backend(pid)", &application).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
     let (store, keys) = store_of(&url(), 2).await;
-    let rows = slow_to_commit(&store).await;
+    let rows = table(&store, "n bigint").await;
+    let gate = Gate::before_commits_to(&rows).await;
     let application = name("dies");
     let parameters = format!("application_name={application}");
     let named = url_with("postgres", "postgres", &parameters);
     let own = PostgresStore::with_table(pool_of(&named, 4), &keys).unwrap();
 
     // The handler's transaction is gone: its caller sends the request again.
-    let ending = tokio::spawn(end_commits(application.clone()));
+    let ending = tokio::spawn(end_commits(application.clone(), gate.close().await));
     let done = add(&own, &rows, "open").await;
     ending.await.unwrap();
     assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
@@ -62,7 +42,7 @@ async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
     ));
 
     // Writes that were handed over are sent again by the engine.
-    let ending = tokio::spawn(end_commits(application));
+    let ending = tokio::spawn(end_commits(application, gate.close().await));
     let write = Sql::new(format!("INSERT INTO {rows} VALUES (2)"));
     let done = claimed(&crate::support::engine(own), "claim", write).await;
     ending.await.unwrap();
