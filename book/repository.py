@@ -56,6 +56,8 @@ def rewrite(page, text):
             return link[0]
         if not place.exists():
             raise SystemExit(f"docs/{page} links to {link[2]}, which isn't there")
+        if link[3]:
+            raise SystemExit(f"docs/{page} links to {link[2]}{link[3]}: the book shows this file as text, without places to link to")
         here = os.path.relpath(address(place), os.path.dirname(page) or ".")
         return form.format(link[1], here)
 

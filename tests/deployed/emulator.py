@@ -20,9 +20,9 @@ class Emulator:
     """Everything that runs, and how to reach it. What ministack and the functions said is kept in target/deployment/NAME.log."""
 
     def __init__(self, name):
-        self._log = ROOT / "target/deployment" / f"{name}.log"
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        self._folder = tempfile.TemporaryDirectory(prefix="run-", dir=self._log.parent)
+        self.log_file = ROOT / "target/deployment" / f"{name}.log"
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="run-", dir=self.log_file.parent)
         self._process = None
         local = urllib.parse.urlsplit(os.environ["DYNAMODB_LOCAL_ENDPOINT"])
         self.wire = Wire((local.hostname, local.port))
@@ -39,7 +39,7 @@ class Emulator:
 
     def log(self):
         """What ministack and the functions said. It stays, to be read when a test has failed."""
-        return self._log.read_text(errors="replace")
+        return self.log_file.read_text(errors="replace")
 
     def close(self):
         if self._process:
@@ -52,16 +52,19 @@ class Emulator:
         self.wire.close()
         self._folder.cleanup()
 
-    def run(self, *command, folder=None):
-        """Runs a command of a tool that deploys, led to the emulator."""
-        environment = os.environ | {
+    def settings(self):
+        """The variables that lead a tool to the emulator."""
+        return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": REGION,
             "AWS_REGION": REGION,
-            "HOME": self._folder.name,  # tools keep settings there
         }
+
+    def run(self, *command, folder=None):
+        """Runs a command of a tool that deploys, led to the emulator."""
+        environment = os.environ | self.settings() | {"HOME": self._folder.name}  # tools keep settings there
         done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder or self._folder.name)
         if done.returncode:
             raise RuntimeError(f"{command} failed:\n{done.stdout}\n{done.stderr}\n{self.log()[-8000:]}")
@@ -80,7 +83,17 @@ class Emulator:
 
     def outputs(self, stack):
         description = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        return {output["OutputKey"]: output["OutputValue"] for output in description["Outputs"]}
+        return {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", [])}
+
+    def resources(self, stack):
+        """Every resource of the stack and of those nested in it: (logical id, type, physical id)."""
+        pages = self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
+        for page in pages:
+            for resource in page["StackResourceSummaries"]:
+                found = resource["LogicalResourceId"], resource["ResourceType"], resource["PhysicalResourceId"]
+                yield found
+                if found[1] == "AWS::CloudFormation::Stack":
+                    yield from self.resources(found[2])
 
     def keep(self, *tables, ttl=()):
         """ministack keeps tables of its own: DynamoDB Local gets the same, and the TTL that ministack drops."""
@@ -120,7 +133,7 @@ class Emulator:
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_DYNAMODB": self.wire.endpoint,
         }
-        log = open(self._log, "wb")
+        log = open(self.log_file, "wb")
         command = [os.environ["MINISTACK_PYTHON"], "-P", str(Path(__file__).with_name("ministack.py"))]
         self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=self._folder.name)
         log.close()

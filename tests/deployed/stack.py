@@ -2,9 +2,11 @@
 
 import http.client
 import os
+import signal
 import time
 import urllib.parse
 import uuid
+from pathlib import Path
 
 from deployed.emulator import ROOT, Emulator, eventually
 
@@ -61,15 +63,22 @@ class Stack:
         finally:
             connection.close()
 
-    def resources(self, stack=STACK):
-        """Every resource of the stack and of those nested in it: (logical id, type, physical id)."""
-        pages = self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
-        for page in pages:
-            for resource in page["StackResourceSummaries"]:
-                found = resource["LogicalResourceId"], resource["ResourceType"], resource["PhysicalResourceId"]
-                yield found
-                if found[1] == "AWS::CloudFormation::Stack":
-                    yield from self.resources(found[2])
+    def kill(self, function):
+        """Ends the function's processes at once, idle ones too, as Lambda ends one that is out of memory."""
+        killed = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (process / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            ours = f"AWS_ENDPOINT_URL_DYNAMODB={self.wire.endpoint}".encode() in variables
+            if ours and f"AWS_LAMBDA_FUNCTION_NAME={function}".encode() in variables:
+                os.kill(int(process.name), signal.SIGKILL)
+                killed += 1
+        assert killed, f"{function} doesn't run"
+
+    def resources(self):
+        return self._emulator.resources(STACK)
 
     def close(self):
         self._emulator.close()

@@ -505,6 +505,41 @@ class Settlements(unittest.TestCase):
         answer = eventually(lambda: self.settled(settlement))
         self.assertEqual(self.payouts(settlement), [answer["payout_id"]])
 
+    def test_a_settlement_whose_function_was_killed_is_paid_out_by_the_next_try_of_its_state(self):
+        settlement = self.settlement()
+
+        def is_payout(request):
+            return any(item.get("settlement_id", {}).get("S") == settlement["settlement_id"] for item in request.items())
+
+        stack.wire.hang(is_payout, times=1)
+        states = stack.client("stepfunctions")
+        function = stack.client("lambda").get_function_configuration(FunctionName=stack.outputs["Settlements"])
+        definition = json.dumps(self.machine(function["FunctionArn"]))
+        machine = states.create_state_machine(name="settle", roleArn=function["Role"], definition=definition)
+        execution = states.start_execution(stateMachineArn=machine["stateMachineArn"], input=json.dumps(settlement))["executionArn"]
+        eventually(lambda: any(map(is_payout, stack.wire.requests())))
+        stack.kill(stack.outputs["Settlements"])
+        eventually(lambda: states.describe_execution(executionArn=execution)["status"] != "RUNNING")
+        history = states.get_execution_history(executionArn=execution)["events"]
+        failed = [event["taskFailedEventDetails"]["error"] for event in history if event["type"] == "TaskFailed"]
+        self.assertEqual(set(failed[1:]), {"Idempotency.InFlight"}, failed)
+        self.assertEqual(failed[0], "Runtime.ExitError")
+        self.assertEqual(states.describe_execution(executionArn=execution)["status"], "SUCCEEDED")
+        (payout,) = self.payouts(settlement)
+        # The same request, as the state sent it.
+        sent = settlement | {"idempotency": {"execution": execution, "state": "Settle"}}
+        self.assertEqual(self.answer(sent)["payout_id"], payout)
+
+    def machine(self, function):
+        """The state of docs/sources/step-functions.md, with shorter pauses."""
+        page = (ROOT / "docs/sources/step-functions.md").read_text()
+        state = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1].replace("${SettlementsArn}", function))
+        state["Parameters"]["Payload"]["merchant.$"] = "$.merchant"
+        for retry in state["Retry"]:
+            retry["IntervalSeconds"] = 2
+        ends = {"Done": {"Type": "Succeed"}, "ReadPayout": {"Type": "Fail"}, "AskAPerson": {"Type": "Fail"}}
+        return {"StartAt": "Settle", "States": {"Settle": state} | ends}
+
     def test_the_audit_finds_a_payout_that_is_missing_and_one_that_is_double(self):
         fine, missing, double = (self.settlement() for _ in range(3))
         payouts = {one["settlement_id"]: self.answer(one)["payout_id"] for one in (fine, missing, double)}
