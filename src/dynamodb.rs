@@ -118,10 +118,18 @@ pub use layout::TableLayout;
 pub use objects::OutcomeBucket;
 pub use store::{DynamoDbStore, TABLE_VARIABLE, TableNotNamed};
 
+const NO_REGION: &str = "the DynamoDB client has no region: set the environment variable AWS_REGION, or give the client's configuration one";
+
 impl Store for DynamoDbStore {
     fn check(&self) -> Result<(), StoreError> {
         let checked = self.layout.check();
-        checked.map_err(|error| StoreError::Misconfigured(error.into()))
+        checked.map_err(|error| StoreError::Misconfigured(error.into()))?;
+        // No request of such a client can be signed. It would look like a store that can't be
+        // reached, and a store that fails open would run every handler unprotected.
+        if self.client.config().region().is_none() {
+            return Err(StoreError::Misconfigured(NO_REGION.into()));
+        }
+        Ok(())
     }
 
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {

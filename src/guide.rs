@@ -63,6 +63,7 @@ page!(
     "recipes/transactions.md",
     "diagrams/transaction" => diagram!("transaction"),
     "testing#a-transaction" => "crate::guide::testing#a-transaction",
+    "why" => packaged!("why.md"),
 );
 page!(guards, "recipes/guards.md");
 page!(

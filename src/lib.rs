@@ -263,6 +263,7 @@ pub use store::{BoxError, StoreError};
     feature = "streams"
 ))]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/local.md")]
 #[doc = include_str!("../docs/recipes/effects.md")]
 #[doc = include_str!("../docs/recipes/transactions.md")]
 #[doc = include_str!("../docs/recipes/guards.md")]

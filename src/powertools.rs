@@ -46,7 +46,8 @@ mod python;
 /// );
 /// ```
 ///
-/// In the SQS layer, with [`raw_id`](crate::sqs::BatchLayer::raw_id); anywhere else:
+/// In the SQS layer with [`raw_id`](crate::sqs::BatchLayer::raw_id), in a function of one event with
+/// [that of `InvokeLayer`](crate::invoke::InvokeLayer::raw_id); anywhere else:
 ///
 /// ```
 /// # use lambda_idempotency::{Fingerprint, Idempotency, powertools::PowertoolsKeys, store::MemoryStore};

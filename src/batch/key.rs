@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::batch::Source;
 use crate::batch::content::Content;
 use crate::batch::selector::Selector;
-use crate::protocol::key::Key;
+use crate::protocol::key::{Key, KeyError};
 use crate::protocol::token::IntoToken;
 
 /// Finds the token in a decoded body.
@@ -97,6 +97,16 @@ impl<S: Source, T> KeySource<S, T> {
             Some(tenant) => key.scope(tenant),
             None => key,
         })
+    }
+
+    /// Says why a message has no key.
+    pub(super) fn absence(&self) -> KeyError {
+        match &*self.token {
+            Token::Selected(selector) => KeyError::NotFound {
+                place: selector.to_string(),
+            },
+            Token::MessageId | Token::Body(_) | Token::RawId(_) => KeyError::Missing,
+        }
     }
 }
 

@@ -150,10 +150,7 @@ impl Reason {
             ),
             Self::NoBody(error) => return ("no_body", error.to_string().into()),
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
-            Self::Undecodable(why) => {
-                let detail = format!("the body doesn't decode: {why}");
-                return ("undecodable_body", detail.into());
-            }
+            Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),
             Self::Panicked => ("panicked", "the handler panicked"),
             Self::TimedOut => (
                 "timed_out",
@@ -197,6 +194,10 @@ fn of_failure(failure: Failure, quotes: bool) -> String {
     }
 }
 
+fn undecodable(why: &str) -> String {
+    format!("the body doesn't decode: {why}{}", see!("undecodable"))
+}
+
 /// Rejects a message for its key, unless the key is unusable by the layer's settings.
 fn of_key(error: &KeyError) -> Option<Rejection> {
     (*error != KeyError::EmptyOperation).then_some(Rejection::UnusableKey)
@@ -219,12 +220,13 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::unlinked::unlinked;
 
     #[test]
     fn a_body_that_does_not_decode_is_not_quoted() {
         let error = serde_json::from_str::<u8>(r#""hunter2""#).unwrap_err();
         assert!(error.to_string().contains("hunter2"), "the premise");
-        let said = |quotes| Reason::undecodable(&error, quotes).to_string();
+        let said = |quotes| unlinked(&Reason::undecodable(&error, quotes));
         assert_eq!(
             said(false),
             "the body doesn't decode: Data error at line 1, column 9"
@@ -241,7 +243,7 @@ mod tests {
         }
         let error = serde_json::from_str::<Payment>("{}").err().unwrap();
         assert_eq!(
-            Reason::undecodable(&error, false).to_string(),
+            unlinked(&Reason::undecodable(&error, false)),
             "the body doesn't decode: missing field `order_id` at line 1, column 2"
         );
         // As a caller's own `Deserialize` may say it.

@@ -15,6 +15,7 @@ use tracing::Instrument;
 use crate::batch::Source;
 use crate::batch::fate::Fate;
 use crate::batch::gate::{Entry, Gate};
+use crate::batch::key::KeySource;
 use crate::batch::message::Message;
 use crate::batch::plan::Ready;
 use crate::batch::report::Reason;
@@ -22,6 +23,7 @@ use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
+use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
 use crate::store::Store;
 
@@ -33,6 +35,8 @@ pub(super) struct MessageRun<Src: Source, S, T, E, Svc> {
     pub(super) once: Idempotency<S>,
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
+    /// The source of keys says why a message has none.
+    pub(super) keys: KeySource<Src, T>,
     pub(super) gate: Arc<Gate>,
     /// The message's place among those that are to run.
     pub(super) index: usize,
@@ -97,6 +101,9 @@ where
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
             Ok(Begun::Replay(replayed)) => return replay(&replayed, quotes),
+            Err(Error::Key(KeyError::Missing)) => {
+                return refuse(&self.keys.absence().into(), quotes);
+            }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
         let permit = match gate.start(&after).await {

@@ -1,6 +1,7 @@
 //! Finds the token of a message, or what its fingerprint is of, in the text of its body or in an
 //! attribute.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::batch::Source;
@@ -105,5 +106,15 @@ impl Selector {
             Place::Json(json) => json.find(content.text()).as_deref().map(of_json),
         };
         found.unwrap_or_else(|| Fingerprint::combine([]))
+    }
+}
+
+/// Names the place for a person.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Attribute(name) => write!(f, "the attribute `{name}`"),
+            Place::Json(json) => write!(f, "`{json}` in the body"),
+        }
     }
 }

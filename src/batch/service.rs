@@ -302,6 +302,7 @@ async fn run_all<Src, S, T, E, Svc>(
                 once: once.clone().read_first(is_repeated),
                 handler: handler.clone(),
                 permanent: config.permanent.clone(),
+                keys: config.reader.key.clone(),
                 gate: Arc::clone(gate),
                 index: made,
                 message,

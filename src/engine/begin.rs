@@ -17,6 +17,9 @@ use crate::protocol::record::Owner;
 use crate::store::Store;
 use crate::store::transaction::{Collected, Unwritten};
 
+/// The reason why nothing protects the runs of an engine that was built with the kill switch.
+const SWITCHED_OFF: &str = "protection is switched off";
+
 impl<S: Store> Engine<S> {
     /// Begins a request.
     pub(crate) async fn begin(
@@ -52,9 +55,8 @@ impl<S: Store> Engine<S> {
                     && !request.is_answered()
                     && self.settings.store_down == StoreDown::FailOpen =>
             {
-                events::unprotected(&request.operation, &error);
                 let id = request.id.clone();
-                self.begin_unprotected(Some(&key), id, &request.options)
+                self.begin_unprotected(Some(&key), id, &request.options, &error)
             }
             Err(error) => {
                 events::refused(&request, &error);
@@ -68,8 +70,7 @@ impl<S: Store> Engine<S> {
         if !self.disabled && policy == MissingKey::Refuse {
             return Err(KeyError::Missing.into());
         }
-        events::unprotected("", &KeyError::Missing);
-        self.begin_unprotected(None, unkeyed()?, options)
+        self.begin_unprotected(None, unkeyed()?, options, &KeyError::Missing)
     }
 
     /// Begins a run while the engine is switched off: a key that can't be used is no obstacle. What
@@ -83,7 +84,7 @@ impl<S: Store> Engine<S> {
             Some(id) => id,
             None => unkeyed()?,
         };
-        self.begin_unprotected(Some(key), id, options)
+        self.begin_unprotected(Some(key), id, options, &SWITCHED_OFF)
     }
 
     /// Returns the id that a key will have once protection is on, so that what is derived from it

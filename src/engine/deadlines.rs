@@ -65,7 +65,7 @@ impl Deadlines {
             tracing::warn!(
                 event = "deadline_missing",
                 lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
-                "the engine runs in Lambda without the deadline of the invocation, so that claims last for the configured lease: bind it in the handler with `once.deadline(event.context.deadline())`; the HTTP layer does so with the feature `lambda-http`"
+                "the engine runs in Lambda without the deadline of the invocation, so that claims last for the configured lease: bind it in the handler with `once.invocation(&event.context)` (feature `lambda`) or `once.deadline(…)`; the HTTP layer does so with the feature `lambda-http`"
             );
         }
     }

@@ -1,6 +1,7 @@
 //! The error of a run that gave no outcome.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::protocol::fingerprint::FingerprintError;
@@ -19,7 +20,7 @@ use crate::store::transaction::{Refusal, WriteError};
 /// [`Interrupted`](Self::Interrupted) it may have, up to the step in question. After any other it
 /// has not, and a retry is safe; in the [claimless form](crate::Idempotency::claimless) it may have
 /// run, and nothing that it wrote was committed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
     /// The handler failed. Its claim was released, or the failure stored, as the verdict on it
@@ -119,6 +120,18 @@ pub enum Error<E> {
     /// No claim could be made.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
+}
+
+/// Is the text, since Rust prints the `Debug` of the error that `main` returns. The text of an earlier
+/// attempt's failure may quote the payload, and stays out of it.
+impl<E: fmt::Debug + fmt::Display> fmt::Debug for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => f.debug_tuple("Handler").field(error).finish(),
+            Self::Failed(failure) => f.debug_tuple("Failed").field(failure).finish(),
+            other => fmt::Display::fmt(other, f),
+        }
+    }
 }
 
 /// The engine's own reason why a request gave no outcome; it has no handler's error.
@@ -226,6 +239,16 @@ mod tests {
                 format!("another attempt is in flight: retry {expected}")
             );
         }
+    }
+
+    #[test]
+    fn what_main_prints_of_an_error_is_its_text_but_for_a_failure_that_may_quote_the_payload() {
+        let mismatch = Error::<&str>::Mismatch;
+        assert_eq!(format!("{mismatch:?}"), mismatch.to_string());
+        let own = Error::Handler("mine");
+        assert_eq!(format!("{own:?}"), "Handler(\"mine\")");
+        let failed = Error::<&str>::Failed(Failure::of(&"card 4111 declined"));
+        assert!(!format!("{failed:?}").contains("4111"), "{failed:?}");
     }
 
     #[test]

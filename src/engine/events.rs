@@ -220,6 +220,8 @@ pub(super) fn step_failed(
     tracing::warn!(event, operation, %key, step, %error, "idempotency");
 }
 
-pub(super) fn unprotected(operation: &str, reason: &dyn Display) {
-    tracing::warn!(event = "unprotected", operation, %reason, "idempotency");
+/// `key` is that of a request which would have been claimed; without it, nothing names the request.
+pub(super) fn unprotected(operation: &str, key: Option<&RecordId>, reason: &dyn Display) {
+    let key = key.map(tracing::field::display);
+    tracing::warn!(event = "unprotected", operation, key, %reason, "idempotency");
 }

@@ -55,7 +55,7 @@ impl<S: Store> Engine<S> {
         let request = match key.ok_or(KeyError::Missing).and_then(resolve) {
             Ok(request) => request,
             Err(error) => {
-                events::unprotected(key.map_or("", Key::operation), &error);
+                events::unprotected(key.map_or("", Key::operation), None, &error);
                 self.meter(key).count(Count::Unprotected);
                 return None;
             }

@@ -1,6 +1,7 @@
 //! Begins and ends runs that no record protects: switched off, without a key, or with the store out
 //! of reach.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -11,7 +12,7 @@ use crate::engine::error::Obstacle;
 use crate::engine::fence::{Uncommitted, unanswered};
 use crate::engine::metrics::Count;
 use crate::engine::protection::Protection;
-use crate::engine::{Begun, Disposition, Ended, Engine, Options};
+use crate::engine::{Begun, Disposition, Ended, Engine, Options, events};
 use crate::protocol::key::{Key, RecordId};
 use crate::protocol::record::Owner;
 use crate::store::transaction::Committed;
@@ -24,7 +25,9 @@ impl<S: Store> Engine<S> {
         key: Option<&Key>,
         id: RecordId,
         options: &Options,
+        reason: &dyn Display,
     ) -> Result<Begun<S>, Obstacle> {
+        events::unprotected(key.map_or("", Key::operation), key.map(|_| &id), reason);
         self.meter(key).count(Count::Unprotected);
         let claim = self.bare_claim(key, id, options);
         let end = options.store_end();

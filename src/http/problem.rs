@@ -60,7 +60,7 @@ impl Problem {
     pub(super) fn of(obstacle: &Obstacle) -> Self {
         match obstacle {
             Error::Handler(never) => match *never {},
-            Error::Key(KeyError::Missing) => Self::KeyMissing,
+            Error::Key(KeyError::Missing | KeyError::NotFound { .. }) => Self::KeyMissing,
             Error::Key(KeyError::EmptyToken) => Self::KeyEmpty,
             Error::Key(KeyError::TokenTooLong { .. }) => Self::KeyTooLong,
             Error::Key(KeyError::ControlCharacter) => Self::KeyControlCharacter,

@@ -51,12 +51,19 @@ impl FromStr for Route {
         if method.as_ref().is_some_and(Method::is_safe) {
             return Err(fail("a safe method has no effect to be repeated"));
         }
+        let is_lower = |method: &Method| method.as_str().contains(|c: char| c.is_ascii_lowercase());
+        if method.as_ref().is_some_and(is_lower) {
+            return Err(fail("a method is written in upper case"));
+        }
         if !path.starts_with('/') || path.contains([' ', '?', '#']) {
             let reason = "the path must start with a slash, and be nothing but a path";
             return Err(fail(reason));
         }
         if segments(path).rev().skip(1).any(is_rest) {
             return Err(fail("only the last segment may stand for several"));
+        }
+        if segments(path).any(|segment| segment.starts_with(':')) {
+            return Err(fail("a parameter stands in braces"));
         }
         let path = path.to_owned();
         Ok(Self { method, path })

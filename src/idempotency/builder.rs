@@ -285,7 +285,8 @@ impl<S: Store> Builder<S> {
     /// # Errors
     ///
     /// When the namespace is missing (outside Lambda) or not usable, a retention is zero, or the
-    /// store's own settings contradict each other. Nothing is sent to the store.
+    /// store can't work as it is set up: its settings contradict each other, or its client has no
+    /// region. Nothing is sent to the store.
     pub fn build(self) -> Result<Idempotency<S>, BuildError> {
         let checked = self.store.check();
         checked.map_err(|error| BuildError::Store(unlinked(&error)))?;

@@ -1,5 +1,7 @@
 //! The error of an invocation that gave no answer, and the word that a caller matches it by.
 
+use std::fmt;
+
 use lambda_runtime::Diagnostic;
 
 use crate::engine::error::{Error, Obstacle};
@@ -12,7 +14,7 @@ use crate::store::StoreError;
 /// type that its conversion to a `Diagnostic` gives it; each of the others has a stable word,
 /// [`error_type`](Self::error_type), which `Retry` and `Catch` of a Step Functions state can match
 /// in `ErrorEquals`.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InvokeError<E> {
     /// The handler failed. Its claim was released, or the failure stored where it is
@@ -50,6 +52,18 @@ pub enum InvokeError<E> {
     /// panic.
     #[error("the handler was ended shortly before the invocation's deadline{}", see!("timed-out"))]
     TimedOut,
+}
+
+/// Is the text, since `lambda_runtime` logs the `Debug` of what an invocation failed with. A stored
+/// failure's text may quote the payload, and stays out of the log.
+impl<E: fmt::Debug + fmt::Display> fmt::Debug for InvokeError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => f.debug_tuple("Handler").field(error).finish(),
+            Self::Obstacle(obstacle) => fmt::Debug::fmt(obstacle, f),
+            other => fmt::Display::fmt(other, f),
+        }
+    }
 }
 
 impl<E> InvokeError<E> {
@@ -115,7 +129,7 @@ fn word(obstacle: &Obstacle) -> &'static str {
         Error::OutcomeUnknown(_) => "Idempotency.OutcomeUnknown",
         Error::Overloaded => "Idempotency.Overloaded",
         Error::Unreadable(_) => "Idempotency.Unreadable",
-        Error::Key(KeyError::Missing) => "Idempotency.MissingKey",
+        Error::Key(KeyError::Missing | KeyError::NotFound { .. }) => "Idempotency.MissingKey",
         Error::Key(KeyError::EmptyOperation | KeyError::RawIdWithScope)
         | Error::Fingerprint(_)
         | Error::Write(_)

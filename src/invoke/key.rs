@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::kind::{Content, Kind, KindError};
 use super::selector::Selector;
-use crate::protocol::key::Key;
+use crate::protocol::key::{Key, KeyError};
 use crate::protocol::token::IntoToken;
 
 type InPayload<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
@@ -67,6 +67,16 @@ impl<T> KeySource<T> {
         let scope = move |payload: &T| tenant(payload).into_token();
         self.scope = Some(Arc::new(scope));
         self
+    }
+
+    /// Says why an event has no key.
+    pub(super) fn absence(&self) -> KeyError {
+        match &*self.token {
+            Token::Selected(selector) => KeyError::NotFound {
+                place: selector.to_string(),
+            },
+            Token::Source | Token::Payload(_) | Token::RawId(_) => KeyError::Missing,
+        }
     }
 
     /// Tells whether no key can be found in any event of this source.

@@ -25,6 +25,7 @@ use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
+use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
 use crate::store::Store;
 
@@ -124,6 +125,9 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
             Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, times).await,
+            Err(Error::Key(KeyError::Missing)) => {
+                return Err(Error::Key(self.reader.key.absence()).into());
+            }
             Err(obstacle) => return self.refuse(obstacle),
         };
         let invocation = Invocation::new(payload, run.claim().clone(), context);

@@ -1,5 +1,7 @@
 //! Finds the token of an event in its JSON text.
 
+use std::fmt;
+
 use crate::protocol::selector::{JsonSelector, SelectorError};
 
 /// Selects a value of an event's JSON.
@@ -67,5 +69,12 @@ impl Selector {
     /// Takes the token from a text, where there is one.
     pub(super) fn token(&self, text: &str) -> Option<String> {
         self.0.token(text)
+    }
+}
+
+/// Names the place for a person.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` in the payload", self.0)
     }
 }

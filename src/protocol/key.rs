@@ -351,10 +351,14 @@ impl fmt::Debug for RecordId {
 #[non_exhaustive]
 pub enum KeyError {
     /// The source of the request gave no token at all.
-    #[error(
-        "no idempotency key: the request carries none; send one, or set the missing-key policy to run unprotected{}", see!("key-missing")
-    )]
+    #[error("no idempotency key: the request carries none: have its sender give it one{}", see!("key-missing"))]
     Missing,
+    /// A selector of the layer found no token where it looks.
+    #[error("no idempotency key: nothing, or an empty value, is at {place}: correct the selector, or have the sender put a value there{}", see!("key-missing"))]
+    NotFound {
+        /// The place as the layer was given it, such as `/order/id` in the body.
+        place: String,
+    },
     /// The token is empty.
     #[error("the idempotency key is empty: send a value that names this one request{}", see!("key-empty"))]
     EmptyToken,

@@ -26,7 +26,9 @@ pub enum TestError {
         reason: String,
     },
     /// The attempt ended by itself, before it reached the point where it was to crash.
-    #[error("the attempt ended before its crash: {ended}")]
+    #[error(
+        "the attempt ended before its crash: {ended}; it never made that call: a handler with `claim.write` ends with `Call::Commit`, another with `Call::Complete`"
+    )]
     NotCrashed {
         /// The attempt ended with this result, as `Debug` shows it.
         ended: String,

@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "a test can't serve")]
 mod api;
+mod axum;
 #[allow(dead_code, reason = "a test can't serve")]
 mod invocation;
 #[allow(dead_code, reason = "a test can't serve")]
@@ -17,6 +18,7 @@ fn the_page_on_testing_shows_the_tests_that_run() {
     for (name, file) in [
         ("queue", include_str!("guide/queue.rs")),
         ("api", include_str!("guide/api.rs")),
+        ("axum", include_str!("guide/axum.rs")),
         ("invocation", include_str!("guide/invocation.rs")),
         ("stream", include_str!("guide/stream.rs")),
         ("transaction", include_str!("guide/transaction.rs")),

@@ -39,8 +39,9 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
     let client = aws_sdk_dynamodb::Client::from_conf(config.build());
     let clashing = TableLayout::default().status("data");
-    let store = DynamoDbStore::new(client, "idempotency").layout(clashing);
-    let layout = Idempotency::builder(store).namespace("shop").build();
+    let store = DynamoDbStore::new(client, "idempotency");
+    let of = |store| Idempotency::builder(store).namespace("shop").build();
+    let (nowhere, layout) = (of(store.clone()), of(store.layout(clashing)));
     let unnamed = Idempotency::builder(MemoryStore::new()).build();
     for ((printed, said), advice) in [
         (printed(TableNotNamed), "set the environment variable"),
@@ -48,6 +49,10 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
         (printed(name("")), "call `.namespace(\"…\")`"),
         (printed(name("a#b")), "without `#`"),
         (printed(layout.unwrap_err()), "two attributes `data`"),
+        (
+            printed(nowhere.unwrap_err()),
+            "set the environment variable AWS_REGION",
+        ),
         (
             printed("detail".parse::<Pointer>().unwrap_err()),
             "it starts with `/`",

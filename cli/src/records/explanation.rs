@@ -152,7 +152,8 @@ fn told(
             let why = match record {
                 Some(record) if record.is_released() => given_back(record.last_error.as_deref()),
                 Some(record) => format!(
-                    "the last attempt died: its lease ended {}",
+                    "the last attempt died, or had its effect and could not store its outcome: its lease ended {}; look in the \
+                     function's log for `unrecorded` with this key before a delivery comes",
                     record.lease.map(until).unwrap_or_default()
                 ),
                 None => String::new(),

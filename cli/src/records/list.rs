@@ -27,7 +27,7 @@ use crate::time;
     reason = "each is a flag of the command line"
 )]
 pub struct Args {
-    /// An attempt died, and nothing came after it: the lease is over.
+    /// An attempt died, or couldn't store its outcome, and nothing came after it: the lease is over.
     #[arg(long)]
     pub stuck: bool,
     /// A step waits for a person.

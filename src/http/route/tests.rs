@@ -50,6 +50,8 @@ fn a_route_that_cannot_be_meant_is_refused_when_it_is_declared() {
         ("POST /orders?x=1", "slash"),
         ("P@ST /orders", "no method"),
         ("GET /orders", "safe"),
+        ("post /orders", "upper case"),
+        ("POST /orders/:id", "braces"),
         ("OPTIONS /orders", "safe"),
         ("POST /{rest+}/lines", "last segment"),
     ] {

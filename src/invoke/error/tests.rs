@@ -61,6 +61,19 @@ fn errors() -> Vec<Own> {
 }
 
 #[test]
+fn what_the_runtime_logs_is_the_text_without_a_stored_failure() {
+    for error in errors() {
+        let logged = format!("{error:?}");
+        if error.error_type() == Some("Idempotency.Failed") {
+            assert_eq!(logged, r#"Failed(Failure { kind: "unknown", .. })"#);
+        } else {
+            assert_eq!(logged, error.to_string());
+        }
+    }
+    assert_eq!(format!("{:?}", Own::Handler("no")), r#"Handler("no")"#);
+}
+
+#[test]
 fn the_module_page_lists_each_word_and_no_other() {
     let page = include_str!("../../invoke.rs");
     let listed: BTreeSet<_> = page

@@ -21,6 +21,8 @@ pub(in crate::invoke) enum KindError {
         "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't"
     )]
     SchedulerPlaceholder,
+    #[error("the event's \"schedule_arn\" is no ARN: fill it from <aws.scheduler.schedule-arn>")]
+    SchedulerArn,
     #[error(
         "the payload doesn't name the execution and its state: put \"idempotency\": {{\"execution\": …, \"state\": …}} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key"
     )]
@@ -29,6 +31,10 @@ pub(in crate::invoke) enum KindError {
         "a value of the payload's \"idempotency\" is a path that Step Functions did not evaluate: in JSONPath the member's name ends with `.$`, in JSONata the value is in `{{% … %}}` and the state's query language is JSONata"
     )]
     StepFunctionsPath,
+    #[error(
+        "`execution` of the payload's \"idempotency\" is no ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again"
+    )]
+    StepFunctionsArn,
     #[error(
         "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have"
     )]

@@ -22,8 +22,11 @@ pub(super) fn token(input: &str) -> Result<String, KindError> {
     if parts.iter().any(|part| part.trim_start().starts_with('<')) {
         return Err(KindError::SchedulerPlaceholder);
     }
-    if !schedule_arn.starts_with("arn:") || scheduled_time.trim().is_empty() {
+    if schedule_arn.is_empty() || scheduled_time.trim().is_empty() {
         return Err(KindError::Scheduler);
+    }
+    if !schedule_arn.starts_with("arn:") {
+        return Err(KindError::SchedulerArn);
     }
     let identity = Fingerprint::of(&parts).map_err(|_| KindError::Scheduler)?;
     Ok(identity.as_str().to_owned())

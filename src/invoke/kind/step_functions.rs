@@ -35,8 +35,11 @@ pub(super) fn token(payload: &str) -> Result<String, KindError> {
     if texts.iter().flatten().any(is_path) {
         return Err(KindError::StepFunctionsPath);
     }
-    if !place.execution.starts_with("arn:") || place.state.is_empty() {
+    if place.execution.is_empty() || place.state.is_empty() {
         return Err(KindError::StepFunctions);
+    }
+    if !place.execution.starts_with("arn:") {
+        return Err(KindError::StepFunctionsArn);
     }
     let identity = Fingerprint::of(&texts).map_err(|_| KindError::StepFunctions)?;
     Ok(identity.as_str().to_owned())

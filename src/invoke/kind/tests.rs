@@ -72,6 +72,7 @@ fn a_schedule_is_named_by_its_arn_and_its_time() {
     assert_ne!(of(arn, "2026-11-24T00:00:00Z"), Ok(first.clone()));
     assert_ne!(of(&format!("{arn}-2"), "2026-11-23T00:00:00Z"), Ok(first));
 
+    assert_eq!(of("nightly", "now"), Err(KindError::SchedulerArn));
     let unreplaced = Err(KindError::SchedulerPlaceholder);
     assert_eq!(of("<aws.scheduler.schedule-arn>", "now"), unreplaced);
     assert_eq!(of(arn, "<aws.scheduler.scheduled-time>"), unreplaced);
@@ -80,7 +81,7 @@ fn a_schedule_is_named_by_its_arn_and_its_time() {
         json!({ "schedule_arn": arn }),
         json!({ "scheduled_time": "now" }),
         input(arn, ""),
-        input("nightly", "now"),
+        input("", "now"),
         json!({ "schedule_arn": 7, "scheduled_time": "now" }),
         json!([]),
         json!(null),
@@ -138,8 +139,12 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
             KindError::StepFunctions,
         ),
         (
-            json!({ "execution": "e-1", "state": "Pay" }),
+            json!({ "execution": "", "state": "Pay" }),
             KindError::StepFunctions,
+        ),
+        (
+            json!({ "execution": "e-1", "state": "Pay" }),
+            KindError::StepFunctionsArn,
         ),
     ] {
         assert_eq!(task(place.clone()), Err(expected), "{place}");

@@ -9,6 +9,8 @@ use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
 use crate::store::{GROUP, MemoryStore};
 
+mod woken;
+
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 
 /// Answers a call when it is let through, and keeps what was asked for.
@@ -167,59 +169,6 @@ async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
     gate.open.add_permits(1);
     all_applied(tasks).await;
     assert_eq!(gate.records.len(), 11);
-}
-
-/// A store that has nothing under way, after so many claims have met.
-async fn after_a_crowd(of: usize) -> (Arc<Gate>, Grouped) {
-    let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
-    let tasks = claims(&store, 0..of).await;
-    gate.open.add_permits(2);
-    all_applied(tasks).await;
-    (gate, store)
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_one_answer_woke_leave_together() {
-    let (gate, store) = after_a_crowd(5).await;
-    let woken = [5, 6, 7].map(|number| start(&store, claim(number), 60));
-    settle().await;
-    assert_eq!(gate.sizes(), [1, 4, 3]);
-    gate.open.add_permits(1);
-    all_applied(woken.into()).await;
-
-    let last = claims(&store, [8]).await;
-    assert_eq!(gate.sizes(), [1, 4, 3, 1]);
-    gate.open.add_permits(1);
-    all_applied(last).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_record_is_not_twice_in_a_group_that_one_answer_woke() {
-    let (gate, store) = after_a_crowd(3).await;
-    let woken = [5, 5, 6].map(|number| start(&store, claim(number), 60));
-    settle().await;
-    assert_eq!(gate.sizes(), [1, 2, 1]);
-    gate.open.add_permits(2);
-    settle().await;
-    assert_eq!(gate.sizes(), [1, 2, 1, 2]);
-    for task in woken {
-        assert!(task.await.unwrap().is_ok());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_is_dropped_before_others_join_it_holds_nothing_up() {
-    let (gate, store) = after_a_crowd(3).await;
-    let [first, second] = [5, 6].map(|number| start(&store, claim(number), 60));
-    yield_now().await;
-    assert_eq!(gate.sizes(), [1, 2]);
-    first.abort();
-    settle().await;
-    assert_eq!(gate.sizes(), [1, 2, 1]);
-    gate.open.add_permits(1);
-    all_applied(vec![second]).await;
-    assert_eq!(gate.records.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

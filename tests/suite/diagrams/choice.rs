@@ -25,8 +25,8 @@ pub(super) const CHOICES: [Choice; 2] = [
                 "No form: the handler may run twice",
             ),
             (
-                "Is each effect a write to DynamoDB, and may duplicates run at the same time?",
-                "Claimless: one request",
+                "Does the handler nothing but read, and hand writes to DynamoDB over to the claim?",
+                "Claimless: once.claimless, one transaction at the end",
             ),
             (
                 "Is each effect a write to DynamoDB?",
@@ -34,14 +34,14 @@ pub(super) const CHOICES: [Choice; 2] = [
             ),
             (
                 "Are there several effects outside, one after the other?",
-                "Claim + steps: claim.step, with a derived key for each",
+                "Claim + steps: claim.step; without keys at a provider, Crashed::Interrupt for its step",
             ),
             (
                 "Does the provider of the effect honour idempotency keys?",
                 "Claim + derived key: claim.derive_key",
             ),
         ],
-        otherwise: "Claim, and Crashed::Interrupt: after a crash, a person looks",
+        otherwise: "Claim, and Crashed::Interrupt: after a crash nothing runs until a person has looked",
     },
     Choice {
         name: "choose-key",
@@ -49,12 +49,12 @@ pub(super) const CHOICES: [Choice; 2] = [
         description: "Ask from the top, and take the first key whose question you answer with yes.",
         questions: &[
             (
-                "Do you write the client or the producer?",
-                "Let it make a key for each request, and send the same with each retry",
-            ),
-            (
                 "Has the payload an identity of the work: an order's number, an event's id?",
                 "That: by closure, pointer or JMESPath",
+            ),
+            (
+                "Do you write the client or the producer?",
+                "Let it make a key for each request, and send the same with each retry",
             ),
             (
                 "Is it in an envelope of SNS, EventBridge or S3?",

@@ -104,11 +104,11 @@ impl Environment {
 
     /// The handler begins, and has its effect at a provider, which answers with a receipt.
     pub(super) fn charges(&self, provider: Lane, key: &str) -> String {
-        let receipt = "receipt 17";
+        let receipt = self.stage.receipt(key);
         let text = format!("charge 12.50, key {}", Stage::short(key));
         self.arrow(self.lane, provider, Style::Call, text);
-        self.arrow(provider, self.lane, Style::Reply, receipt);
-        receipt.to_owned()
+        self.arrow(provider, self.lane, Style::Reply, &receipt);
+        receipt
     }
 
     pub(super) fn begins(&self) {

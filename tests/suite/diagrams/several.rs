@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::engine::{LEASE, Table, payload};
 use super::trace::{Diagram, Style};
+use super::wire::Stage;
 use crate::support::lambda::Function;
 use crate::support::{Begun, QueueApi};
 
@@ -105,8 +106,9 @@ pub(super) async fn steps() -> Diagram {
         let charge = async |key: String| Ok::<_, std::io::Error>(own.charges(4, &key));
         let receipt = claim.step("charge", charge).await?;
         let trace = own.stage.trace.clone();
-        let ship = async |_key: String| {
-            trace.arrow(2, 4, Style::Call, "ship");
+        let ship = async |key: String| {
+            let text = format!("ship, key {}", Stage::short(&key));
+            trace.arrow(2, 4, Style::Call, text);
             trace.arrow(4, 2, Style::Reply, "shipped");
             Ok::<_, std::io::Error>(())
         };

@@ -19,6 +19,8 @@ pub(super) struct Stage {
     pub(super) trace: Trace,
     pub(super) clock: ManualClock,
     words: Arc<Mutex<Words>>,
+    /// The keys of the charges, in the order in which they came.
+    charged: Arc<Mutex<Vec<String>>>,
 }
 
 impl Stage {
@@ -30,6 +32,7 @@ impl Stage {
             trace: Trace::default(),
             clock,
             words: Arc::new(Mutex::new(words)),
+            charged: Arc::default(),
         }
     }
 
@@ -39,6 +42,17 @@ impl Stage {
         let now = self.words.lock().unwrap().time(self.clock.now().0);
         let text = format!("{} s pass; it is {now}", time.as_secs());
         self.trace.push(Event::Later(text));
+    }
+
+    /// The provider's receipt: the same for the same key.
+    pub(super) fn receipt(&self, key: &str) -> String {
+        let mut charged = self.charged.lock().unwrap();
+        let place = charged.iter().position(|own| own == key);
+        let place = place.unwrap_or_else(|| {
+            charged.push(key.to_owned());
+            charged.len() - 1
+        });
+        format!("receipt {}", 17 + place)
     }
 
     /// A key of 64 hexadecimal digits, by its beginning.

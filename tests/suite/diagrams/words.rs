@@ -44,7 +44,7 @@ impl Words {
         let seconds = (millis - self.began) / 1_000;
         match seconds / DAY {
             0 => format!("{}:{:02}", seconds / 60, seconds % 60),
-            days => format!("{days} days"),
+            days => format!("day\u{a0}{days}"),
         }
     }
 

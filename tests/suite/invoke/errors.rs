@@ -160,6 +160,19 @@ async fn a_selector_reads_what_arrived_and_not_the_decoded_payload() {
 }
 
 #[tokio::test]
+async fn an_event_without_a_value_where_the_selector_looks_says_where_that_is() {
+    let runs = Runs::default();
+    let selector = Selector::pointer("/transport/id").unwrap();
+    let function = counting(settle(&engine()).key_from(selector), &runs);
+    let error = invoke(&function, &settlement("s-1", 5)).await.unwrap_err();
+    assert_eq!(error.error_type(), Some("Idempotency.MissingKey"));
+    let said = error.to_string();
+    let place = "no idempotency key: nothing, or an empty value, is at `/transport/id` in the payload: correct the selector";
+    assert!(said.starts_with(place), "{said}");
+    assert_eq!(runs.take(), 0);
+}
+
+#[tokio::test]
 async fn what_is_left_out_of_the_fingerprint_may_differ() {
     let runs = Runs::default();
     let left_out = ["/sent_at".parse().unwrap()];

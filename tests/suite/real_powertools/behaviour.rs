@@ -3,10 +3,12 @@
 
 use std::io::Error as HandlerError;
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::powertools::PowertoolsKeys;
 use serde_json::json;
 
-use super::process::{Called, IN_PROGRESS, PERSISTENCE, VALIDATION, raised};
-use super::{Shared, after, charge};
+use super::process::{Called, IN_PROGRESS, Item, PERSISTENCE, VALIDATION, raised};
+use super::{PREFIX, Shared, after, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
@@ -70,6 +72,53 @@ async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_on
         ]
     );
     assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
+}
+
+on_each_server!(of_two_functions_that_share_a_store_the_one_called_first_configures_both);
+async fn of_two_functions_that_share_a_store_the_one_called_first_configures_both(server: Server) {
+    let shared = Shared::on(&server).await;
+    let of_orders = json!({"event_key_jmespath": "order_id", "expires_after_seconds": 60});
+    let of_settlements =
+        json!({"event_key_jmespath": "settlement_id", "expires_after_seconds": 7_200});
+    let settlements = PowertoolsKeys::of("settlements");
+
+    let mut process = shared.function().await.with("config", of_orders);
+    process.run("o-1", json!("receipt")).await;
+    let mut process = process
+        .with("config", of_settlements.clone())
+        .with("prefix", "settlements");
+    // Its own key isn't looked for: it runs each time, and leaves no record.
+    for _ in 0..2 {
+        let settlement = json!({"settlement_id": "s-1"});
+        assert_eq!(process.call(settlement).await, Called::Running);
+        process.return_(json!("settled")).await;
+    }
+    assert_eq!(shared.records().await.len(), 1);
+    // The other function's key is, and its time counts.
+    let both = json!({"settlement_id": "s-1", "order_id": "o-9"});
+    assert_eq!(process.call(both.clone()).await, Called::Running);
+    process.return_(json!("settled")).await;
+    let records = shared.records().await;
+    let record = |id: Option<String>| {
+        let id = AttributeValue::S(id.unwrap());
+        records.iter().find(|record| record["id"] == id).cloned()
+    };
+    let expiry = |record: &Item| record["expiration"].as_n().unwrap().parse::<u64>().unwrap();
+    let of_first = record(PowertoolsKeys::of(PREFIX).id("o-1")).unwrap();
+    let of_second = record(settlements.id("o-9")).unwrap();
+    assert!(expiry(&of_second) - expiry(&of_first) < 60);
+
+    // In a process that calls it first, its own configuration counts.
+    let mut process = shared
+        .function()
+        .await
+        .with("config", of_settlements)
+        .with("prefix", "settlements");
+    assert_eq!(process.call(both).await, Called::Running);
+    process.return_(json!("settled")).await;
+    let records = shared.records().await;
+    let id = AttributeValue::S(settlements.id("s-1").unwrap());
+    assert!(records.iter().any(|record| record["id"] == id));
 }
 
 on_each_server!(input_that_the_function_changes_keeps_its_record);

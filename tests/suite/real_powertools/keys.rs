@@ -98,3 +98,19 @@ async fn a_key_of_several_fields_is_a_list(server: Server) {
     let replayed = shared.engine().run(key, None, handler).await.unwrap();
     assert_eq!(replayed.into_inner(), "receipt");
 }
+
+crate::on_each_server!(without_an_expression_the_whole_payload_is_the_key);
+async fn without_an_expression_the_whole_payload_is_the_key(server: Server) {
+    let shared = Shared::on(&server).await;
+    let mut function = shared
+        .function()
+        .await
+        .with("config", json!({"event_key_jmespath": ""}));
+    let payload = json!({"order_id": "o-1", "amount": 12.0, "items": [{"ü": null}, -3]});
+    assert_eq!(function.call(payload.clone()).await, Called::Running);
+    function.return_(json!("receipt")).await;
+    let key = PowertoolsKeys::of(PREFIX).key("charge", payload);
+    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
+    let replayed = shared.engine().run(key, None, handler).await.unwrap();
+    assert_eq!(replayed.into_inner(), "receipt");
+}

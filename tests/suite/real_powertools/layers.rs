@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::Error as HandlerError;
 
-use lambda_idempotency::powertools::PowertoolsKeys;
-use lambda_idempotency::sqs::{BatchLayer, Message};
+use lambda_idempotency::Error;
+use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
+use lambda_idempotency::powertools::{PowertoolsKeys, payload};
+use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
+use lambda_runtime::{Context, LambdaEvent};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tower::Service;
+use tower::{Service, ServiceExt};
 
-use super::process::Called;
-use super::{PREFIX, Shared};
+use super::process::{Called, VALIDATION, raised};
+use super::{PREFIX, Shared, charge};
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::events::{batch, message};
@@ -76,6 +80,179 @@ async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
     assert_eq!(reply.batch_item_failures[0].item_identifier, "m-1");
 
     function.return_(json!("receipt")).await;
+    let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+}
+
+on_each_server!(a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body);
+/// With `data_keyword_argument="record"` the payload is the SQS record. The whole record is new in each delivery.
+async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server: Server) {
+    type MakesId = fn(&PowertoolsKeys, &Value) -> Option<String>;
+    let of_order: MakesId = |keys, body| keys.id(body["order_id"].clone());
+    let of_body: MakesId = |keys, body| keys.id(body.clone());
+    for (expression, id, redelivered) in [
+        ("powertools_json(body).order_id", of_order, None),
+        ("powertools_json(body)", of_body, None),
+        ("", of_body, Some(Called::Running)),
+    ] {
+        let shared = Shared::on(&server).await;
+        let config = json!({"event_key_jmespath": expression});
+        let mut function = shared.function().await.with("config", config);
+        let mut record = message("m-1", r#"{"order_id": "o-1", "amount": 12.0}"#);
+        assert_eq!(function.call(record.clone()).await, Called::Running);
+        function.return_(json!("receipt")).await;
+        record["receiptHandle"] = json!("of the second delivery");
+        let again = function.call(record.clone()).await;
+        assert_eq!(
+            again,
+            redelivered
+                .clone()
+                .unwrap_or(Called::Returned(json!("receipt")))
+        );
+
+        let keys = PowertoolsKeys::of(PREFIX);
+        let mut worker = BatchLayer::new(shared.engine())
+            .raw_id(move |body: &Value| id(&keys, body))
+            .handler(|_: Message<Value>| async { Err::<(), _>(HandlerError::other("it ran")) });
+        let reply = worker.call(batch([record])).await.unwrap();
+        let is_known = reply.batch_item_failures.is_empty();
+        assert_eq!(is_known, redelivered.is_none(), "{expression}");
+    }
+}
+
+/// A message with what its key is made of copied into its body.
+#[derive(serde::Deserialize)]
+struct Record {
+    message_id: Option<String>,
+    body: String,
+}
+
+on_each_server!(a_key_beside_the_body_is_copied_into_it_before_the_layer);
+async fn a_key_beside_the_body_is_copied_into_it_before_the_layer(server: Server) {
+    let shared = Shared::on(&server).await;
+    let config = json!({"event_key_jmespath": "messageId"});
+    let mut function = shared.function().await.with("config", config);
+    assert_eq!(function.call(payment("m-1", "o-1")).await, Called::Running);
+    function.return_(json!("receipt")).await;
+
+    let (effects, seen) = std::sync::mpsc::channel();
+    let keys = PowertoolsKeys::of(PREFIX);
+    let mut worker = BatchLayer::new(shared.engine())
+        .raw_id(move |record: &Record| keys.id(record.message_id.as_deref()))
+        .handler(move |message: Message<Record>| {
+            let payment: Payment = serde_json::from_str(&message.body.body).unwrap();
+            effects.send(payment.order_id).unwrap();
+            async { Ok::<_, HandlerError>("done here") }
+        })
+        .map_request(|mut event: LambdaEvent<SqsEvent>| {
+            for record in &mut event.payload.records {
+                let both = json!({"message_id": record.message_id, "body": record.body});
+                record.body = Some(both.to_string());
+            }
+            event
+        });
+    let both = [payment("m-1", "o-1"), payment("m-2", "o-2")];
+    let reply = worker.call(batch(both)).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["o-2"]);
+
+    let back = function.call(payment("m-2", "o-2")).await;
+    assert_eq!(back, Called::Returned(json!("done here")));
+}
+
+on_each_server!(a_worker_that_observes_keeps_its_records_in_its_engines_namespace);
+/// A permission for the function's prefix doesn't cover them.
+async fn a_worker_that_observes_keeps_its_records_in_its_engines_namespace(server: Server) {
+    let shared = Shared::on(&server).await;
+    shared.function().await.run("o-1", json!("receipt")).await;
+    let before = shared.records().await;
+
+    let (effects, seen) = std::sync::mpsc::channel();
+    let keys = PowertoolsKeys::of(PREFIX);
+    let mut worker = BatchLayer::new(shared.engine_with(|once| once.observe(true)))
+        .raw_id(move |payment: &Payment| keys.id(payment.order_id.as_str()))
+        .handler(move |message: Message<Payment>| {
+            effects.send(message.body.order_id).unwrap();
+            async { Ok::<_, HandlerError>(()) }
+        });
+    worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["o-1"]);
+
+    let (old, shadows): (Vec<_>, Vec<_>) = shared
+        .records()
+        .await
+        .into_iter()
+        .partition(|record| before.contains(record));
+    assert_eq!((old.len(), shadows.len()), (1, 1));
+    let id = shadows[0]["id"].as_s().unwrap();
+    assert!(id.starts_with("payments.observed#"), "{id}");
+}
+
+#[derive(serde::Deserialize)]
+struct Charge {
+    order_id: String,
+    amount: u64,
+}
+
+on_each_server!(a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back);
+async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back(
+    server: Server,
+) {
+    let shared = Shared::on(&server).await;
+    let config = json!({"payload_validation_jmespath": "amount"});
+    let mut function = shared.function().await.with("config", config);
+    let charge = |order: &str, amount: u64| json!({"order_id": order, "amount": amount});
+    assert_eq!(function.call(charge("o-1", 1_250)).await, Called::Running);
+    function.return_(json!({"charged": 1_250})).await;
+
+    let keys = PowertoolsKeys::of(PREFIX);
+    let mut successor = InvokeLayer::new(shared.engine())
+        .operation("charge")
+        .raw_id(move |charge: &Charge| keys.id(charge.order_id.as_str()))
+        .fingerprint(|charge: &Charge| payload(charge.amount))
+        .handler(|event: Invocation<Charge>| async move {
+            Ok::<_, HandlerError>(json!({"charged": event.payload.amount, "by": "the successor"}))
+        });
+    let mut call = async |event: Value| -> Result<Value, InvokeError<HandlerError>> {
+        let event = RawValue::from_string(event.to_string()).unwrap();
+        let answer = successor.call(LambdaEvent::new(event, Context::default()));
+        Ok(serde_json::from_str(answer.await?.get()).unwrap())
+    };
+    let old = call(charge("o-1", 1_250)).await.unwrap();
+    assert_eq!(old, json!({"charged": 1_250}));
+    let new = call(charge("o-2", 7)).await.unwrap();
+    assert_eq!(new, json!({"charged": 7, "by": "the successor"}));
+    let refused = call(charge("o-2", 8)).await.unwrap_err();
+    assert_eq!(refused.error_type(), Some("Idempotency.Mismatch"));
+
+    assert_eq!(function.call(charge("o-2", 7)).await, Called::Returned(new));
+    assert_eq!(function.call(charge("o-2", 8)).await, raised(VALIDATION));
+}
+
+on_each_server!(a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers);
+async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(server: Server) {
+    let shared = Shared::on(&server).await;
+    let result = json!({"any": "result"});
+    shared.function().await.run("o-1", result.clone()).await;
+
+    let ran = |_| async { Err::<u64, _>(HandlerError::other("it ran")) };
+    let refused = shared.engine().run(charge("o-1"), None, ran).await;
+    assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
+
+    let keys = PowertoolsKeys::of(PREFIX);
+    let mut successor = InvokeLayer::new(shared.engine())
+        .operation("charge")
+        .raw_id(move |charge: &Payment| keys.id(charge.order_id.as_str()))
+        .handler(|_: Invocation<Payment>| async { Err::<u64, _>(HandlerError::other("it ran")) });
+    let event = RawValue::from_string(json!({"order_id": "o-1"}).to_string()).unwrap();
+    let answer = successor.call(LambdaEvent::new(event, Context::default()));
+    let answer: Value = serde_json::from_str(answer.await.unwrap().get()).unwrap();
+    assert_eq!(answer, result);
+
+    let keys = PowertoolsKeys::of(PREFIX);
+    let mut worker = BatchLayer::new(shared.engine())
+        .raw_id(move |payment: &Payment| keys.id(payment.order_id.as_str()))
+        .handler(|_: Message<Payment>| async { Err::<u64, _>(HandlerError::other("it ran")) });
     let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
     assert!(reply.batch_item_failures.is_empty());
 }

@@ -51,8 +51,10 @@ fn each_alarm_leads_to_its_section() {
 #[test]
 fn each_section_has_three_commands_what_to_do_and_when_it_is_over() {
     let page = read("docs/operations/alarms.md");
+    assert!(page.contains("\nevents() {"));
     for (name, body) in sections(&page, "###") {
-        let is_command = |line: &&str| line.starts_with("aws ") || line.starts_with("idempotency ");
+        let programs = ["aws ", "events ", "idempotency "];
+        let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));
         let commands = body.lines().filter(is_command).count();
         assert_eq!(commands, 3, "{name}");
         for part in ["- **Do**: ", "- **Over**: "] {

@@ -1,6 +1,9 @@
 //! Which messages are the same request, within a batch and between batches.
 
+use lambda_idempotency::Key;
+
 use super::*;
+use crate::secrets::Log;
 
 on_each_server!(a_key_that_is_twice_in_a_batch_runs_once);
 async fn a_key_that_is_twice_in_a_batch_runs_once(server: Server) {
@@ -184,6 +187,7 @@ async fn an_outcome_that_was_not_kept_does_not_bring_its_message_back(server: Se
 
 on_each_server!(the_kill_switch_runs_every_message_and_asks_the_store_nothing);
 async fn the_kill_switch_runs_every_message_and_asks_the_store_nothing(server: Server) {
+    let (log, _capture) = Log::capture();
     let proxy = Proxy::before(&server).await;
     let once = builder(proxy.server().store().await)
         .disabled(true)
@@ -201,4 +205,9 @@ async fn the_kill_switch_runs_every_message_and_asks_the_store_nothing(server: S
     assert_eq!(deliver(&mut worker, messages).await, NOTHING);
     assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
     assert_eq!(proxy.take_total(), 0);
+    // Each run is in the log, under the key that it would have claimed.
+    let key = once.record_id(&Key::new("charge", "p-1")).unwrap();
+    let run = format!(r#"event="unprotected" operation="charge" key={key} reason=protection is"#);
+    let text = log.text();
+    assert_eq!(text.matches(&run).count(), 3, "{text}");
 }

@@ -1,6 +1,8 @@
 //! A handler's own error: its type in the log, itself for the hook, its text where the setting asks for it.
 
 use super::*;
+use lambda_idempotency::sqs::Selector;
+
 use crate::secrets::Log;
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -103,5 +105,30 @@ async fn a_message_that_the_hook_took_is_logged_with_the_words_of_a_reported_one
         "missing field `amount`",
     ] {
         assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+on_each_server!(a_message_without_a_value_where_the_selector_looks_is_logged_with_the_place);
+async fn a_message_without_a_value_where_the_selector_looks_is_logged_with_the_place(
+    server: Server,
+) {
+    let (log, _capture) = Log::capture();
+    let once = engine(&server).await;
+    for (selector, place) in [
+        (
+            Selector::pointer("/order/id").unwrap(),
+            "`/order/id` in the body",
+        ),
+        (Selector::attribute("order-id"), "the attribute `order-id`"),
+    ] {
+        let mut worker = charge(&once)
+            .key_from(selector)
+            .handler(|_| async { Ok::<_, PaymentError>(()) });
+        let reported = deliver(&mut worker, [payment("m-1", "p-1", 5)]).await;
+        assert_eq!(reported, ["m-1"]);
+        let words = format!(
+            "no idempotency key: nothing, or an empty value, is at {place}: correct the selector"
+        );
+        assert!(log.text().contains(&words), "{}", log.text());
     }
 }
