@@ -113,6 +113,8 @@ use store::Retries;
 
 pub use client::sdk_config;
 pub use error::DynamoDbError;
+#[cfg(feature = "test-dynamodb")]
+pub(crate) use failure::in_words;
 pub use layout::TableLayout;
 #[cfg(feature = "s3")]
 pub use objects::OutcomeBucket;

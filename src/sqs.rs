@@ -105,7 +105,7 @@
 //! # Keys of another worker
 //!
 //! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with
-//! [`raw_id`](BatchLayer::raw_id).
+//! [`raw_id`](BatchLayer::raw_id), of the body or of the message.
 //!
 //! # What happens to each message
 //!

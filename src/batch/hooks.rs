@@ -166,9 +166,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_messages_that_the_hook_takes_are_done_and_counted() {
-        let taking = Hook::new(|_, _| async { Ok::<_, std::fmt::Error>(()) });
+        let taking = Hook::new(|_, _| async { Ok::<_, std::fmt::Error>(()) }, false);
         assert_eq!(run(Some(taking)).await, (1, 2));
-        let failing = Hook::new(|_, _| async { Err(std::fmt::Error) });
+        let failing = Hook::new(|_, _| async { Err(std::fmt::Error) }, false);
         assert_eq!(run(Some(failing)).await, (0, 1));
         assert_eq!(run(None).await, (0, 1));
     }

@@ -13,25 +13,25 @@ use crate::protocol::token::IntoToken;
 /// Finds the token in a decoded body.
 type InBody<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
 
-/// Finds the tenant in a decoded body, or in the message as it was delivered.
-type Scope<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<String> + Send + Sync;
+/// Finds a tenant or an id in a decoded body, or in the message as it was delivered.
+type InEither<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<String> + Send + Sync;
 
 /// Finds the token of a message. Its producer made it; it is never made here.
-enum Token<T> {
+enum Token<S: Source, T> {
     /// The id that the source gave the message, or the one in its envelope.
     MessageId,
     /// A value of the decoded body.
     Body(Box<InBody<T>>),
     /// A value of the message as it was received.
     Selected(Selector),
-    /// The whole id of the record, from the decoded body.
-    RawId(Box<InBody<T>>),
+    /// The whole id of the record.
+    RawId(Box<InEither<S, T>>),
 }
 
 /// Finds the token and the tenant of a message.
 pub(super) struct KeySource<S: Source, T> {
-    token: Arc<Token<T>>,
-    scope: Option<Arc<Scope<S, T>>>,
+    token: Arc<Token<S, T>>,
+    scope: Option<Arc<InEither<S, T>>>,
 }
 
 clone_fields!([S: Source, T] KeySource<S, T> { token, scope });
@@ -44,7 +44,7 @@ impl<S: Source, T> KeySource<S, T> {
         }
     }
 
-    fn token(mut self, token: Token<T>) -> Self {
+    fn token(mut self, token: Token<S, T>) -> Self {
         self.token = Arc::new(token);
         self
     }
@@ -60,8 +60,12 @@ impl<S: Source, T> KeySource<S, T> {
         self.token(Token::Selected(selector))
     }
 
-    pub(super) fn raw_id<V: IntoToken>(self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
-        self.token(Token::RawId(Box::new(move |body| id(body).into_token())))
+    pub(super) fn raw_id<V: IntoToken>(
+        self,
+        id: impl Fn(&T, &S::Record) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let id = move |body: &T, message: &S::Record| id(body, message).into_token();
+        self.token(Token::RawId(Box::new(id)))
     }
 
     pub(super) fn scope<V: IntoToken>(
@@ -83,7 +87,8 @@ impl<S: Source, T> KeySource<S, T> {
     ) -> Option<Key> {
         let token = match &*self.token {
             Token::MessageId => content.id().map(Cow::into_owned),
-            Token::Body(token) | Token::RawId(token) => token(body),
+            Token::Body(token) => token(body),
+            Token::RawId(id) => id(body, content.message()),
             Token::Selected(selector) => selector.token(content),
         };
         let token = token.filter(|token| !token.is_empty())?;
@@ -158,11 +163,15 @@ mod tests {
 
     #[test]
     fn a_raw_id_is_the_whole_key() {
-        let source = KeySource::message_id().raw_id(|body: &u32| format!("f.app.charge#{body}"));
+        let id = |body: &u32, _: &SqsMessage| format!("f.app.charge#{body}");
+        let source = KeySource::message_id().raw_id(id);
         assert_eq!(key(&source, &7), Some(Key::raw("charge", "f.app.charge#7")));
         let again = source.clone();
         assert_eq!(key(&again, &7), Some(Key::raw("charge", "f.app.charge#7")));
-        let empty = KeySource::message_id().raw_id(|_: &u32| String::new());
+        let beside = |_: &u32, message: &SqsMessage| message.message_id.clone();
+        let beside = KeySource::message_id().raw_id(beside);
+        assert_eq!(key(&beside, &7), Some(Key::raw("charge", "m-1")));
+        let empty = KeySource::message_id().raw_id(|_: &u32, _: &SqsMessage| String::new());
         assert_eq!(key(&empty, &7), None);
     }
 

@@ -10,13 +10,10 @@ use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::batch::Source;
-#[cfg(feature = "visibility")]
-use crate::batch::hooks::Defer;
 use crate::batch::hooks::Hooks;
 use crate::batch::message::Message;
 use crate::batch::order::Order;
 use crate::batch::reader::Reader;
-use crate::batch::rejection::{Hook, Rejected};
 use crate::batch::selector::Selector;
 use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
@@ -24,6 +21,7 @@ use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::token::IntoToken;
 
 mod fingerprint;
+mod hooks;
 
 /// The number of messages that run side by side unless [`BatchLayer::concurrency`] is set: the
 /// default size of a batch.
@@ -136,22 +134,25 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
         self
     }
 
-    /// Takes the whole id of the record from the decoded body, whatever the namespace and the
-    /// operation: to share records with another library, as [`Key::raw`](crate::Key::raw) does; the
-    /// feature `powertools` makes the ids of Powertools for AWS Lambda. It replaces
-    /// [`key`](Self::key): the last call counts. With a [`scope`](Self::scope) each message is
-    /// rejected, because the id has no room for one.
+    /// Takes the whole id of the record from the decoded body or from the message as it was
+    /// delivered, whatever the namespace and the operation: to share records with another library,
+    /// as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools
+    /// for AWS Lambda. It replaces [`key`](Self::key): the last call counts. With a
+    /// [`scope`](Self::scope) each message is rejected, because the id has no room for one.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
     /// let worker = sqs::BatchLayer::new(once)
-    ///     .raw_id(|payment: &Payment| format!("charges#{}", payment.order_id))
+    ///     .raw_id(|payment: &Payment, _| format!("charges#{}", payment.order_id))
     ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn raw_id<V: IntoToken>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+    pub fn raw_id<V: IntoToken>(
+        mut self,
+        id: impl Fn(&T, &Src::Record) -> V + Send + Sync + 'static,
+    ) -> Self {
         self.config.reader.key = self.config.reader.key.raw_id(id);
         self
     }
@@ -240,78 +241,6 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
-        self
-    }
-
-    /// Takes rejected messages from the source: those that no retry will mend, as
-    /// [`Rejection`](super::Rejection) lists them. Default: they are reported, and the source's own policy moves them aside.
-    ///
-    /// The function gets the message as its source delivered it, after all messages have run, and
-    /// keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
-    /// deletes it. After an error, a panic, or no answer 250 ms before the invocation ends, the
-    /// message is reported: answer an error for a message that you don't park. The function may get
-    /// a message twice, because an acknowledgement can be lost.
-    ///
-    /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event
-    /// `rejected`. For a failed handler the text is the error's type; with
-    /// [`log_errors`](crate::Builder::log_errors), which allows texts that may quote the message, it
-    /// is the error's own text.
-    ///
-    /// A message that differs from an earlier one of its batch is rejected when that one is done,
-    /// and reported until then. One that follows a rejected message shares its fate; the function
-    /// gets the first of them.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// # async fn park(class: &str, detail: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .on_rejected(|message, why| async move {
-    ///         park(why.rejection.as_str(), &why.detail, message.body).await
-    ///     })
-    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn on_rejected<F, Fut, HookError>(mut self, hook: F) -> Self
-    where
-        F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), HookError>> + Send + 'static,
-        HookError: fmt::Display,
-    {
-        self.config.hooks.on_rejected = Some(Hook::new(hook));
-        self
-    }
-
-    /// Shows each error of the handler to this function, with the message as its source delivered
-    /// it: to log it, to count it. Default: none, and the log has the error's type.
-    ///
-    /// The function changes nothing: the message is reported, or rejected where the error is
-    /// [permanent](Self::permanent). It is not called for a panic, for an obstacle of the engine's,
-    /// or for the error that a write's [condition](crate::store::transaction::Write::or_else)
-    /// answers with. With it, each message is cloned before its handler runs.
-    ///
-    /// An error's text may quote the message. [`log_errors`](crate::Builder::log_errors) logs it as
-    /// it is.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .on_error(|message, error: &std::io::Error| {
-    ///         eprintln!("{}: {error}", message.message_id.as_deref().unwrap_or_default());
-    ///     })
-    ///     .handler(|message: sqs::Message<u64>| async move { Err::<(), _>(std::io::Error::other("no route")) });
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn on_error(mut self, hook: impl Fn(&Src::Record, &E) + Send + Sync + 'static) -> Self {
-        self.config.on_error = Some(Arc::new(hook));
-        self
-    }
-
-    /// Defers messages that are in flight elsewhere until their claim is free.
-    #[cfg(feature = "visibility")]
-    pub(crate) fn deferring(mut self, deferring: Arc<dyn Defer<Src::Record>>) -> Self {
-        self.config.hooks.deferring = Some(deferring);
         self
     }
 

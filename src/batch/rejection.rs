@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::engine::{hook, unheard};
-use crate::protocol::record::error_kind;
 
 /// Says why a message is rejected: no retry will mend it.
 ///
@@ -76,8 +75,8 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Calls the caller's function with a rejected message; an error is the name of its type.
-type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), &'static str>> + Send + Sync;
+/// Calls the caller's function with a rejected message.
+type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), hook::Problem>> + Send + Sync;
 
 /// Holds the caller's function for rejected messages.
 pub(super) struct Hook<R> {
@@ -87,16 +86,17 @@ pub(super) struct Hook<R> {
 clone_fields!([R] Hook<R> { call });
 
 impl<R> Hook<R> {
-    pub(super) fn new<F, Fut, E>(hook: F) -> Self
+    /// Holds a function. The text of its error, which may quote the message, is logged where
+    /// `quotes` says so.
+    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
     where
         F: Fn(R, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
         let call = Arc::new(move |message, why| {
-            let taking = hook(message, why);
-            // The error's text may quote the message, so its type is the word for it.
-            async move { taking.await.map_err(|_| error_kind::<E>()) }.boxed()
+            let taking = function(message, why);
+            async move { taking.await.map_err(|error| hook::problem(&error, quotes)) }.boxed()
         });
         Self { call }
     }
@@ -132,7 +132,7 @@ impl<R> Hook<R> {
             rejection,
             reason,
             message_id = id,
-            error = problem,
+            error = &*problem,
             source = S::NAME,
             "batch"
         );
@@ -158,7 +158,7 @@ mod tests {
             reason: "failed",
             detail: String::new(),
         };
-        Hook::new(hook)
+        Hook::new(hook, false)
             .takes::<crate::sqs::Sqs>((), "m-1", rejected, Some(until))
             .await
     }

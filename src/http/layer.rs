@@ -254,7 +254,7 @@ impl<S: Store> IdempotencyLayer<S> {
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
         E: fmt::Display,
     {
-        self.settings.on_replay = Some(ReplayHook::new(hook));
+        self.settings.on_replay = Some(ReplayHook::new(hook, self.once.logs_errors()));
         self
     }
 

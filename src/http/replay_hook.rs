@@ -13,7 +13,6 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use crate::engine::{Replay, hook};
-use crate::protocol::record::error_kind;
 
 /// Holds a stored response on its way to the client of a retry, for the hook of
 /// [`IdempotencyLayer::on_replay`](super::IdempotencyLayer::on_replay). Its `Debug` shows the
@@ -37,8 +36,7 @@ impl fmt::Debug for ReplayedResponse {
     }
 }
 
-/// The changed response, or the kind of an error.
-type Changed = Result<Response<Bytes>, &'static str>;
+type Changed = Result<Response<Bytes>, hook::Problem>;
 
 /// Holds the hook.
 pub(super) struct ReplayHook {
@@ -46,16 +44,22 @@ pub(super) struct ReplayHook {
 }
 
 impl ReplayHook {
-    pub(super) fn new<F, Fut, E>(hook: F) -> Arc<Self>
+    /// Holds a function. The text of its error, which may quote the response, is logged where
+    /// `quotes` says so.
+    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Arc<Self>
     where
         F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
         E: Display,
     {
         let call = Box::new(move |replayed| {
-            let changing = hook(replayed);
-            // The error's text may quote the response, so its type is the word for it.
-            async move { changing.await.map_err(|_| error_kind::<E>()) }.boxed()
+            let changing = function(replayed);
+            async move {
+                changing
+                    .await
+                    .map_err(|error| hook::problem(&error, quotes))
+            }
+            .boxed()
         });
         Arc::new(Self { call })
     }
@@ -79,7 +83,7 @@ impl ReplayHook {
             }
             Err(problem) => problem,
         };
-        tracing::error!(event = "hook_failed", error = problem, "idempotency");
+        tracing::error!(event = "hook_failed", error = &*problem, "idempotency");
         stored
     }
 }
@@ -108,7 +112,7 @@ mod tests {
             },
         };
         let limit = Some(Duration::from_millis(50));
-        let (parts, body) = ReplayHook::new(hook)
+        let (parts, body) = ReplayHook::new(hook, false)
             .change(replayed, limit)
             .await
             .into_parts();

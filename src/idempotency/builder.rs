@@ -219,9 +219,10 @@ impl<S: Store> Builder<S> {
         self
     }
 
-    /// Logs the text of each error of a handler (the event `handler_failed`), and the parser's whole
-    /// message for a body that doesn't decode. Default: off, and logs have the error's type, the
-    /// place in the body and the name of a field that is missing.
+    /// Logs the text of each error of a handler (the event `handler_failed`) and of a hook
+    /// (`hook_failed`), and the parser's whole message for a body that doesn't decode. Default: off,
+    /// and logs have the error's type, the place in the body and the name of a field that is
+    /// missing.
     ///
     /// Such texts may quote the request: switch it on where logs may hold what payloads hold, or
     /// where your errors quote nothing.

@@ -33,7 +33,7 @@ impl<S> Idempotency<S> {
     }
 
     /// Tells whether texts that may quote a payload are logged.
-    #[cfg(any(feature = "batch", feature = "invoke"))]
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn logs_errors(&self) -> bool {
         self.engine.settings.logs_errors
     }

@@ -11,7 +11,6 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::time::Times;
 use crate::engine::{Replay, hook, unheard};
-use crate::protocol::record::error_kind;
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
 /// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
@@ -33,8 +32,7 @@ impl fmt::Debug for ReplayedAnswer {
     }
 }
 
-/// The hook's answer, or the name of an error's type.
-type Answer = Result<Box<RawValue>, &'static str>;
+type Answer = Result<Box<RawValue>, hook::Problem>;
 type Call<I> = dyn Fn(I) -> BoxFuture<'static, Answer> + Send + Sync;
 
 /// Holds a hook that gets `I`.
@@ -45,7 +43,9 @@ pub(super) struct Hook<I> {
 clone_fields!([I] Hook<I> { call });
 
 impl<I: 'static> Hook<I> {
-    pub(super) fn new<F, Fut, R, E>(hook: F) -> Self
+    /// Holds a function. The text of its error, which may quote the event, is logged where `quotes`
+    /// says so.
+    pub(super) fn new<F, Fut, R, E>(function: F, quotes: bool) -> Self
     where
         F: Fn(I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
@@ -53,11 +53,11 @@ impl<I: 'static> Hook<I> {
         E: Display,
     {
         let call = Arc::new(move |input| {
-            let answering = hook(input);
-            // The error's text may quote the event, so its type is the word for it.
+            let answering = function(input);
             let answer = async move {
-                let answer = answering.await.map_err(|_| error_kind::<E>())?;
-                to_raw_value(&answer).map_err(|_| "its answer can't be written as JSON")
+                let answer = answering.await;
+                let answer = answer.map_err(|error| hook::problem(&error, quotes))?;
+                to_raw_value(&answer).map_err(|_| "its answer can't be written as JSON".into())
             };
             answer.boxed()
         });
@@ -78,7 +78,7 @@ impl<I: 'static> Hook<I> {
 }
 
 /// Logs that a hook failed.
-pub(super) fn failed(name: &'static str, problem: &'static str) {
+pub(super) fn failed(name: &'static str, problem: &str) {
     let event = "hook_failed";
     tracing::error!(event, reason = name, error = problem, "invoke");
     unheard::error(event, &format_args!("{name}: {problem}"));
@@ -96,7 +96,9 @@ mod tests {
         Fut: Future<Output = Result<u8, String>> + Send + 'static,
     {
         let times = Times::of(Some(Duration::from_secs(1)), None);
-        let answer = Hook::new(hook).answer("on_rejected", (), times).await;
+        let answer = Hook::new(hook, false)
+            .answer("on_rejected", (), times)
+            .await;
         answer.map(|answer| answer.get().to_owned())
     }
 

@@ -204,7 +204,9 @@ impl<S, T, E> InvokeLayer<S, T, E> {
         R: Serialize,
         HookError: fmt::Display,
     {
-        self.config.on_rejected = Some(Hook::new(move |(event, why)| hook(event, why)));
+        let quotes = self.config.once.logs_errors();
+        let hook = Hook::new(move |(event, why)| hook(event, why), quotes);
+        self.config.on_rejected = Some(hook);
         self
     }
 
@@ -240,7 +242,8 @@ impl<S, T, E> InvokeLayer<S, T, E> {
         R: Serialize,
         HookError: fmt::Display,
     {
-        self.config.on_replay = Some(Hook::new(hook));
+        let quotes = self.config.once.logs_errors();
+        self.config.on_replay = Some(Hook::new(hook, quotes));
         self
     }
 

@@ -1,14 +1,18 @@
 //! Gives tests a DynamoDB API.
 
+use std::error::Error as StdError;
+
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::net::TcpListener;
 
 use super::TestError;
-use crate::dynamodb::DynamoDbStore;
+use crate::dynamodb::{DynamoDbStore, in_words};
 use crate::protocol::record::Owner;
 use crate::store::BoxError;
 
@@ -124,11 +128,50 @@ impl TestDynamoDb {
                 .key_schema(element.build().map_err(failed)?)
                 .attribute_definitions(definition.build().map_err(failed)?);
         }
-        request.send().await.map_err(failed)?;
-        Ok(())
+        let reply = request.send().await;
+        reply.map_err(|error| self.refused(&error)).map(|_| ())
+    }
+
+    /// Says what the API answered, or that none is there.
+    fn refused<E: StdError + 'static>(&self, error: &SdkError<E, HttpResponse>) -> TestError {
+        let words = in_words(error);
+        failed(match error {
+            SdkError::DispatchFailure(_) => format!(
+                "nothing answers at {}: start DynamoDB Local there, or an emulator in the test with `TestDynamoDb::start`: {words}",
+                self.endpoint
+            ),
+            _ => words,
+        })
     }
 }
 
 fn failed(error: impl Into<BoxError>) -> TestError {
     TestError::DynamoDb(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn where_nothing_answers_the_error_says_what_to_start() {
+        let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let nowhere = TestDynamoDb::at(format!("http://127.0.0.1:{port}"));
+        let said = nowhere.store().await.unwrap_err().to_string();
+        let advice = format!("nothing answers at http://127.0.0.1:{port}: start DynamoDB Local");
+        assert!(said.contains(&advice), "{said}");
+        assert!(said.contains("Connection refused"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_table_that_exists_is_named_as_the_reason() {
+        let dynamodb = TestDynamoDb::start().await.unwrap();
+        dynamodb.create_table("orders", &["id"]).await.unwrap();
+        let twice = dynamodb.create_table("orders", &["id"]).await;
+        let said = twice.unwrap_err().to_string();
+        assert!(said.contains("Table already exists"), "{said}");
+        assert!(!said.contains("nothing answers"), "{said}");
+    }
 }

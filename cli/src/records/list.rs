@@ -46,6 +46,9 @@ pub struct Args {
     /// Its last attempt began longer ago than this.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub older_than: Option<Duration>,
+    /// Its key has had at least so many attempts: 2, and it was taken over or failed before.
+    #[arg(long, value_name = "NUMBER")]
+    pub attempts: Option<u32>,
     /// Of this operation alone.
     #[arg(long, value_name = "NAME")]
     pub operation: Option<String>,
@@ -106,6 +109,9 @@ impl fmt::Display for Entry {
             self.age,
             self.id
         )?;
+        if let Some(attempt) = self.attempt.filter(|attempt| *attempt > 1) {
+            write!(f, "  attempt {attempt}")?;
+        }
         match &self.last_error {
             Some(error) => write!(f, "  ({error})"),
             None => Ok(()),
@@ -122,6 +128,10 @@ impl Args {
         let started = record.and_then(|record| record.started_at);
         let is_old = |age: Duration| started.is_some_and(|at| at < now - age);
         if self.older_than.is_some_and(|age| !is_old(age)) {
+            return false;
+        }
+        let has_had = |attempts: u32| record.is_some_and(|record| record.attempt >= attempts);
+        if self.attempts.is_some_and(|attempts| !has_had(attempts)) {
             return false;
         }
         let any = self.stuck || self.interrupted || self.failed || self.abandoned;

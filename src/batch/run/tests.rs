@@ -66,7 +66,7 @@ async fn a_message_is_cancelled_when_the_reserve_begins() {
 async fn a_raw_id_is_the_whole_id_of_its_record() {
     let once = engine();
     let mut worker = BatchLayer::new(once.clone())
-        .raw_id(|body: &u32| format!("payments.charge#{body}"))
+        .raw_id(|body: &u32, _| format!("payments.charge#{body}"))
         .handler(|_: Message<Sqs, u32>| async { Ok::<_, std::fmt::Error>(()) });
     let mut event = SqsEvent::default();
     event.records = vec![message("m-1", "7")];

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::api::{Api, Door, answer, place_order};
 use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::Server;
 
 type Answer = Result<Response<Bytes>, std::io::Error>;
@@ -72,6 +73,24 @@ async fn the_stored_answer_is_given_where_the_hook_fails() {
         assert_eq!(api.send(&call).await.text(), "order 1");
         let retry = api.send(&call).await;
         assert_eq!((retry.text(), retry.is_replayed()), ("order 1", true));
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged() {
+    let server = Server::dynoxide().await;
+    for log_errors in [false, true] {
+        let (log, _capture) = Log::capture();
+        let failing = |_| async { Answer::Err(std::io::Error::other("no key to sign with")) };
+        let layer = |layer: IdempotencyLayer<_>| layer.on_replay(failing);
+        let engine = |once: Builder<_>| once.log_errors(log_errors);
+        let api = Api::configured(&server, engine, layer, place_order).await;
+        let call = Door::Http.post("k-1");
+        api.send(&call).await;
+        assert!(api.send(&call).await.is_replayed());
+        let log = log.text();
+        assert!(log.contains("\"hook_failed\""), "{log}");
+        assert_eq!(log.contains("no key to sign with"), log_errors, "{log}");
     }
 }
 

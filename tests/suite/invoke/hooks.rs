@@ -3,6 +3,7 @@
 use lambda_idempotency::invoke::{Rejection, ReplayedAnswer};
 
 use super::*;
+use crate::secrets::Log;
 
 type Seen = Arc<Mutex<Vec<(String, Rejection)>>>;
 
@@ -59,6 +60,28 @@ async fn a_hook_that_fails_or_panics_leaves_the_error_as_it_was() {
         let function = counting(layer, &Runs::default());
         let failed = error_type(&function, &json!("hunter2")).await;
         assert_eq!(failed, "Idempotency.Undecodable");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged() {
+    for log_errors in [false, true] {
+        let (log, _capture) = Log::capture();
+        let once = Idempotency::builder(MemoryStore::new()).namespace("bank");
+        let once = once.log_errors(log_errors).build().unwrap();
+        let layer = settle(&once)
+            .on_rejected(|_, _| async { Err::<(), _>("the lot is full") })
+            .on_replay(|_| async { Err::<(), _>("no key to sign with") });
+        let function = counting(layer, &Runs::default());
+        error_type(&function, &json!("hunter2")).await;
+        for _ in ["first", "replay"] {
+            invoke(&function, &settlement("s-1", 5)).await.unwrap();
+        }
+        let log = log.text();
+        assert_eq!(log.matches("\"hook_failed\"").count(), 2, "{log}");
+        for text in ["the lot is full", "no key to sign with"] {
+            assert_eq!(log.contains(text), log_errors, "{log}");
+        }
     }
 }
 

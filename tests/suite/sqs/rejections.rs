@@ -253,6 +253,31 @@ async fn rejected_messages_are_counted_and_named_in_the_log_but_not_quoted(serve
     assert!(!log.contains("secret-"), "{log}");
 }
 
+on_each_server!(an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged);
+async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged(
+    server: Server,
+) {
+    for (log_errors, said) in [
+        (false, "error=\"alloc::string::String\""),
+        (true, "error=\"the lot is full\""),
+    ] {
+        let (log, _capture) = Log::capture();
+        let once = builder(server.store().await).log_errors(log_errors).build();
+        let full = |_, _| async { Err("the lot is full".to_owned()) };
+        let mut worker = paying(charge(&once.unwrap()).on_rejected(full));
+        assert_eq!(
+            deliver(&mut worker, [message("m-1", "not JSON")]).await,
+            ["m-1"]
+        );
+        let log = log.text();
+        assert!(
+            log.contains("\"hook_failed\"") && log.contains(said),
+            "{log}"
+        );
+        assert_eq!(log.contains("full"), log_errors, "{log}");
+    }
+}
+
 /// The texts that the hook gets for a payment that is declined, now and in an earlier delivery; and what is logged.
 async fn declined(once: Idempotency<DynamoDbStore>) -> (Vec<String>, String) {
     let (log, _capture) = Log::capture();

@@ -15,6 +15,8 @@ async fn each_state_lists_its_records_alone() {
     deliver(&table, "done").await.unwrap();
     let (stuck, alive) = (dead(&table, "stuck").await, alive(&table, "alive").await);
     let failed = dead(&table, "failed").await;
+    let taken_over = dead(&table, "taken over").await;
+    deliver(&table, "taken over").await.unwrap();
     let fail = [
         "fail",
         &failed,
@@ -26,9 +28,13 @@ async fn each_state_lists_its_records_alone() {
     ];
     on(&table, &fail).await.ended_with(0);
     let all = on(&table, &["list", "--yes"]).await.ended_with(1);
-    assert_eq!(all.out.lines().count(), 4, "{all:?}");
+    assert_eq!(all.out.lines().count(), 5, "{all:?}");
     assert!(
-        all.err.contains("read units") && all.err.contains("4 of 4 records"),
+        all.out.contains(&format!("{taken_over}  attempt 2\n")),
+        "{all:?}"
+    );
+    assert!(
+        all.err.contains("read units") && all.err.contains("5 of 5 records"),
         "{all:?}"
     );
     for (words, expected) in [
@@ -38,10 +44,13 @@ async fn each_state_lists_its_records_alone() {
         (&["--abandoned", "--quiet", "2h"], &[]),
         (&["--stuck", "--failed"], &[&stuck, &failed]),
         (&["--older-than", "30min"], &[&stuck, &failed]),
+        (&["--attempts", "2"], &[&taken_over]),
+        (&["--attempts", "3"], &[]),
+        (&["--stuck", "--attempts", "2"], &[]),
         (&["--operation", "refund"], &[]),
         (
-            &["--operation", "charge", "--limit", "4"],
-            &[&stuck, &failed, &alive, &id(&table, "done")],
+            &["--operation", "charge", "--limit", "5"],
+            &[&stuck, &failed, &alive, &taken_over, &id(&table, "done")],
         ),
     ] {
         let said = on(&table, &[&["list", "--yes", "--json"], words].concat()).await;
