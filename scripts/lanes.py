@@ -6,6 +6,7 @@ are run all the same, and the first failure is named at the end.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,7 +150,10 @@ class Run:
             end = {0: "", -1: "  not run"}.get(result.code, "  FAILED")
             print(f"{result.lane.name:58}{result.began:7.0f}{result.wall:8.0f}{result.processor:8.0f}{end}")
         wall, processor = self._now(), sum(result.processor for result in self.results)
-        print(f"{'together':58}{'':7}{wall:8.0f}{processor:8.0f}  {processor / wall:.1f} processors busy", flush=True)
+        print(f"{'together':58}{'':7}{wall:8.0f}{processor:8.0f}  {processor / wall:.1f} processors busy")
+        used = subprocess.run(["du", "-sm", self.root / "target"], capture_output=True, text=True).stdout.split()[0]
+        free = shutil.disk_usage(self.root).free // 1_000_000
+        print(f"target/ takes {used} MB; {free} MB of the disk are free", flush=True)
 
     def first_failure(self):
         """The name of the lane that failed first."""

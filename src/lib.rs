@@ -239,6 +239,7 @@ pub use idempotency::outcome::{Outcome, Verdict};
 pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+#[doc = include_str!("idempotent.md")]
 pub use lambda_idempotency_macros::idempotent;
 pub use protocol::Crashed;
 pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};

@@ -1,0 +1,1 @@
+//! Has nothing but the tests of the attribute `#[idempotent]`, in `tests/`.
