@@ -24,6 +24,17 @@ pub struct Route {
     pub(super) path: String,
 }
 
+/// The methods of requests that may have an effect.
+const WITH_EFFECT: [Method; 5] = [
+    Method::POST,
+    Method::PATCH,
+    Method::PUT,
+    Method::DELETE,
+    Method::CONNECT,
+];
+
+const NO_METHOD: &str = "the method is POST, PATCH, PUT, DELETE or ANY, in upper case";
+
 /// Reports a route that can't be parsed, or whose method is safe.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`{}", see!("route"))]
@@ -47,13 +58,15 @@ impl FromStr for Route {
             Some(("ANY", path)) => (None, path.trim()),
             Some((method, path)) => (Some(method.parse::<Method>()), path.trim()),
         };
-        let method = method.transpose().map_err(|_| fail("that is no method"))?;
+        let method = method.transpose().map_err(|_| fail(NO_METHOD))?;
         if method.as_ref().is_some_and(Method::is_safe) {
             return Err(fail("a safe method has no effect to be repeated"));
         }
-        let is_lower = |method: &Method| method.as_str().contains(|c: char| c.is_ascii_lowercase());
-        if method.as_ref().is_some_and(is_lower) {
-            return Err(fail("a method is written in upper case"));
+        if method
+            .as_ref()
+            .is_some_and(|method| !WITH_EFFECT.contains(method))
+        {
+            return Err(fail(NO_METHOD));
         }
         if !path.starts_with('/') || path.contains([' ', '?', '#']) {
             let reason = "the path must start with a slash, and be nothing but a path";
@@ -62,8 +75,8 @@ impl FromStr for Route {
         if segments(path).rev().skip(1).any(is_rest) {
             return Err(fail("only the last segment may stand for several"));
         }
-        if segments(path).any(|segment| segment.starts_with(':')) {
-            return Err(fail("a parameter stands in braces"));
+        if let Some(reason) = segments(path).find_map(fault) {
+            return Err(fail(reason));
         }
         let path = path.to_owned();
         Ok(Self { method, path })
@@ -145,6 +158,27 @@ impl Position {
 fn parameter(segment: &str) -> &str {
     let name = segment.trim_start_matches('{').trim_end_matches('}');
     name.trim_start_matches('*').trim_end_matches('+')
+}
+
+/// Says why a segment of a route is neither text nor a parameter: taken for text, it would match no
+/// request.
+fn fault(segment: &str) -> Option<&'static str> {
+    let name = if is_parameter(segment) {
+        parameter(segment)
+    } else {
+        segment
+    };
+    if segment.starts_with([':', '<']) {
+        Some("a parameter stands in braces")
+    } else if segment == "*" {
+        Some("`{name+}` or `{*name}` stands for all that follows")
+    } else if name.is_empty() && !segment.is_empty() {
+        Some("a parameter has a name")
+    } else if name.contains(['{', '}', '*', '<', '>']) {
+        Some("a parameter is a whole segment, in a pair of braces")
+    } else {
+        None
+    }
 }
 
 fn segments(path: &str) -> std::str::Split<'_, char> {

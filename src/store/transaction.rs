@@ -127,12 +127,12 @@ impl fmt::Debug for Refusal {
 }
 
 /// The error of a write that can't join the transaction. Nothing was sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The store keeps records only, or other writes than this one.
     #[error(
-        "the store can't commit this write together with the record: use a store with transactions, and writes of its own kind{}", see!("write-not-supported")
+        "the store can't commit this write together with the record: use a store with transactions, such as `DynamoDbStore` (in a test, that of `TestDynamoDb`), and writes of its own kind{}", see!("write-not-supported")
     )]
     NotSupported,
     /// A transaction has room for so many writes, besides the record.
@@ -174,6 +174,8 @@ pub enum WriteError {
     #[error("the handler has returned, so that nothing can join its transaction{}", see!("write-closed"))]
     Closed,
 }
+
+debug_by_display!(WriteError);
 
 /// Decides whether a write may join those that a transaction has already.
 pub type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;

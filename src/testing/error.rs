@@ -5,7 +5,7 @@ use crate::idempotency::BuildError;
 use crate::store::BoxError;
 
 /// A helper for tests could not make what was asked for.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
     /// The namespace of the claim can't be used.
@@ -40,3 +40,5 @@ pub enum TestError {
     #[error("the DynamoDB API for tests: {0}")]
     DynamoDb(#[source] BoxError),
 }
+
+debug_by_display!(TestError);

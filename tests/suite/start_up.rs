@@ -1,13 +1,20 @@
 //! What a `main` prints that can't set the library up: Rust prints the `Debug` of the error that it returns.
 
+use std::convert::Infallible;
+
+use aws_config::environment::EnvironmentVariableCredentialsProvider;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::Region;
 use lambda_idempotency::batch::Selector;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout, TableNotNamed};
 use lambda_idempotency::http::{DocumentationUrl, Route};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Idempotency, Pointer, RecordId, StoreError};
+use lambda_idempotency::{Idempotency, Key, Pointer, RecordId, StoreError};
 use tokio::time::Instant;
+
+use crate::support::alone;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -37,7 +44,7 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
         built.build().unwrap_err()
     };
     let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
-    let client = aws_sdk_dynamodb::Client::from_conf(config.build());
+    let client = Client::from_conf(config.build());
     let clashing = TableLayout::default().status("data");
     let store = DynamoDbStore::new(client, "idempotency");
     let of = |store| Idempotency::builder(store).namespace("shop").build();
@@ -80,5 +87,37 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     ] {
         assert_eq!(printed, said);
         assert!(printed.contains(advice), "{printed}");
+    }
+}
+
+/// What a first request says, without credentials in this child's environment.
+async fn said_without(config: aws_sdk_dynamodb::config::Builder) -> String {
+    let config = config
+        .region(Region::from_static("eu-central-1"))
+        .endpoint_url("http://127.0.0.1:9");
+    let store = DynamoDbStore::new(Client::from_conf(config.build()), "idempotency");
+    let once = Idempotency::builder(store).namespace("shop");
+    let once = once.build().unwrap();
+    let nothing = async |_| Ok::<_, Infallible>(());
+    let run = once.run(Key::new("charge", "1"), None, nothing);
+    run.await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn missing_credentials_are_said_to_be_missing() {
+    if alone::child().is_none() {
+        let test = concat!(
+            module_path!(),
+            "::missing_credentials_are_said_to_be_missing"
+        );
+        let blank = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
+        alone::run(test, "without credentials", &blank);
+        return;
+    }
+    let config = || aws_sdk_dynamodb::Config::builder().behavior_version_latest();
+    let finds_none = EnvironmentVariableCredentialsProvider::new();
+    for config in [config(), config().credentials_provider(finds_none)] {
+        let said = said_without(config).await;
+        assert!(said.contains("no AWS credentials were found: "), "{said}");
     }
 }
