@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
+use aws_config::imds;
+use aws_config::imds::credentials::ImdsCredentialsProvider;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::Region;
 use lambda_idempotency::batch::Selector;
@@ -12,6 +14,8 @@ use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
 use lambda_idempotency::{Idempotency, Key, Pointer, RecordId, StoreError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::support::alone;
@@ -120,4 +124,26 @@ async fn missing_credentials_are_said_to_be_missing() {
         let said = said_without(config).await;
         assert!(said.contains("no AWS credentials were found: "), "{said}");
     }
+    let metadata = imds::Client::builder()
+        .endpoint(forbidding().await)
+        .unwrap();
+    let is_forbidden = ImdsCredentialsProvider::builder().imds_client(metadata.build());
+    let said = said_without(config().credentials_provider(is_forbidden.build())).await;
+    let advice = "the AWS credentials could not be loaded: give the process a role";
+    assert!(said.contains(advice), "{said}");
+}
+
+/// A machine's metadata service that gives nothing to this process.
+async fn forbidding() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1_024]).await;
+            let answer =
+                b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    });
+    format!("http://{address}")
 }
