@@ -24,7 +24,9 @@ pub(super) fn claimed(request: &Request, hold: &Hold) {
         }
         _ => {
             request.meter.count(Count::Takeovers);
-            "taken_over"
+            // An attempt died, and may have had its effect: an operator looks for it.
+            tracing::info!(event = "taken_over", operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
+            return;
         }
     };
     tracing::debug!(event, operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");

@@ -136,7 +136,7 @@ fn told(
         ),
         (Decision::Create, _) => (
             Answer::Runs,
-            "there is no record: a delivery would run the handler".to_owned(),
+            "there is no record: a delivery would run the handler; if there should be one, look at --table, --namespace, --operation and the key".to_owned(),
         ),
         (
             Decision::TakeOver {

@@ -168,7 +168,7 @@ async fn nothing_is_found_where_all_is_well() {
         ],
     )
     .await
-    .refused(0, "10000 records don't tell which effect is theirs");
+    .refused(1, "10000 records don't tell which effect is theirs");
 }
 
 /// An export as DynamoDB writes it, of the first records.
