@@ -69,6 +69,7 @@ page!(guards, "recipes/guards.md");
 page!(
     testing,
     "testing.md",
+    "local" => packaged!("local.md"),
     "recipes/powertools" => packaged!("recipes/powertools.md"),
     "templates/stream/src/tests" => packaged!("testing.md"),
 );

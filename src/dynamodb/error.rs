@@ -24,7 +24,7 @@ pub enum DynamoDbError {
     /// The function may not do this: the source of `Denied`.
     #[error("access denied to table `{table}`: allow the function {action} on it")]
     AccessDenied {
-        /// The table.
+        /// The table. Of a transaction, which may mean any of them, the tables: `a or b`.
         table: String,
         /// The IAM action that is missing.
         action: &'static str,
@@ -34,7 +34,7 @@ pub enum DynamoDbError {
         "table `{table}` does not exist in this account and region: create it, or correct its name"
     )]
     TableNotFound {
-        /// The table.
+        /// The table. Of a transaction, which may mean any of them, the tables: `a or b`.
         table: String,
     },
     /// The table's key differs from the configured one, or the request was otherwise invalid: the

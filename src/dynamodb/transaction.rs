@@ -67,9 +67,26 @@ async fn send(
                 let message = without_values(invalid.message().unwrap_or_default());
                 Err(StoreError::Rejected(message.into()))
             }
-            _ => Err(classify(&store.table, &store.layout, ACTIONS, &error)),
+            _ => {
+                let tables = tables(store, &commit);
+                Err(classify(&tables, &store.layout, ACTIONS, &error))
+            }
         },
     }
+}
+
+/// Names the tables of the transaction: DynamoDB doesn't say which of them it means.
+fn tables(store: &DynamoDbStore, commit: &Commit<'_>) -> String {
+    let record = commit.record.map(|_| name_of(&store.table));
+    let writes = commit.writes.iter().filter_map(|write| action(write).ok());
+    let writes = writes.filter_map(Target::of).map(|target| target.table);
+    let mut names = Vec::new();
+    for name in record.into_iter().chain(writes) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" or ")
 }
 
 /// Collects the record's action first, then the business writes.

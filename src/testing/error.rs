@@ -27,7 +27,7 @@ pub enum TestError {
     },
     /// The attempt ended by itself, before it reached the point where it was to crash.
     #[error(
-        "the attempt ended before its crash: {ended}; it never made that call: a handler with `claim.write` ends with `Call::Commit`, another with `Call::Complete`"
+        "the attempt ended before its crash: {ended}; it came to no `crash.here()`, or never made the call to crash at: a handler with `claim.write` ends with `Call::Commit`, another with `Call::Complete`"
     )]
     NotCrashed {
         /// The attempt ended with this result, as `Debug` shows it.

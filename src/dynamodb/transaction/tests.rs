@@ -208,6 +208,26 @@ async fn an_invalid_transaction_is_refused_in_dynamodbs_words_without_a_value() 
     assert!(matches!(denied, Err(StoreError::Denied(_))), "{denied:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_table_is_named_where_one_of_them_is_missing_or_may_not_be_written() {
+    let put = |table: &str| {
+        let put = Put::builder().table_name(table);
+        Write::from(put.item("id", AttributeValue::S("1".to_owned())))
+    };
+    let writes = [put("transfers"), put("ledger"), put("transfers")];
+    for (code, words) in [
+        ("ResourceNotFoundException", "or ledger` does not exist"),
+        ("AccessDeniedException", "access denied to table"),
+    ] {
+        let wire = Wire::answering([error(400, code, "no")]);
+        let (store, record) = (wire.store(), with_an_outcome_of(1));
+        let commit = Commit::new("token", Some(&record), &writes);
+        let said = send(&store, commit, soon()).await.unwrap_err().to_string();
+        let tables = format!("table `{} or transfers or ledger`", store.table);
+        assert!(said.contains(&tables) && said.contains(words), "{said}");
+    }
+}
+
 #[test]
 fn a_business_write_on_the_record_itself_is_refused_whatever_it_writes() {
     let store = store();
