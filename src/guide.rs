@@ -69,7 +69,7 @@ page!(guards, "recipes/guards.md");
 page!(
     testing,
     "testing.md",
-    "local" => packaged!("local.md"),
+    "local#your-own-function-or-server" => packaged!("local.md"),
     "recipes/powertools" => packaged!("recipes/powertools.md"),
     "templates/stream/src/tests" => packaged!("testing.md"),
 );
