@@ -1,7 +1,6 @@
 """The emulator: ministack plays AWS, and DynamoDB Local keeps the tables, behind a wire that records requests."""
 
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -116,7 +115,7 @@ class Emulator:
         return [item for page in pages for item in page["Items"]]
 
     def _start(self):
-        self.port = _free_port()
+        self.port = int(subprocess.check_output([ROOT / "scripts/free-port"]))
         self.endpoint = f"http://127.0.0.1:{self.port}"
         environment = os.environ | {
             "AUTH": "true",  # each function signs with a key of its own role
@@ -168,9 +167,3 @@ def _indexes(table):
 
 def _credentials():
     return {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

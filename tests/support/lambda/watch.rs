@@ -1,6 +1,5 @@
 //! `cargo lambda watch`, which speaks the Runtime API to functions and HTTP to their users.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -42,14 +41,12 @@ impl Watch {
         let program =
             std::env::var_os("CARGO_LAMBDA").expect("`scripts/cargo-lambda run` sets CARGO_LAMBDA");
         for _ in 0..PORTS {
-            let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-            let port = free.local_addr().expect("its address").port();
-            drop(free);
+            let port = free_port();
             let mut command = Command::new(&program);
             command
                 .args(["lambda", "watch", "--only-lambda-apis"])
                 .args(["--invoke-address", "127.0.0.1"])
-                .args(["--invoke-port", &port.to_string()])
+                .args(["--invoke-port", &port])
                 .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")));
             let mut watch = Self {
                 process: Process::start(command, "cargo-lambda-watch"),
@@ -122,6 +119,13 @@ impl Watch {
         let answer = timeout(PATIENCE, answer).await;
         answer.expect("an answer in time").expect("an answer")
     }
+}
+
+/// A port that no server of another test is given before the program listens at it.
+fn free_port() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/free-port");
+    let said = Command::new(script).output().expect("Python").stdout;
+    String::from_utf8(said).expect("text").trim().to_owned()
 }
 
 impl Running {
