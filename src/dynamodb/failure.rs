@@ -14,13 +14,15 @@ use super::error::DynamoDbError;
 use super::layout::{Item, TableLayout};
 use crate::store::StoreError;
 
-/// What the SDK says of a provider that finds no credentials, and of a client without a provider.
+/// Lists the SDK's words for missing credentials: of a provider that finds none, and of a client
+/// without a provider.
 const NO_CREDENTIALS: [&str; 2] = [
     "the credential provider was not enabled",
     "there was no identity resolver",
 ];
 
-/// What the SDK says of a provider that failed, such as the metadata service of a machine.
+/// Holds the SDK's words for a provider of credentials that failed, such as the metadata service of
+/// a machine.
 const NOT_LOADED: &str = "an error occurred while loading credentials";
 
 const CREDENTIALS_ADVICE: &str =

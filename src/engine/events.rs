@@ -16,20 +16,19 @@ use crate::store::StoreError;
 
 pub(super) fn claimed(request: &Request, hold: &Hold) {
     request.meter.count(Count::Executions);
-    let event = match hold.attempt {
-        ..=1 => "claimed",
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    match attempt {
+        ..=1 => tracing::debug!(event = "claimed", operation, %key, attempt, "idempotency"),
         _ if request.seen().is_released => {
             request.meter.count(Count::Retries);
-            "retried"
+            tracing::debug!(event = "retried", operation, %key, attempt, "idempotency");
         }
         _ => {
             request.meter.count(Count::Takeovers);
             // An attempt died, and may have had its effect: an operator looks for it.
-            tracing::info!(event = "taken_over", operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
-            return;
+            tracing::info!(event = "taken_over", operation, %key, attempt, "idempotency");
         }
-    };
-    tracing::debug!(event, operation = &*request.operation, key = %request.id, attempt = hold.attempt, "idempotency");
+    }
 }
 
 pub(super) fn replayed(request: &Request, record: &Record) {

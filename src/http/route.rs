@@ -59,14 +59,13 @@ impl FromStr for Route {
             Some((method, path)) => (Some(method.parse::<Method>()), path.trim()),
         };
         let method = method.transpose().map_err(|_| fail(NO_METHOD))?;
-        if method.as_ref().is_some_and(Method::is_safe) {
-            return Err(fail("a safe method has no effect to be repeated"));
-        }
-        if method
-            .as_ref()
-            .is_some_and(|method| !WITH_EFFECT.contains(method))
-        {
-            return Err(fail(NO_METHOD));
+        if let Some(method) = &method {
+            if method.is_safe() {
+                return Err(fail("a safe method has no effect to be repeated"));
+            }
+            if !WITH_EFFECT.contains(method) {
+                return Err(fail(NO_METHOD));
+            }
         }
         if !path.starts_with('/') || path.contains([' ', '?', '#']) {
             let reason = "the path must start with a slash, and be nothing but a path";

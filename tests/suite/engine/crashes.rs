@@ -1,6 +1,7 @@
 //! Attempts that are cut off or outlive their lease, and those that take over.
 
 use super::*;
+use crate::secrets::Log;
 
 #[tokio::test]
 async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
@@ -18,10 +19,15 @@ async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
     );
     assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
     bench.clock.advance(Duration::from_millis(1));
+    let (log, _capture) = Log::capture();
     let attempt = bench.once.run(key(), payload(), |claim| async move {
         Ok::<_, Infallible>(claim.attempt())
     });
     assert_eq!(value(attempt.await), 2);
+    // At a level that functions log at, unlike an ordinary claim.
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains("\"taken_over\""));
+    assert!(line.is_some_and(|line| line.contains(" INFO ")), "{log}");
 }
 
 #[tokio::test]

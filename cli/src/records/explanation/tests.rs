@@ -128,6 +128,11 @@ fn an_attempt_that_was_ended_in_the_middle_may_have_had_its_effect() {
 fn what_is_absent_expired_or_unreadable_is_said() {
     let id = raw_id("n#o#0f").unwrap();
     let absent = Explanation::of(&id, None, NOW, &rules());
+    assert!(
+        absent
+            .words
+            .ends_with("look at --table, --namespace, --operation and the key")
+    );
     assert_eq!((absent.answer, absent.record), (Answer::Runs, None));
     let mut old = record(Status::Completed, None);
     old.outcome = Some(StoredOutcome::Inline("17".to_owned()));
