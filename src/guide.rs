@@ -101,6 +101,6 @@ page!(
 page!(
     metrics,
     "reference/metrics.md",
-    "emf/README" => "https://docs.rs/lambda-idempotency-emf",
+    "crates/emf/README" => "https://docs.rs/lambda-idempotency-emf",
     "operations/alarms" => packaged!("operations/alarms.md"),
 );

@@ -1,6 +1,6 @@
 """The days that the alarms are tested with: a good one, and a bad one for each alarm.
 
-What the functions count comes from `emitted.json`, which a test of `emf/` compares with what the library and its exporter
+What the functions count comes from `emitted.json`, which a test of `crates/emf/` compares with what the library and its exporter
 really emit. What SQS, Lambda and DynamoDB report has the names and dimensions of their documentation.
 """
 

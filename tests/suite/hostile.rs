@@ -1,5 +1,5 @@
 //! Hostile input: every property of `tests/properties`, on the kept corpora and on bytes made up around them, new ones in each run.
-//! The same properties are driven by libFuzzer in `fuzz/`.
+//! The same properties are driven by libFuzzer in `verify/fuzz/`.
 //!
 //! ```sh
 //! HOSTILE_INPUTS=100000 cargo test --test suite -- --nocapture hostile               # so many for each property
@@ -21,7 +21,7 @@ mod strays;
 /// The kept inputs of a target, the crashes that were found among them.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
+        .join("verify/fuzz/corpus")
         .join(target);
     let entries =
         fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -202,7 +202,7 @@ targets! { fingerprint header http_event identity invoke_event multipart outbox 
 fn each_property_is_held_here_and_by_the_fuzzer() {
     let names: Vec<_> = ALL.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, TARGETS);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("verify/fuzz/fuzz_targets");
     let mut fuzzed: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| {

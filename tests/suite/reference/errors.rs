@@ -52,7 +52,7 @@ fn is_derived_error(line: &str) -> bool {
 /// The errors of the crates, `Enum::Variant` or `Struct`, each with its attribute `error`.
 fn errors() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for (path, code) in sources(&["src", "emf/src"]) {
+    for (path, code) in sources(&["src", "crates/emf/src"]) {
         let derived = code.split("\n#[derive(").skip(1);
         for item in derived.filter(|item| item.lines().next().is_some_and(is_derived_error)) {
             let item = item.split("\n}\n").next().unwrap();
@@ -296,7 +296,7 @@ fn what_an_error_prints_ends_with_its_link() {
 
 #[test]
 fn the_address_is_written_once_in_each_crate() {
-    for folder in ["src", "emf/src"] {
+    for folder in ["src", "crates/emf/src"] {
         let sources = sources(&[folder]);
         let places = sources
             .iter()

@@ -121,7 +121,7 @@ fn each_setting_has_a_row_and_each_row_a_setting() {
     for setting in all.filter(|setting| !VALUES.contains(&setting.of.as_str())) {
         by_type.entry(setting.of).or_default().insert(setting.name);
     }
-    for setting in settings("emf/src") {
+    for setting in settings("crates/emf/src") {
         let exporter = by_type.entry("Exporter of metrics".to_owned()).or_default();
         exporter.insert(setting.name);
     }
@@ -230,7 +230,7 @@ fn each_environment_variable_has_a_row() {
     let page = read(PAGE);
     let (_, table) = page.split_once("## Environment variables").unwrap();
     let mut looked_at = 0;
-    for (path, code) in sources(&["src", "emf/src"]) {
+    for (path, code) in sources(&["src", "crates/emf/src"]) {
         let lines = code
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"));

@@ -1,0 +1,240 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::doctor::facts::{DeadLetters, Function, Mapping, Queue, Source, Stream, Table};
+
+const DAY: Duration = Duration::from_hours(24);
+
+fn queue(fifo: bool) -> Queue {
+    Queue {
+        name: "payments".to_owned(),
+        fifo,
+        visibility: Some(Duration::from_mins(2)),
+        retention: Some(DAY * 4),
+        dead_letters: Some(Some(DeadLetters {
+            name: "payments-dead".to_owned(),
+            max_receive_count: 5,
+            retention: Some(DAY * 14),
+        })),
+    }
+}
+
+fn mapping(source: Source) -> Mapping {
+    Mapping {
+        id: "uuid".to_owned(),
+        enabled: Some(true),
+        reports_item_failures: Some(true),
+        window: Duration::ZERO,
+        maximum_concurrency: Some(5),
+        source,
+    }
+}
+
+fn sound() -> Deployment {
+    let stream = Stream {
+        name: "movements".to_owned(),
+        retention: Some(DAY),
+        bisects: Some(true),
+        retries: Some(Some(100)),
+        max_age: Some(Some(DAY)),
+        on_failure: Some(Some("arn".to_owned())),
+    };
+    Deployment {
+        table: Some(Table {
+            name: "idempotency".to_owned(),
+            ttl: Some(Some("expiration".to_owned())),
+            expected_ttl: "expiration".to_owned(),
+            keys: Some(vec!["id".to_owned()]),
+            expected_keys: vec!["id".to_owned()],
+            point_in_time_recovery: Some(true),
+            deletion_protection: Some(true),
+        }),
+        functions: vec![Function {
+            name: "worker".to_owned(),
+            timeout: Some(Duration::from_secs(20)),
+            table: Some(Some("idempotency".to_owned())),
+            disabled: Some(false),
+            reserved_concurrency: Some(10),
+            mappings: vec![
+                mapping(Source::Queue(queue(false))),
+                mapping(Source::Stream(stream)),
+            ],
+            asynchronous: Some(Some("arn".to_owned())),
+            missing_actions: Some(Vec::new()),
+        }],
+        settings: crate::doctor::facts::Settings {
+            retention: DAY * 56,
+            ..Default::default()
+        },
+        clock_ahead_millis: Some(300),
+        second_tls: Some(Vec::new()),
+    }
+}
+
+fn the_queue(deployment: &mut Deployment) -> &mut Queue {
+    match &mut deployment.functions[0].mappings[0].source {
+        Source::Queue(queue) => queue,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn the_stream(deployment: &mut Deployment) -> &mut Stream {
+    match &mut deployment.functions[0].mappings[1].source {
+        Source::Stream(stream) => stream,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn the_dead_letters(deployment: &mut Deployment) -> &mut DeadLetters {
+    the_queue(deployment)
+        .dead_letters
+        .as_mut()
+        .unwrap()
+        .as_mut()
+        .unwrap()
+}
+
+fn the_table(deployment: &mut Deployment) -> &mut Table {
+    deployment.table.as_mut().unwrap()
+}
+
+type Plant = (&'static str, fn(&mut Deployment));
+
+const PLANTS: [Plant; 24] = [
+    ("ttl-off", |it| the_table(it).ttl = Some(None)),
+    ("ttl-attribute", |it| {
+        the_table(it).ttl = Some(Some("ttl".to_owned()));
+    }),
+    ("key-schema", |it| {
+        the_table(it).keys = Some(vec!["pk".to_owned(), "sk".to_owned()]);
+    }),
+    ("point-in-time-recovery", |it| {
+        the_table(it).point_in_time_recovery = Some(false);
+    }),
+    ("deletion-protection", |it| {
+        the_table(it).deletion_protection = Some(false);
+    }),
+    ("table-variable", |it| {
+        it.functions[0].table = Some(Some("other".to_owned()));
+    }),
+    ("kill-switch", |it| it.functions[0].disabled = Some(true)),
+    ("missing-action", |it| {
+        it.functions[0].missing_actions = Some(vec!["dynamodb:UpdateItem".to_owned()]);
+    }),
+    ("async-destination", |it| {
+        it.functions[0].asynchronous = Some(None);
+    }),
+    ("mapping-disabled", |it| {
+        it.functions[0].mappings[0].enabled = Some(false);
+    }),
+    ("item-failures", |it| {
+        it.functions[0].mappings[1].reports_item_failures = Some(false);
+    }),
+    ("concurrency", |it| {
+        it.functions[0].reserved_concurrency = Some(2);
+    }),
+    ("visibility-timeout", |it| {
+        it.functions[0].mappings[0].window = Duration::from_secs(1);
+    }),
+    ("dead-letter-queue", |it| {
+        the_queue(it).dead_letters = Some(None);
+    }),
+    ("receive-count", |it| {
+        the_dead_letters(it).max_receive_count = 4;
+    }),
+    ("dead-letter-retention", |it| {
+        the_dead_letters(it).retention = Some(DAY * 4);
+    }),
+    ("retention", |it| it.settings.retention = DAY * 17),
+    ("failure-retention", |it| {
+        it.settings.failure_retention = Duration::from_mins(9);
+    }),
+    ("bisect", |it| the_stream(it).bisects = Some(false)),
+    ("record-age", |it| {
+        (the_stream(it).retries, the_stream(it).max_age) = (Some(None), Some(None));
+    }),
+    ("on-failure", |it| the_stream(it).on_failure = Some(None)),
+    ("stream-retention", |it| {
+        the_stream(it).retention = Some(DAY * 365);
+    }),
+    ("tls-stack", |it| {
+        it.second_tls = Some(vec!["rustls 0.21.12".to_owned()]);
+    }),
+    ("clock", |it| it.clock_ahead_millis = Some(-2_500)),
+];
+
+#[test]
+fn a_sound_deployment_is_fine_by_every_rule() {
+    let report = check(&sound(), &[]);
+    assert_eq!(report.findings, []);
+    let rules: Vec<_> = RULES.iter().map(|(id, _)| *id).collect();
+    assert_eq!(report.fine, rules);
+}
+
+#[test]
+fn each_misconfiguration_is_found_by_its_word_alone() {
+    for (id, plant) in PLANTS {
+        let mut deployment = sound();
+        plant(&mut deployment);
+        let report = check(&deployment, &[]);
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.id).collect();
+        assert_eq!(found, [id], "{report}");
+        let finding = &report.findings[0];
+        assert!(
+            finding.why.ends_with('.') && !finding.mend.is_empty(),
+            "{finding:?}"
+        );
+        let report = check(&deployment, &[id.to_owned()]);
+        assert_eq!((report.findings.len(), report.ignored), (0, vec![id]));
+    }
+    let planted: BTreeSet<_> = PLANTS.iter().map(|(id, _)| *id).collect();
+    let rules: BTreeSet<_> = RULES.iter().map(|(id, _)| *id).collect();
+    assert_eq!(planted, rules, "each rule is seen to find something");
+}
+
+/// The go-live checklist names each rule, so that `doctor` ticks its lines off.
+#[test]
+fn the_checklist_names_each_rule_once() {
+    let page = include_str!("../../../../../docs/operations/checklist.md");
+    let lines = page.lines().filter(|line| line.starts_with("| "));
+    let first_cells: String = lines.filter_map(|line| line.split('|').nth(1)).collect();
+    for (id, _) in RULES {
+        let times = first_cells.matches(&format!("`{id}`")).count();
+        // Queues and streams have a line each.
+        let expected = if id == "item-failures" { 2 } else { 1 };
+        assert_eq!(times, expected, "{id}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_no_finding_and_not_fine() {
+    let report = check(&Deployment::default(), &[]);
+    assert_eq!(report, Report::default());
+}
+
+#[test]
+fn standard_and_fifo_queues_count_ages_differently() {
+    // Four days, then until fourteen days after it was sent, then four days after a redrive.
+    assert_eq!(queue::longest_redelivery(&queue(false)), Some(DAY * 18));
+    // Four days, then fourteen anew, then four after a redrive.
+    assert_eq!(queue::longest_redelivery(&queue(true)), Some(DAY * 22));
+    // A FIFO queue's dead-letter queue may be as short as it likes.
+    let mut deployment = sound();
+    *the_queue(&mut deployment) = queue(true);
+    the_dead_letters(&mut deployment).retention = Some(DAY);
+    assert_eq!(check(&deployment, &[]).findings, []);
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let mut deployment = sound();
+    the_table(&mut deployment).deletion_protection = Some(false);
+    deployment.functions[0].disabled = Some(true);
+    let ids: Vec<_> = check(&deployment, &[])
+        .findings
+        .iter()
+        .map(|finding| finding.id)
+        .collect();
+    assert_eq!(ids, ["kill-switch", "deletion-protection"]);
+}

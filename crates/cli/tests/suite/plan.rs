@@ -1,0 +1,275 @@
+//! `plan` finds in a template what `doctor` would find when it is deployed.
+
+use serde_json::Value;
+
+use crate::support::{Said, run};
+
+const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
+
+/// Those that are protected: the relay of the outbox has the variable by `Globals` alone.
+const PROTECTED: [&str; 8] = [
+    "--function",
+    "OrdersApi",
+    "--function",
+    "PaymentsWorker",
+    "--function",
+    "StockMovements",
+    "--function",
+    "Settlements",
+];
+
+async fn plan(template: &str, words: &[&str]) -> Said {
+    let kept = [
+        "plan",
+        "--json",
+        "--retention",
+        "56days",
+        "--template",
+        template,
+    ];
+    run(&[&kept[..], &PROTECTED, words].concat()).await
+}
+
+fn ids(said: &Said) -> Vec<String> {
+    let report = said.json();
+    let findings = report["check"]["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| finding["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The repository's template and what it nests, in a folder of their own, with one text replaced.
+fn changed(old: &str, new: &str) -> String {
+    let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
+    std::fs::create_dir_all(folder.join("infra")).unwrap();
+    let home = std::path::Path::new(TEMPLATE).parent().unwrap();
+    let mut found = 0;
+    for file in ["template.yaml", "infra/table.yaml", "infra/policy.yaml"] {
+        let text = std::fs::read_to_string(home.join(file)).unwrap();
+        found += text.matches(old).count();
+        std::fs::write(folder.join(file), text.replacen(old, new, 1)).unwrap();
+    }
+    assert!(found > 0, "{old:?} is in no template");
+    folder.join("template.yaml").to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_template_of_the_samples_is_sound() {
+    let said = plan(TEMPLATE, &[]).await.ended_with(0);
+    let report = said.json();
+    let fine: Vec<&str> = report["check"]["fine"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_str().unwrap())
+        .collect();
+    // All but what only a deployment tells, and the reserved concurrency, which it doesn't set.
+    for id in ["missing-action", "tls-stack", "clock", "concurrency"] {
+        assert!(!fine.contains(&id), "{id}");
+    }
+    assert_eq!(fine.len(), 20, "{fine:?}");
+    assert_eq!(report["not_read"], Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn each_misconfiguration_of_a_template_is_found() {
+    for (old, new, id) in [
+        (
+            "TimeToLiveSpecification: { AttributeName: expiration, Enabled: true }\n      PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: !Ref PointInTimeRecovery }",
+            "PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: !Ref PointInTimeRecovery }",
+            "ttl-off",
+        ),
+        (
+            "TimeToLiveSpecification: { AttributeName: expiration, Enabled: true }\n      PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: !Ref PointInTimeRecovery }",
+            "TimeToLiveSpecification: { AttributeName: ttl, Enabled: true }\n      PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: !Ref PointInTimeRecovery }",
+            "ttl-attribute",
+        ),
+        (
+            "KeySchema: [{ AttributeName: id, KeyType: HASH }]",
+            "KeySchema: [{ AttributeName: pk, KeyType: HASH }]",
+            "key-schema",
+        ),
+        (
+            "PointInTimeRecoveryEnabled: !Ref PointInTimeRecovery",
+            "PointInTimeRecoveryEnabled: false",
+            "point-in-time-recovery",
+        ),
+        (
+            "RUST_LOG: info",
+            "IDEMPOTENCY_DISABLED: \"true\"",
+            "kill-switch",
+        ),
+        (
+            "FunctionResponseTypes: [ReportBatchItemFailures]\n            ScalingConfig",
+            "ScalingConfig",
+            "item-failures",
+        ),
+        (
+            "            BatchSize: 10\n",
+            "            BatchSize: 10\n            MaximumBatchingWindowInSeconds: 60\n",
+            "visibility-timeout",
+        ),
+        (
+            "            BatchSize: 10\n",
+            "            BatchSize: 10\n            Enabled: false\n",
+            "mapping-disabled",
+        ),
+        (
+            "      CodeUri: functions/payments-worker\n",
+            "      CodeUri: functions/payments-worker\n      ReservedConcurrentExecutions: 3\n",
+            "concurrency",
+        ),
+        (
+            "      RedrivePolicy: { deadLetterTargetArn: !GetAtt PaymentsDeadLetters.Arn, maxReceiveCount: !Ref MaxReceiveCount }\n",
+            "",
+            "dead-letter-queue",
+        ),
+        (
+            "maxReceiveCount: !Ref MaxReceiveCount",
+            "maxReceiveCount: 3",
+            "receive-count",
+        ),
+        (
+            "so this is no more than the queue's own.\n      MessageRetentionPeriod: 1209600",
+            "\n      MessageRetentionPeriod: 345600",
+            "dead-letter-retention",
+        ),
+        (
+            "# What is discarded in the end is small.\n            BisectBatchOnFunctionError: true\n",
+            "",
+            "bisect",
+        ),
+        (
+            "            MaximumRetryAttempts: 100\n            MaximumRecordAgeInSeconds: 21600\n",
+            "",
+            "record-age",
+        ),
+        (
+            "            DestinationConfig: { OnFailure: { Type: SQS, Destination: !GetAtt MovementsDiscarded.Arn } }\n",
+            "",
+            "on-failure",
+        ),
+    ] {
+        let found = ids(&plan(&changed(old, new), &[]).await);
+        assert!(
+            found.iter().all(|found| found == id) && !found.is_empty(),
+            "{id}: {found:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn parameters_and_settings_are_applied() {
+    let timeout = ["--parameter", "FunctionTimeout=60"];
+    let found = ids(&plan(TEMPLATE, &timeout).await.ended_with(1));
+    assert!(
+        found.iter().all(|id| id == "visibility-timeout") && found.len() == 2,
+        "{found:?}"
+    );
+    let unprotected = ["--parameter", "DeletionProtection=false"];
+    assert_eq!(
+        ids(&plan(TEMPLATE, &unprotected).await.ended_with(1)),
+        ["deletion-protection"]
+    );
+    let found = ids(
+        &run(&[&["plan", "--json", "--template", TEMPLATE][..], &PROTECTED].concat())
+            .await
+            .ended_with(1),
+    );
+    assert!(
+        found.iter().all(|id| id == "retention") && found.len() == 2,
+        "{found:?}"
+    );
+    plan(TEMPLATE, &["--parameter", "Nothing=1"])
+        .await
+        .refused(2, "has no parameter `Nothing`");
+}
+
+#[tokio::test]
+async fn flags_are_judged_and_completed() {
+    let words = [
+        "plan",
+        "--json",
+        "--function-timeout",
+        "30s",
+        "--window",
+        "5s",
+        "--visibility",
+        "60s",
+        "--fifo",
+    ];
+    let said = run(&words).await.ended_with(1);
+    assert_eq!(ids(&said), ["retention", "visibility-timeout"]);
+    let report = said.json();
+    let least = report["suggestions"].as_array().unwrap();
+    let least: Vec<_> = least
+        .iter()
+        .map(|one| {
+            (
+                one["setting"].as_str().unwrap(),
+                one["at_least"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        least,
+        [
+            ("visibility timeout", "3m 5s"),
+            ("retention", "22days"),
+            ("failure_retention", "5m"),
+            ("lease", "31s")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_month_has_a_price() {
+    let said = run(&[
+        "plan",
+        "--json",
+        "--requests",
+        "10000000",
+        "--duplicate-percent",
+        "2",
+    ])
+    .await
+    .ended_with(0);
+    let report = said.json();
+    let units: Vec<_> = report["cost"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cost| cost["write_units"].as_u64().unwrap())
+        .collect();
+    assert_eq!(units, [19_800_000, 29_600_000, 19_600_000]);
+    let shown = run(&["plan", "--requests", "10000000"]).await.ended_with(0);
+    assert!(
+        shown.out.contains("A month of 10000000 requests"),
+        "{shown:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_template_is_said() {
+    let file = |text: &str| {
+        let path = std::env::temp_dir().join(format!("cli-template-{}", fastrand::u64(..)));
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for (text, words) in [
+        ("a: [", "is no template"),
+        ("", "the file is empty"),
+        ("a: 1", "it has no Resources"),
+        (
+            "Resources: {}",
+            "no such function with the variable IDEMPOTENCY_TABLE",
+        ),
+        ("Resources: [1, 2]", "it has no Resources"),
+    ] {
+        plan(&file(text), &[]).await.refused(2, words);
+    }
+    plan("/nonexistent/template.yaml", &[])
+        .await
+        .refused(2, "/nonexistent/template.yaml");
+}

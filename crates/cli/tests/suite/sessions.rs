@@ -1,0 +1,180 @@
+//! The terminal sessions of the documentation are what the tool prints, at nine minutes past three.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::support::{command, dynamodb, dynamodb_endpoint, table};
+
+/// The clock of each command: the monotonic one goes on.
+const NOW: &str = "2026-11-23 03:09:00";
+/// The same in epoch milliseconds.
+const NOW_MILLIS: i64 = 1_795_403_340_000;
+
+const PAGES: [&str; 1] = ["docs/operations/cli.md"];
+
+fn path_of(page: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(page)
+}
+
+/// Puts a record of the operation `charge`, begun twelve minutes ago.
+async fn put(table: &str, token: &str, attributes: &[(&str, AttributeValue)]) {
+    let id = super::records::id(table, token);
+    let put = dynamodb().client().put_item().table_name(table);
+    let put = put
+        .item("id", text(&id))
+        .item("owner", text("0123456789abcdef0123456789abcdef"))
+        .item("attempt", number(1))
+        .item("started_at", number(NOW_MILLIS - 720_000))
+        .item(
+            "expiration",
+            number((NOW_MILLIS - 720_000) / 1_000 + 604_800),
+        )
+        .item("v", number(1));
+    let put = attributes
+        .iter()
+        .fold(put, |put, (name, value)| put.item(*name, value.clone()));
+    put.send().await.unwrap();
+}
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn in_progress(lease: i64) -> [(&'static str, AttributeValue); 2] {
+    [
+        ("status", text("INPROGRESS")),
+        ("in_progress_expiration", number(lease)),
+    ]
+}
+
+/// The records that the pages speak of.
+async fn records() -> String {
+    let table = table().await;
+    put(&table, "order-17", &in_progress(NOW_MILLIS - 659_000)).await;
+    let step = AttributeValue::M(
+        [
+            ("state", text("PENDING")),
+            ("revision", number(1)),
+            ("tries", number(1)),
+            ("at", number(NOW_MILLIS - 719_000)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into(),
+    );
+    let waiting = [
+        ("last_error", text("interrupted step")),
+        ("step:charge", step),
+    ];
+    put(
+        &table,
+        "order-18",
+        &[&in_progress(0)[..], &waiting].concat(),
+    )
+    .await;
+    put(&table, "order-19", &in_progress(NOW_MILLIS + 31_000)).await;
+    let done = [
+        ("status", text("COMPLETED")),
+        ("data", text("\"receipt-20\"")),
+        ("completed_at", number(NOW_MILLIS - 718_000)),
+    ];
+    put(&table, "order-20", &done).await;
+    table
+}
+
+/// What a person sees who types this line.
+async fn typed(line: &str, table: &str) -> String {
+    let library = std::env::var("FAKETIME_LIBRARY")
+        .expect("FAKETIME_LIBRARY is not set: run it by `scripts/faketime run`");
+    let folder = PathBuf::from(env!("CARGO_BIN_EXE_idempotency"));
+    let folder = folder.parent().unwrap();
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    let mut environment = command(&[]);
+    shell
+        .args(["-c", line])
+        .env_clear()
+        .envs(
+            environment
+                .as_std_mut()
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("PATH", folder)
+        .env("AWS_ENDPOINT_URL", dynamodb_endpoint())
+        .env("IDEMPOTENCY_TABLE", table)
+        .env("IDEMPOTENCY_NAMESPACE", "payments")
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME", NOW)
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("TZ", "UTC")
+        .stdin(std::process::Stdio::null());
+    let said = shell.output().await.unwrap();
+    // What is said beside the report comes first, as at a terminal.
+    let mut text = String::from_utf8(said.stderr).unwrap();
+    text.push_str(&String::from_utf8(said.stdout).unwrap());
+    plain(&text, table)
+}
+
+/// Without what differs from run to run: the table's name, and the owner that a takeover draws.
+fn plain(text: &str, table: &str) -> String {
+    let mut plain = String::new();
+    for line in text.replace(table, "idempotency").lines() {
+        let line = match line.strip_prefix("  owner        ") {
+            Some(_) => "  owner        5f0c…",
+            None => line.trim_end(),
+        };
+        let _ = writeln!(plain, "{line}");
+    }
+    plain
+}
+
+/// The page with each session as it is now.
+async fn played(page: &str, table: &str) -> String {
+    let mut played = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let _ = writeln!(played, "{line}");
+        if line != "```console" {
+            continue;
+        }
+        for line in lines.by_ref().take_while(|line| *line != "```") {
+            if let Some(typed_line) = line.strip_prefix("$ ") {
+                let _ = write!(played, "{line}\n{}", typed(typed_line, table).await);
+            }
+        }
+        played.push_str("```\n");
+    }
+    played
+}
+
+/// `UPDATE_SESSIONS=1` writes them.
+#[tokio::test]
+async fn the_sessions_of_the_pages_are_what_the_tool_prints() {
+    for name in PAGES {
+        let path = path_of(name);
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            page.contains("```console\n$ idempotency "),
+            "{name} has no session"
+        );
+        let now = played(&page, &records().await).await;
+        if std::env::var_os("UPDATE_SESSIONS").is_some() {
+            std::fs::write(&path, &now).unwrap();
+            continue;
+        }
+        for (old, new) in page.lines().zip(now.lines()) {
+            assert_eq!(
+                old, new,
+                "{name} isn't what happens: run it with UPDATE_SESSIONS=1, and read the difference"
+            );
+        }
+        assert_eq!(page, now, "{name}");
+    }
+}
