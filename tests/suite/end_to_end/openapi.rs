@@ -27,7 +27,7 @@ const SEED: &str = "4";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_api_answers_what_its_document_says() {
     let program =
-        std::env::var("SCHEMATHESIS").expect("`scripts/schemathesis run` sets SCHEMATHESIS");
+        std::env::var("SCHEMATHESIS").expect("`scripts/with schemathesis -- …` sets SCHEMATHESIS");
     let function = Function::orders_api().await;
     let url = serve(function.start().await).await;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
