@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::orders_api::order;
+use crate::support::gateway::order;
 use super::payments_worker::{batch, failed};
 use crate::support::gateway::{Gateway, Response};
 use crate::support::lambda::{Function, Reply, Sandbox, lease_over, text};

@@ -33,7 +33,7 @@ async fn orders_api_answers_what_its_document_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = tokio::process::Command::new(program)
         .arg("--config-file")
-        .arg(root.join("tests/suite/end_to_end/schemathesis.toml"))
+        .arg(root.join("tests/verify/schemathesis.toml"))
         .arg("run")
         .arg(root.join("docs/openapi.yaml"))
         .args(["--url", &url, "--max-examples", CASES, "--seed", SEED])

@@ -5,8 +5,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use serde_json::{Value, json};
 
-use super::orders_api::order;
-use crate::support::gateway::Response;
+use crate::support::gateway::{Response, order};
 use crate::support::lambda::{Function, Reply, Running, Watch, text};
 
 /// How often the function has warned of a deadline so far.
@@ -51,7 +50,7 @@ async fn an_order_is_placed_once_and_replayed_and_its_key_is_refused_for_another
 async fn an_event_of_an_api_that_is_invoked_twice_places_one_order() {
     let (watch, function) = (Watch::start().await, Function::orders_api().await);
     let _running = function.start_under(&watch);
-    let event = include_str!("../../../functions/orders-api/events/order.json");
+    let event = include_str!("../../functions/orders-api/events/order.json");
     let event = serde_json::from_str(event).unwrap();
     let mut bodies = Vec::new();
     for is_replayed in [false, true] {
@@ -69,7 +68,7 @@ async fn an_event_of_an_api_that_is_invoked_twice_places_one_order() {
 async fn a_payment_that_is_twice_in_a_batch_is_made_once_and_no_message_is_reported() {
     let (watch, function) = (Watch::start().await, Function::payments_worker().await);
     let mut running = function.start_under(&watch);
-    let event = include_str!("../../../functions/payments-worker/events/duplicate.json");
+    let event = include_str!("../../functions/payments-worker/events/duplicate.json");
     let event = serde_json::from_str(event).unwrap();
     for _ in 0..2 {
         let answer = watch.invoke("payments-worker", &event).await;
