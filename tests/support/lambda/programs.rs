@@ -21,7 +21,8 @@ impl Version {
             Self::This => program(name).to_owned(),
             Self::Before => {
                 let folder = std::env::var_os("FUNCTIONS_BEFORE");
-                let folder = folder.expect("this test is run by `scripts/with version-before -- …`");
+                let folder =
+                    folder.expect("this test is run by `scripts/with version-before -- …`");
                 Path::new(&folder).join(name)
             }
         }

@@ -125,8 +125,9 @@ pub const VALIDATION: &str = "IdempotencyValidationError";
 
 /// Plays a scenario of `tests/peers/powertools.mjs`, with Powertools for AWS Lambda (TypeScript); what it saw.
 pub async fn typescript(server: &Server, table: &str, scenario: &str) -> Value {
-    let packages = std::env::var("POWERTOOLS_NODE")
-        .expect("POWERTOOLS_NODE is not set: run `make test`, or `scripts/with powertools -- COMMAND`");
+    let packages = std::env::var("POWERTOOLS_NODE").expect(
+        "POWERTOOLS_NODE is not set: run `make test`, or `scripts/with powertools -- COMMAND`",
+    );
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/powertools.mjs");
     let output = Command::new("node")
         .args([script, server.endpoint(), table, scenario])
