@@ -124,7 +124,6 @@
 mod content;
 mod fate;
 mod fingerprint;
-mod gate;
 mod hooks;
 mod key;
 mod layer;
@@ -139,6 +138,8 @@ mod run;
 mod selector;
 mod service;
 mod source;
+mod times;
+mod turns;
 mod watched;
 
 pub use layer::BatchLayer;

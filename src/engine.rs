@@ -26,8 +26,6 @@ pub(crate) mod events;
 mod fence;
 mod fence_off;
 mod finish;
-#[cfg(feature = "batch")]
-mod groups;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod hook;
 mod journal;
@@ -38,6 +36,8 @@ mod oversize;
 mod pace;
 mod permission;
 mod persist;
+#[cfg(feature = "batch")]
+mod place;
 mod protection;
 mod renew;
 mod replay;
@@ -65,6 +65,8 @@ pub(crate) use options::Batch;
 pub(crate) use options::Options;
 pub(crate) use pace::Pace;
 pub(crate) use permission::Permission;
+#[cfg(feature = "batch")]
+pub(crate) use place::Place;
 pub(crate) use request::Request;
 pub(crate) use unsent::UnsentEndings;
 
@@ -76,7 +78,7 @@ use settings::Settings;
 /// All that the runs of one [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]
 pub(crate) struct Engine<S> {
-    pub(crate) store: S,
+    pub(crate) store: Arc<S>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) deadlines: Deadlines,
     pub(crate) namespace: Namespace,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 #[cfg(feature = "batch")]
-use crate::engine::Batch;
+use crate::engine::{Batch, Place};
 use crate::engine::claim::{Claim, to_json};
 use crate::engine::error::{Error, Obstacle};
 #[cfg(feature = "http")]
@@ -23,6 +23,8 @@ use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{Failure, error_kind};
+#[cfg(feature = "batch")]
+use crate::store::AnyStore;
 use crate::store::Store;
 
 mod build_error;
@@ -180,13 +182,20 @@ impl<S: Store> Idempotency<S> {
         grouped: bool,
         requests: usize,
         store_end: Option<tokio::time::Instant>,
-    ) -> (Self, Arc<Batch>) {
-        let batch = Arc::new(Batch::new(grouped, requests, store_end));
-        let bound = self.with(|options| {
+    ) -> Self {
+        let store = grouped.then(|| AnyStore::of(Arc::clone(&self.engine.store)));
+        let batch = Batch::new(store, requests, store_end);
+        self.with(|options| {
             options.wants_outcome = false;
-            options.batch = Some(Arc::clone(&batch));
-        });
-        (bound, batch)
+            options.batch = Some(Arc::new(batch));
+        })
+    }
+
+    /// Binds the engine to one message, which gives its place back while it waits.
+    #[cfg(feature = "batch")]
+    pub(crate) fn in_place(mut self, place: Arc<Place>) -> Self {
+        self.options.place = Some(place);
+        self
     }
 
     /// Gives the engine without replays of outcomes: a large one needn't be kept or read.

@@ -36,6 +36,7 @@ mod any;
 mod cached;
 mod error;
 mod grouped;
+pub(crate) mod groups;
 mod memory;
 pub mod transaction;
 
@@ -78,8 +79,9 @@ impl Answer {
 ///   nothing and answers with the record that it met.
 /// - [`load`](Self::load) is strongly consistent: it sees every write that was answered before it
 ///   began.
-/// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. A deadline that has
-///   passed is answered so without a write.
+/// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. What was not sent by
+///   then, for want of a connection say, is answered with [`StoreError::NotSent`], and so is a call
+///   whose deadline has passed: it says nothing of the store.
 /// - An error leaves it open whether a write applied. Sending the same write again is always safe:
 ///   its owner shows whether it has applied.
 /// - Nothing is deleted, except by a sweep of records past their `expiration`. When the sweep runs,

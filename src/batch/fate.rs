@@ -16,30 +16,6 @@ pub(super) enum Fate {
     Reported(Reason),
 }
 
-/// Reports every message that comes after a reported one of its group: a later one that is
-/// acknowledged could overtake it.
-pub(super) fn stop_groups(fates: &mut [Fate], groups: &[Option<String>]) {
-    let mut broken = HashSet::new();
-    for (position, group) in groups.iter().enumerate() {
-        let Some(group) = group else { continue };
-        if broken.contains(group) {
-            if let Some(fate @ (Fate::Done | Fate::Follows(_))) = fates.get_mut(position) {
-                *fate = Fate::Reported(Reason::GroupStopped);
-            }
-        } else if !is_done(fates, position) {
-            broken.insert(group);
-        }
-    }
-}
-
-fn is_done(fates: &[Fate], position: usize) -> bool {
-    match fates.get(position) {
-        Some(Fate::Done) => true,
-        Some(Fate::Follows(leader)) => matches!(fates.get(*leader), Some(Fate::Done)),
-        _ => false,
-    }
-}
-
 /// Makes the fates before any message has run: what isn't known to be done comes again.
 pub(super) fn unknown(messages: usize) -> Vec<Fate> {
     std::iter::repeat_with(|| Fate::Reported(Reason::NotRun))

@@ -23,8 +23,6 @@ pub(super) struct Ready<S: Source, T> {
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) retention: Option<Duration>,
-    /// The positions of the messages that must be done before it starts.
-    pub(super) after: Vec<usize>,
 }
 
 /// Says what becomes of a message, as far as that is known before it runs.
@@ -33,8 +31,8 @@ pub(super) enum Planned<S: Source, T> {
     Decided(Fate),
 }
 
-/// Plans the messages of one batch, one after the other: a message is decoded when there is room
-/// for it to run, so that a large batch is never held decoded.
+/// Plans the messages of one batch, each when its turn has come: a message is decoded when there is
+/// room for it to run, so that a large batch is never held decoded.
 pub(super) struct Planner<'a, S: Source, T, F> {
     operation: Option<&'a Arc<str>>,
     reader: &'a Reader<S, T>,
@@ -42,7 +40,6 @@ pub(super) struct Planner<'a, S: Source, T, F> {
     identify: Option<F>,
     /// The position and the fingerprint of the first message of each record.
     leaders: HashMap<RecordId, (usize, Option<Fingerprint>)>,
-    tails: HashMap<&'a str, Tail>,
 }
 
 impl<'a, S, T, F> Planner<'a, S, T, F>
@@ -62,44 +59,17 @@ where
             reader,
             identify,
             leaders: HashMap::with_capacity(messages),
-            tails: HashMap::new(),
         }
     }
 
-    /// Plans a message: the first of each request runs, the others follow it, so that a key runs
-    /// once in a batch.
-    pub(super) fn plan(
-        &mut self,
-        position: usize,
-        message: S::Record,
-        group: Option<&'a str>,
-    ) -> Planned<S, T> {
-        let is_broken = |tail: &Tail| tail.is_broken;
-        if group.is_some_and(|group| self.tails.get(group).is_some_and(is_broken)) {
-            return Planned::Decided(Fate::Reported(Reason::GroupStopped));
-        }
+    /// Plans a message whose turn it is: the first of each request runs, the others follow it, so
+    /// that a key runs once in a batch.
+    pub(super) fn plan(&mut self, position: usize, message: S::Record) -> Planned<S, T> {
         let planned = self.prepare(position, message);
-        let planned = planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready)));
-        let mut alone = Tail::default();
-        let tail = match group {
-            Some(group) => self.tails.entry(group).or_default(),
-            None => &mut alone,
-        };
-        match planned {
-            Ok((None, mut ready)) => {
-                if group.is_some() {
-                    ready.after = std::mem::replace(&mut tail.after, vec![position]);
-                }
-                Planned::ToRun(ready)
-            }
-            Ok((Some(leader), _)) => {
-                tail.after.push(leader);
-                Planned::Decided(Fate::Follows(leader))
-            }
-            Err(reason) => {
-                tail.is_broken = true;
-                Planned::Decided(Fate::Reported(reason))
-            }
+        match planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready))) {
+            Ok((None, ready)) => Planned::ToRun(ready),
+            Ok((Some(leader), _)) => Planned::Decided(Fate::Follows(leader)),
+            Err(reason) => Planned::Decided(Fate::Reported(reason)),
         }
     }
 
@@ -146,7 +116,6 @@ where
             key,
             fingerprint,
             retention,
-            after: Vec::new(),
         })
     }
 }
@@ -155,15 +124,6 @@ where
 /// both have a fingerprint.
 fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)
-}
-
-/// Holds the end of an ordered group, as far as it has been planned.
-#[derive(Debug, Default)]
-struct Tail {
-    /// The messages that must be done before the next one starts.
-    after: Vec<usize>,
-    /// A message of the group is reported, so that no later one runs.
-    is_broken: bool,
 }
 
 #[cfg(test)]

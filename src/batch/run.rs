@@ -1,4 +1,4 @@
-//! Runs one message: claims it, waits for its turn, calls the handler, ends the run.
+//! Runs one message: claims it, calls the handler, ends the run.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::IgnoredAny;
+use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::batch::Source;
 use crate::batch::fate::Fate;
-use crate::batch::gate::{Entry, Gate};
 use crate::batch::key::KeySource;
 use crate::batch::message::Message;
 use crate::batch::plan::Ready;
 use crate::batch::report::Reason;
+use crate::batch::times::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
+use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
@@ -37,9 +38,11 @@ pub(super) struct MessageRun<Src: Source, S, T, E, Svc> {
     pub(super) permanent: Option<Permanent<E>>,
     /// The source of keys says why a message has none.
     pub(super) keys: KeySource<Src, T>,
-    pub(super) gate: Arc<Gate>,
-    /// The message's place among those that are to run.
-    pub(super) index: usize,
+    pub(super) times: Option<Times>,
+    /// The message's place among those that run side by side.
+    pub(super) place: Arc<Place>,
+    /// Limits how many runs end at once.
+    pub(super) endings: Arc<Semaphore>,
     pub(super) message: Ready<Src, T>,
 }
 
@@ -62,41 +65,28 @@ where
     Svc: Service<Message<Src, T>, Error = E>,
     Svc::Response: Serialize,
 {
-    /// Runs the message; gives its place in the batch, and its fate.
+    /// Runs the message; returns its position in the batch, and its fate.
     pub(super) async fn run(self) -> (usize, Fate) {
-        let (gate, position) = (Arc::clone(&self.gate), self.message.position);
-        let after = self.message.after.clone();
-        let mut entry = gate.entry();
-        gate.admit(self.index).await;
-        let fate = if let Some(reason) = gate.refusal(&self.message.after) {
-            Fate::Reported(reason)
-        } else {
-            // The handler's own events are inside the message's span.
-            let span = Src::record_span(&self.message.received.1);
-            let running = self.claim_and_run(&gate, &mut entry).instrument(span);
-            // A panic of the caller's code after the handler, in an error's `Display` say, is this
-            // message's alone, too.
-            let fate = AssertUnwindSafe(running).catch_unwind().await;
-            fate.unwrap_or(Fate::Reported(Reason::Panicked))
-        };
-        // A replay didn't wait for its turn. The next message of its group waits for this one alone,
-        // and must not start before those ahead of both are done.
-        entry.started();
-        let is_done = matches!(fate, Fate::Done) && gate.turn(&after).await.is_ok();
-        gate.ended(position, is_done);
-        (position, fate)
+        let position = self.message.position;
+        // The handler's own events are inside the message's span.
+        let span = Src::record_span(&self.message.received.1);
+        let running = self.claim_and_run().instrument(span);
+        // A panic of the caller's code after the handler, in an error's `Display` say, is this
+        // message's alone, too.
+        let fate = AssertUnwindSafe(running).catch_unwind().await;
+        (position, fate.unwrap_or(Fate::Reported(Reason::Panicked)))
     }
 
-    async fn claim_and_run(self, gate: &Gate, entry: &mut Entry<'_>) -> Fate {
+    async fn claim_and_run(self) -> Fate {
         let Ready {
             received,
             key,
             fingerprint,
             retention,
-            after,
             ..
         } = self.message;
         let once = self.once.keep_for(retention);
+        let once = once.in_place(Arc::clone(&self.place));
         let quotes = once.logs_errors();
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
@@ -106,31 +96,30 @@ where
             }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
-        let permit = match gate.start(&after).await {
-            Ok(permit) => permit,
-            Err(reason) => {
-                // The message is reported, whether its release succeeds or not.
-                let _ = run.not_started().await;
-                return Fate::Reported(reason);
-            }
-        };
-        entry.started();
+        if self.times.is_some_and(Times::is_over) {
+            // The message is reported, whether its release succeeds or not.
+            let _ = run.not_started().await;
+            return Fate::Reported(Reason::OutOfTime);
+        }
         let (body, metadata) = *received;
         let message = Message {
             body,
             claim: run.claim().clone(),
             metadata,
-            stop_at: gate.stop_at(),
+            stop_at: self.times.map(|times| times.stop),
         };
         let permanent = self.permanent.as_ref();
         let is_called = AtomicBool::new(false);
         let handling = Box::pin(handle(self.handler, message, permanent, &is_called));
         let handling = AssertUnwindSafe(handling).catch_unwind();
-        let handled = match gate.times {
+        let handled = match self.times {
             None => Ok(handling.await),
             Some(times) => timeout_at(times.end, handling).await,
         };
-        drop(permit);
+        // Where many runs end, the next message waits: a store that is slow to end them holds up the
+        // start of others.
+        let _ending = self.endings.acquire().await;
+        self.place.leave();
         // The run's store calls end in time for the other messages' reply.
         match handled {
             Ok(Ok(handled)) => end(run, handled, permanent, quotes).await,

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{Either, ready, select};
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Service;
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::fate::{Fate, distinct, ids, misconfigured, reported, stop_groups, unknown};
-use crate::batch::gate::{Gate, Times};
+use crate::batch::fate::{Fate, distinct, ids, misconfigured, reported, unknown};
 use crate::batch::hooks::Hooks;
 use crate::batch::message::Message;
 use crate::batch::order::Order;
@@ -26,12 +27,17 @@ use crate::batch::reader::Reader;
 use crate::batch::redelivered::Redelivered;
 use crate::batch::report::{Reason, log_batch};
 use crate::batch::run::{MessageRun, Permanent};
+use crate::batch::times::Times;
+use crate::batch::turns::Turns;
 use crate::batch::watched::{OnError, Watched};
-use crate::engine::GROUP;
+use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
 use crate::store::Store;
+
+/// How many runs of a batch may end at once, where fewer handlers run at once.
+const ENDINGS: usize = 4 * GROUP;
 
 /// Holds the settings of a layer.
 pub(super) struct Config<Src: Source, S, T, E> {
@@ -180,31 +186,16 @@ where
         let marks = config.redelivered.marks::<Src>(&messages);
         let kept = config.hooks.keep(&messages, once.remaining());
         let groups = config.order.groups::<Src>(&messages);
-        let mut fates = unknown(messages.len());
 
         let times = Times::of(once.remaining(), config.reserve);
-        let group = if config.single_writes {
-            config.concurrency
-        } else {
-            GROUP
-        };
-        let gate = Arc::new(Gate::new(config.concurrency, group, fates.len(), times));
         let store_end = times.map(|times| times.give_up);
-        let (once, batch) = once.batch(!config.single_writes, messages.len(), store_end);
-        let planned = plan(&config, &once, &gate, messages, &groups);
+        let once = once.batch(!config.single_writes, messages.len(), store_end);
         let handler = Watched {
             logs: once.logs_errors(),
             on_error: config.on_error.clone(),
             handler,
         };
-        let runs = run_all(&once, &config, &gate, handler, planned, &mut fates);
-        // The runs are polled first, so that each write that is ready joins the group before it
-        // leaves.
-        match select(pin!(runs), pin!(batch.drive(once.store()))).await {
-            Either::Left(((), _)) => {}
-            Either::Right((never, _)) => match never {},
-        }
-        stop_groups(&mut fates, &groups);
+        let mut fates = run_all(&config, &once, times, handler, messages, &groups).await;
 
         let hooks = config.hooks.run(kept, &ids, &mut fates, config.concurrency);
         let rejected = hooks.await;
@@ -234,87 +225,138 @@ where
     }
 }
 
-/// Decodes and classifies the messages lazily, as the stream of runs pulls them.
-fn plan<'a, Src, S, T, E>(
-    config: &'a Config<Src, S, T, E>,
-    once: &'a Idempotency<S>,
-    gate: &'a Gate,
-    messages: Vec<Src::Record>,
-    groups: &'a [Option<String>],
-) -> impl Iterator<Item = (usize, Planned<Src, T>)>
-where
-    Src: Source,
-    S: Store,
-{
-    // Switched off, or only observing, means as if nothing were there: no two messages are taken
-    // for one.
-    let identify = (!once.is_passive()).then_some(|key: &Key| once.record_id(key));
-    let mut planner = Planner::new(
-        messages.len(),
-        config.operation.as_ref(),
-        &config.reader,
-        identify,
-    );
-    let messages = messages.into_iter().zip(groups).enumerate();
-    messages.map(move |(position, (message, group))| {
-        if gate.is_over() {
-            // No message starts from now on, so this one is not decoded.
-            return (
-                position,
-                Planned::Decided(Fate::Reported(Reason::OutOfTime)),
-            );
-        }
-        (position, planner.plan(position, message, group.as_deref()))
-    })
-}
-
-/// Runs the messages, and writes the fate of each into its place.
+/// Runs the messages, each when its turn has come and a place is free; returns the fate of each.
 async fn run_all<Src, S, T, E, Svc>(
-    once: &Idempotency<S>,
     config: &Config<Src, S, T, E>,
-    gate: &Arc<Gate>,
+    once: &Idempotency<S>,
+    times: Option<Times>,
     handler: Svc,
-    planned: impl Iterator<Item = (usize, Planned<Src, T>)>,
-    fates: &mut [Fate],
-) where
+    messages: Vec<Src::Record>,
+    groups: &[Option<String>],
+) -> Vec<Fate>
+where
     Src: Source,
     S: Store,
     E: Display + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone,
     Svc::Response: Serialize,
 {
-    // One group runs while the next waits for its claims.
-    let window = config
-        .concurrency
-        .max(gate.group)
-        .saturating_add(gate.group);
-    let mut made = 0;
-    // The stream pulls the runs one by one: no more messages are decoded, and no more futures made,
-    // than fit into the window. A run is boxed, because a future of several kilobytes would
-    // otherwise be moved again and again.
-    let runs = planned.map(move |(position, planned)| match planned {
-        Planned::Decided(fate) => Either::Left(ready((position, fate))),
-        Planned::ToRun(message) => {
-            // A repeated delivery probably meets a record. A read that finds it is cheaper than a write
-            // that fails.
-            let is_repeated = config.redelivered.is_repeated::<Src>(&message.received.1);
-            let run = MessageRun {
-                once: once.clone().read_first(is_repeated),
-                handler: handler.clone(),
-                permanent: config.permanent.clone(),
-                keys: config.reader.key.clone(),
-                gate: Arc::clone(gate),
-                index: made,
-                message,
+    let mut fates = unknown(messages.len());
+    let mut turns = Turns::of(groups);
+    // A semaphore has an upper bound, which "no limit" would exceed.
+    let concurrency = config.concurrency.min(messages.len().max(1));
+    let places = Arc::new(Semaphore::new(concurrency));
+    let endings = Arc::new(Semaphore::new(concurrency.max(ENDINGS)));
+    // Switched off, or only observing, means as if nothing were there: no two messages are taken
+    // for one.
+    let identify = (!once.is_passive()).then_some(|key: &Key| once.record_id(key));
+    let operation = config.operation.as_ref();
+    let mut planner = Planner::new(messages.len(), operation, &config.reader, identify);
+    let mut messages: Vec<_> = messages.into_iter().map(Some).collect();
+    let mut running = FuturesUnordered::new();
+    let mut free = None;
+    loop {
+        let mut ended = None;
+        if !turns.is_empty() {
+            free = free.or_else(|| places.clone().try_acquire_owned().ok());
+        }
+        if let Some(permit) = free.take() {
+            let position = turns.take().unwrap_or_default();
+            let message = messages.get_mut(position).and_then(Option::take);
+            let planned = match message {
+                Some(_) if times.is_some_and(Times::is_over) => {
+                    // No message starts from now on, so this one is not decoded.
+                    Planned::Decided(Fate::Reported(Reason::OutOfTime))
+                }
+                Some(message) => planner.plan(position, message),
+                None => Planned::Decided(Fate::Reported(Reason::NotRun)),
             };
-            made += 1;
-            Either::Right(Box::pin(run.run()))
+            match planned {
+                Planned::ToRun(message) => {
+                    // A repeated delivery probably meets a record. A read that finds it is cheaper than
+                    // a write that fails.
+                    let is_repeated = config.redelivered.is_repeated::<Src>(&message.received.1);
+                    let run = MessageRun {
+                        once: once.clone().read_first(is_repeated),
+                        handler: handler.clone(),
+                        permanent: config.permanent.clone(),
+                        keys: config.reader.key.clone(),
+                        times,
+                        place: Place::new(&places, permit, times.map(|times| times.stop)),
+                        endings: Arc::clone(&endings),
+                        message,
+                    };
+                    // Boxed, because a future of several kilobytes would be moved otherwise.
+                    running.push(Box::pin(run.run()));
+                }
+                Planned::Decided(fate) => {
+                    drop(permit);
+                    ended = Some((position, fate));
+                }
+            }
+        } else {
+            match next(&mut running, &places, !turns.is_empty()).await {
+                Next::Ended(end) => ended = Some(end),
+                Next::Free(permit) => free = permit,
+                Next::Nothing => return fates,
+            }
         }
-    });
-    let mut running = stream::iter(runs).buffer_unordered(window);
-    while let Some((position, fate)) = running.next().await {
-        if let Some(slot) = fates.get_mut(position) {
-            *slot = fate;
+        if let Some((position, fate)) = ended {
+            end(&mut fates, &mut turns, position, fate);
         }
+    }
+}
+
+/// The next thing that happens to the messages that run.
+enum Next {
+    Ended((usize, Fate)),
+    Free(Option<OwnedSemaphorePermit>),
+    /// None runs.
+    Nothing,
+}
+
+async fn next(
+    running: &mut FuturesUnordered<impl Future<Output = (usize, Fate)>>,
+    places: &Arc<Semaphore>,
+    wants_place: bool,
+) -> Next {
+    let ended = running.next();
+    if !wants_place {
+        return ended.await.map_or(Next::Nothing, Next::Ended);
+    }
+    match select(ended, pin!(places.clone().acquire_owned())).await {
+        Either::Left((Some(ended), _)) => Next::Ended(ended),
+        Either::Left((None, free)) => Next::Free(free.await.ok()),
+        Either::Right((free, _)) => Next::Free(free.ok()),
+    }
+}
+
+/// Notes the fate of a message, and gives those behind it their turn, or theirs.
+fn end(fates: &mut [Fate], turns: &mut Turns, position: usize, fate: Fate) {
+    let is_done = match &fate {
+        Fate::Done => true,
+        Fate::Reported(_) => false,
+        Fate::Follows(leader) => match fates.get(*leader) {
+            Some(Fate::Done) => true,
+            Some(Fate::Reported(Reason::NotRun)) => {
+                turns.wait_for(*leader, position);
+                return set(fates, position, fate);
+            }
+            _ => false,
+        },
+    };
+    set(fates, position, fate);
+    if is_done {
+        turns.done(position);
+    } else {
+        for stopped in turns.stopped(position) {
+            set(fates, stopped, Fate::Reported(Reason::GroupStopped));
+        }
+    }
+}
+
+fn set(fates: &mut [Fate], position: usize, fate: Fate) {
+    if let Some(place) = fates.get_mut(position) {
+        *place = fate;
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn commit(
     deadline: Instant,
 ) -> Result<Committed, StoreError> {
     if Instant::now() >= deadline {
-        return Err(StoreError::Timeout);
+        return Err(StoreError::NotSent);
     }
     match (commit.writes, commit.record) {
         ([first, ..], _) => {

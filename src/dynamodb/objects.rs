@@ -141,7 +141,7 @@ impl OutcomeBucket {
 
 async fn in_time<T>(deadline: Instant, request: impl Future<Output = T>) -> Result<T, StoreError> {
     if Instant::now() >= deadline {
-        return Err(StoreError::Timeout);
+        return Err(StoreError::NotSent);
     }
     let reply = timeout_at(deadline, request).await;
     reply.map_err(|_| StoreError::Timeout)

@@ -151,7 +151,7 @@ impl DynamoDbStore {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>> + ?Sized,
     {
         if Instant::now() >= deadline {
-            return Err(StoreError::Timeout);
+            return Err(StoreError::NotSent);
         }
         match timeout_at(deadline, request).await {
             Err(_) => Err(StoreError::Timeout),

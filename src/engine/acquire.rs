@@ -83,6 +83,7 @@ impl<S: Store> Engine<S> {
                     other => {
                         if matches!(other, Decision::InFlight { .. })
                         && let Some(wait) = &mut wait
+                        && request.options.left_place()
                         && Box::pin(wait.pause()).await
                         // Nothing is claimed yet, and the caller that would get the outcome may
                         // have gone.
@@ -99,7 +100,7 @@ impl<S: Store> Engine<S> {
                         return Err(obstacle(&other, now.time));
                     }
                 };
-            if rounds == MAX_ROUNDS {
+            if rounds == MAX_ROUNDS || !request.options.has_place().await {
                 return Err(Error::InFlight {
                     retry_after: Duration::ZERO,
                 });

@@ -75,9 +75,8 @@ impl<S: Store> Engine<S> {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         #[cfg(feature = "batch")]
-        if let Some(groups) = request.options.groups()
-            && let Some(answer) = groups.write(write, deadline).await
-        {
+        if let Some(groups) = request.options.groups() {
+            let answer = groups.write(write, deadline).await;
             request.note_claim(write, &answer);
             return answer;
         }

@@ -11,11 +11,11 @@ use crate::engine::settings::{EVENT_RETENTION, MissingKey};
 use crate::protocol::clock::EpochMillis;
 
 #[cfg(feature = "batch")]
-use crate::engine::groups::Groups;
+use crate::engine::place::Place;
 #[cfg(feature = "batch")]
 use crate::protocol::owner::Owners;
 #[cfg(feature = "batch")]
-use crate::store::{GROUP, Store};
+use crate::store::{AnyStore, GROUP, groups::Groups};
 
 /// The options of one call.
 #[derive(Clone, Debug)]
@@ -34,6 +34,9 @@ pub(crate) struct Options {
     pub(crate) called_by: CalledBy,
     #[cfg(feature = "batch")]
     pub(crate) batch: Option<Arc<Batch>>,
+    /// Given back while the request waits for another attempt.
+    #[cfg(feature = "batch")]
+    pub(crate) place: Option<Arc<Place>>,
 }
 
 impl Default for Options {
@@ -49,6 +52,8 @@ impl Default for Options {
             called_by: CalledBy::default(),
             #[cfg(feature = "batch")]
             batch: None,
+            #[cfg(feature = "batch")]
+            place: None,
         }
     }
 }
@@ -59,6 +64,8 @@ impl Options {
         Self {
             #[cfg(feature = "batch")]
             batch: None,
+            #[cfg(feature = "batch")]
+            place: None,
             ..self.clone()
         }
     }
@@ -72,6 +79,32 @@ impl Options {
 }
 
 impl Options {
+    /// Gives back the message's place among those that run side by side, for the time of a wait.
+    #[cfg_attr(
+        not(feature = "batch"),
+        expect(clippy::unused_self, reason = "only a message has a place")
+    )]
+    pub(super) fn left_place(&self) -> bool {
+        #[cfg(feature = "batch")]
+        if let Some(place) = &self.place {
+            place.leave();
+        }
+        true
+    }
+
+    /// Waits until the message has its place again; `false` where none was free in time.
+    #[cfg_attr(
+        not(feature = "batch"),
+        expect(clippy::unused_self, clippy::unused_async, reason = "only a message has a place")
+    )]
+    pub(super) async fn has_place(&self) -> bool {
+        #[cfg(feature = "batch")]
+        if let Some(place) = &self.place {
+            return Box::pin(place.take()).await;
+        }
+        true
+    }
+
     /// Returns the instant that ends each store call, whatever time the call would get by itself.
     #[cfg_attr(
         not(feature = "batch"),
@@ -99,20 +132,17 @@ pub(crate) struct Batch {
 
 #[cfg(feature = "batch")]
 impl Batch {
-    /// Makes the state for a batch of this many requests.
-    pub(crate) fn new(grouped: bool, requests: usize, store_end: Option<Instant>) -> Self {
+    /// Creates the state for a batch of this many requests; without a store, each request leaves
+    /// alone.
+    pub(crate) fn new(
+        store: Option<AnyStore>,
+        requests: usize,
+        store_end: Option<Instant>,
+    ) -> Self {
         Self {
-            groups: grouped.then(Groups::new),
+            groups: store.map(|store| Groups::new(store, true)),
             owners: Owners::for_batch(requests.min(GROUP)),
             store_end,
-        }
-    }
-
-    /// Sends what gathers in the groups, for as long as it is polled.
-    pub(crate) async fn drive<S: Store>(&self, store: &S) -> std::convert::Infallible {
-        match &self.groups {
-            Some(groups) => groups.drive(store).await,
-            None => std::future::pending().await,
         }
     }
 }

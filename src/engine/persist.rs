@@ -61,7 +61,7 @@ where
                 }
                 Box::pin(tokio::time::sleep(pause)).await;
             }
-            _ if matches!(error, StoreError::Timeout) => return Err(throttled.unwrap_or(error)),
+            _ if matches!(error, StoreError::Timeout | StoreError::NotSent) => return Err(throttled.unwrap_or(error)),
             _ => return Err(error),
         }
     }

@@ -325,7 +325,7 @@ impl<S: Store> Builder<S> {
         let detached = DetachedRuns::up_to(settings.detached_limit);
         Ok(Idempotency::of(Engine {
             deadlines: Deadlines::of_process(self.clock.now()),
-            store: self.store,
+            store: Arc::new(self.store),
             clock: self.clock,
             namespace,
             settings,

@@ -60,7 +60,11 @@ pub struct AnyStore(Arc<dyn Erased>);
 impl AnyStore {
     /// Erases the type of this store.
     pub fn new(store: impl Store) -> Self {
-        Self(Arc::new(store))
+        Self::of(Arc::new(store))
+    }
+
+    pub(crate) fn of(store: Arc<impl Store>) -> Self {
+        Self(store)
     }
 }
 

@@ -18,6 +18,10 @@ pub enum StoreError {
     /// No answer came before the deadline. The write may have applied.
     #[error("no answer before the deadline{}", see!("store-timeout"))]
     Timeout,
+    /// The request waited in this process for all the time that it had, and was not sent. It says
+    /// nothing of the store. Nothing applied.
+    #[error("not sent before the deadline{}", see!("store-not-sent"))]
+    NotSent,
     /// The store is over its throughput. Nothing applied.
     #[error("throttled: {}{}", unlinked(.0), see!("store-throttled"))]
     Throttled(#[source] BoxError),
@@ -51,7 +55,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Timeout | Self::Throttled(_) | Self::Conflict | Self::Unavailable(_)
+            Self::Timeout | Self::NotSent | Self::Throttled(_) | Self::Conflict | Self::Unavailable(_)
         )
     }
 }

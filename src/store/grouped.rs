@@ -8,12 +8,9 @@ use tokio::time::Instant;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
+use crate::store::groups::Groups;
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, Store, StoreError};
-
-mod queue;
-
-use queue::Queue;
+use crate::store::{Answer, AnyStore, Store, StoreError};
 
 /// Sends claims, completions, releases and reads of concurrent callers in groups: a process that
 /// works for many at once pays a fraction of the CPU for each.
@@ -24,14 +21,17 @@ use queue::Queue;
 /// themselves.
 ///
 /// - No timer is waited for. A request leaves at once where none of its kind is under way; what
-///   arrives meanwhile leaves when that one has its answer, or when it is 25. So up to 25 requests
-///   wait for a round trip to the table, and then for their own. Where requests have met lately, one
-///   yields to the runtime once before it leaves: those that the same answer woke join it.
+///   arrives meanwhile leaves when that one has its answer, or when it is 25. So a request waits for
+///   one round trip to the table at the most, and then for its own. Where requests have met lately,
+///   one yields to the runtime once before it leaves: those that the same answer woke join it.
 /// - A write that leaves in a group is conditional, and is answered, as by itself. Two requests for
-///   one record never share a group. Takeovers, commits, steps and large outcomes leave alone.
+///   one record never share a group: the second leaves at once, alone, so that a key that many ask
+///   for slows no other. Takeovers, commits, steps and large outcomes leave alone, too.
 /// - Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.
 ///   Without them requests leave alone, with one warning. They cost what single requests cost.
-/// - No task is spawned: one of the callers of a group sends it, for all.
+/// - A group is sent by a task of its own, so that it does not matter which caller goes away, or is
+///   not polled. A request that did not leave in its time fails as
+///   [`StoreError::NotSent`](super::StoreError::NotSent).
 ///
 /// ```
 /// use lambda_idempotency::store::{GroupedStore, MemoryStore};
@@ -53,40 +53,41 @@ use queue::Queue;
 ///
 /// # Cancellation
 ///
-/// A caller may be dropped at any time. Where it was sending a group, another caller of that group
-/// sends it again: its own request is left out then, and may or may not have applied, as with any
-/// store.
-#[derive(Clone)]
+/// A caller may be dropped at any time. A request that has left by then may or may not apply, as
+/// with any store; one that waits is taken out of its group.
 pub struct GroupedStore<S> {
-    inner: S,
-    queues: Arc<Queues>,
+    inner: Arc<S>,
+    groups: Arc<Groups>,
 }
 
-/// A queue for each kind of requests: a group has one kind.
-struct Queues {
-    claims: Queue<RecordWrite>,
-    completions: Queue<RecordWrite>,
-    releases: Queue<RecordWrite>,
-    reads: Queue<RecordId>,
-}
-
-impl<S> GroupedStore<S> {
-    /// Makes a store that sends to this one.
+impl<S: Store> GroupedStore<S> {
+    /// Creates a store that sends to this one.
     pub fn new(inner: S) -> Self {
+        let inner = Arc::new(inner);
+        let groups = Groups::new(AnyStore::of(Arc::clone(&inner)), false);
         Self {
             inner,
-            queues: Arc::new(Queues {
-                claims: Queue::default(),
-                completions: Queue::default(),
-                releases: Queue::default(),
-                reads: Queue::default(),
-            }),
+            groups: Arc::new(groups),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// Returns the store that it is around.
     pub fn inner(&self) -> &S {
         &self.inner
+    }
+}
+
+impl<S> Clone for GroupedStore<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            groups: Arc::clone(&self.groups),
+        }
     }
 }
 
@@ -104,17 +105,11 @@ impl<S: Store> Store for GroupedStore<S> {
     }
 
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
-        let queue = match write {
-            RecordWrite::Create(_) => &self.queues.claims,
-            RecordWrite::Complete(_) => &self.queues.completions,
-            RecordWrite::Release(_) => &self.queues.releases,
-            _ => return self.inner.write(write, deadline).await,
-        };
-        queue.send(&self.inner, write, deadline).await
+        self.groups.write(write, deadline).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.queues.reads.send(&self.inner, id, deadline).await
+        self.groups.load(id, deadline).await
     }
 
     async fn write_all(
@@ -154,6 +149,3 @@ impl<S: Store> Store for GroupedStore<S> {
         self.inner.fetch(id, place, deadline).await
     }
 }
-
-#[cfg(test)]
-mod tests;

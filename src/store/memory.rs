@@ -68,7 +68,7 @@ impl MemoryStore {
 
 fn in_time(deadline: Instant) -> Result<(), StoreError> {
     if Instant::now() >= deadline {
-        return Err(StoreError::Timeout);
+        return Err(StoreError::NotSent);
     }
     Ok(())
 }

@@ -46,37 +46,3 @@ fn a_message_without_an_id_is_found() {
     nameless.message_id = None;
     assert_eq!(ids::<Sqs>(&[nameless]).unwrap_err(), 0);
 }
-
-#[test]
-fn whatever_comes_after_a_reported_message_of_its_group_is_reported_as_stopped() {
-    let messages = [
-        ("a", Fate::Done),
-        ("b", Fate::Reported(Reason::Panicked)),
-        ("a", Fate::Follows(0)),
-        ("b", Fate::Done),
-        ("a", Fate::Follows(1)),
-        ("b", Fate::Follows(0)),
-        ("a", Fate::Done),
-        ("b", Fate::Reported(Reason::TooLate)),
-        ("", Fate::Done),
-    ];
-    let group = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-    let groups: Vec<_> = messages.iter().map(|(name, _)| group(name)).collect();
-    let mut fates: Vec<_> = messages.into_iter().map(|(_, fate)| fate).collect();
-    stop_groups(&mut fates, &groups);
-    let ids: Vec<_> = (0..fates.len()).map(|place| place.to_string()).collect();
-    let reported: Vec<_> = reported(&ids, &fates)
-        .map(|(id, reason)| format!("{id}: {reason:?}"))
-        .collect();
-    assert_eq!(
-        reported,
-        [
-            "1: Panicked",
-            "3: GroupStopped",
-            "4: Leader",
-            "5: GroupStopped",
-            "6: GroupStopped",
-            "7: TooLate",
-        ]
-    );
-}

@@ -40,7 +40,7 @@ where
         ready: Vec::new(),
     };
     for (position, message) in messages.into_iter().enumerate() {
-        match planner.plan(position, message, None) {
+        match planner.plan(position, message) {
             Planned::ToRun(ready) => plan.ready.push(ready),
             Planned::Decided(fate) => plan.fates[position] = fate,
         }
@@ -149,46 +149,6 @@ fn what_cannot_run_says_why() {
             "the idempotency key has 256 characters, 255 are allowed: send a UUID or a hash",
         ]
     );
-}
-
-#[test]
-fn a_group_stops_at_its_first_message_that_cannot_run() {
-    let reader = Reader::<Sqs, Value>::new();
-    let mut planner = Planner::new(4, None, &reader, Some(record_of));
-    let mut plan = |position, body: &str, group| {
-        let id = format!("m-{position}");
-        match planner.plan(position, message(&id, body), group) {
-            Planned::ToRun(ready) => format!("runs after {:?}", ready.after),
-            Planned::Decided(fate) => said(&fate),
-        }
-    };
-    assert_eq!(plan(0, "1", Some("a")), "runs after []");
-    assert_eq!(plan(1, "1", Some("a")), "runs after [0]");
-    assert!(plan(2, "garbled", Some("a")).starts_with("the body doesn't decode"));
-    for position in [3, 4] {
-        let stopped = "an earlier message of its group was reported";
-        assert_eq!(plan(position, "1", Some("a")), stopped);
-    }
-    assert_eq!(plan(5, "1", Some("b")), "runs after []");
-    assert!(plan(6, "garbled", None).starts_with("the body doesn't decode"));
-    assert_eq!(plan(7, "1", None), "runs after []");
-    assert_eq!(plan(8, "1", None), "runs after []");
-}
-
-#[test]
-fn a_message_waits_for_the_request_that_its_predecessor_follows() {
-    let reader = Reader::<Sqs, Value>::new();
-    let mut planner = Planner::new(3, None, &reader, Some(record_of));
-    let mut plan = |position, id: &str, group| planner.plan(position, message(id, "1"), group);
-    assert!(matches!(plan(0, "m-1", Some("a")), Planned::ToRun(_)));
-    assert!(matches!(
-        plan(1, "m-1", Some("b")),
-        Planned::Decided(Fate::Follows(0))
-    ));
-    let Planned::ToRun(ready) = plan(2, "m-2", Some("b")) else {
-        panic!("it is a request of its own")
-    };
-    assert_eq!(ready.after, [0]);
 }
 
 #[test]

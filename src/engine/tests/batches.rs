@@ -33,7 +33,7 @@ async fn a_large_outcome_is_kept_for_a_request_and_not_for_a_message_of_a_batch(
     for is_batch in [false, true] {
         let once = engine(Keeping::default());
         let bound = if is_batch {
-            once.batch(false, 1, None).0
+            once.batch(false, 1, None)
         } else {
             once.clone()
         };

@@ -6,7 +6,8 @@ use super::bench::{Bench, Check, same};
 use crate::store::{Store, StoreError};
 
 fn times_out<T>(what: &str, result: &Result<T, StoreError>) -> Check {
-    same(what, matches!(result, Err(StoreError::Timeout)), true)
+    let times_out = matches!(result, Err(StoreError::NotSent | StoreError::Timeout));
+    same(what, times_out, true)
 }
 
 pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {

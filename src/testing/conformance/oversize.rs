@@ -68,7 +68,10 @@ pub(super) async fn each_owner_has_an_outcome_of_its_own<S: Store>(bench: &Bench
 pub(super) async fn nothing_is_kept_after_the_deadline<S: Store>(bench: &Bench<'_, S>) -> Check {
     let outcome = large(bench, "late-large", 10)?;
     let refused = bench.store.keep(&outcome, Instant::now()).await;
-    let refused = matches!(refused, Err(StoreError::Timeout | StoreError::TooLarge));
+    let refused = matches!(
+        refused,
+        Err(StoreError::NotSent | StoreError::Timeout | StoreError::TooLarge)
+    );
     same("it times out", refused, true)?;
     let place = Place::Entry(outcome.owner.clone());
     let fetched = ok(bench.store.fetch(&outcome.id, &place, soon()).await)?;

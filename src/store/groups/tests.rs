@@ -1,15 +1,14 @@
-use std::sync::Mutex;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::JoinHandle;
 
 use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
-use crate::store::{GROUP, MemoryStore};
-
-mod woken;
+use crate::store::{GroupedStore, MemoryStore};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 
@@ -199,16 +198,68 @@ async fn a_request_waits_while_a_full_group_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_requests_for_one_record_leave_in_two_groups() {
+async fn a_second_request_for_one_record_leaves_at_once_and_alone() {
     let gate = Gate::closed();
     let store = GroupedStore::new(Arc::clone(&gate));
     let tasks = claims(&store, [0, 1, 2, 1, 3]).await;
+    assert_eq!(gate.sizes(), [1, 1]);
     gate.open.add_permits(10);
     settle().await;
-    assert_eq!(gate.sizes(), [1, 2, 2]);
-    // Each claim of one record is by the same owner here, so that the second met its own.
+    assert_eq!(gate.sizes(), [1, 1, 3]);
     assert_eq!(gate.records.len(), 4);
     drop(tasks);
+}
+
+/// However many ask for one record, a request for another one waits for two answers.
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_slows_no_other() {
+    let store = GroupedStore::new(Slow(MemoryStore::new()));
+    let hot: Vec<_> = (0..500).map(|_| store.clone()).collect();
+    let hot = hot.into_iter().map(|store| {
+        tokio::spawn(async move {
+            let deadline = Instant::now() + Duration::from_mins(1);
+            store.write(&claim(7), deadline).await.map(drop)
+        })
+    });
+    let hot: Vec<_> = hot.collect();
+    settle().await;
+    let began = Instant::now();
+    let other = claim(8);
+    let deadline = began + Duration::from_mins(1);
+    assert!(store.write(&other, deadline).await.unwrap().is_applied());
+    let read = store.load(&id(8), deadline).await.unwrap();
+    assert!(read.is_some());
+    assert!(began.elapsed() <= 3 * ROUND_TRIP, "{:?}", began.elapsed());
+    for task in hot {
+        task.await.unwrap().unwrap();
+    }
+    assert!(began.elapsed() <= 3 * ROUND_TRIP, "{:?}", began.elapsed());
+}
+
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+
+/// Answers each call after a round trip, however many are under way.
+struct Slow(MemoryStore);
+
+impl Store for Slow {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.write(write, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.load(id, deadline).await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.0.write_all(writes, deadline).await
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,50 +292,51 @@ async fn each_kind_has_groups_of_its_own() {
     assert_eq!(gate.sizes()[before..], [1, 1, 1, 1, 1]);
 }
 
+/// A group that has left is not sent again, whichever of its callers goes away, has no time left, or is
+/// not polled.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_is_dropped_while_it_leads_hands_its_group_over() {
-    for applied in [false, true] {
-        let gate = Gate::applying(move || applied);
-        let store = GroupedStore::new(Arc::clone(&gate));
-        let mut tasks = claims(&store, 0..5).await;
-        gate.open.add_permits(1);
-        settle().await;
-        assert_eq!(gate.sizes(), [1, 4]);
-        // The last one leads.
-        tasks.pop().unwrap().abort();
-        settle().await;
-        assert_eq!(gate.sizes(), [1, 4, 3]);
-        gate.open.add_permits(1);
-        for (number, task) in tasks.into_iter().enumerate() {
-            match task.await.unwrap().unwrap() {
-                Answer::Applied(_) => assert!(number == 0 || !applied),
-                // The record is its own: the engine takes it for its claim.
-                Answer::Refused(found) => {
-                    assert!(number > 0 && applied);
-                    let record = found.unwrap().content.unwrap();
-                    assert_eq!(record.owner, Some(owner(number)));
-                }
-            }
-        }
-    }
+async fn callers_that_go_away_or_stand_still_hold_nothing_up() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let mut tasks = claims(&store, 0..4).await;
+    let short = start(&store, claim(4), 2);
+    settle().await;
+    let (write, deadline) = (claim(5), Instant::now() + Duration::from_mins(1));
+    let mut still = pin!(store.write(&write, deadline));
+    assert!(is_pending(still.as_mut()));
+    gate.open.add_permits(1);
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 5]);
+    tasks.pop().unwrap().abort();
+    assert!(matches!(short.await.unwrap(), Err(StoreError::Timeout)));
+    gate.open.add_permits(1);
+    all_applied(tasks).await;
+    assert_eq!(gate.sizes(), [1, 5]);
+    assert!(still.await.unwrap().is_applied());
+    assert_eq!(gate.records.len(), 6);
+}
+
+/// Polls a future once.
+fn is_pending(future: Pin<&mut impl Future>) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    future.poll(&mut context).is_pending()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_time_is_over_while_it_leads_hands_its_group_over() {
+async fn a_single_request_that_is_dropped_lets_the_others_leave() {
     let gate = Gate::closed();
     let store = GroupedStore::new(Arc::clone(&gate));
-    let mut tasks = claims(&store, 0..3).await;
-    let short = start(&store, claim(3), 2);
-    settle().await;
-    gate.open.add_permits(1);
+    let mut tasks = claims(&store, 0..4).await;
+    tasks.remove(0).abort();
     settle().await;
     assert_eq!(gate.sizes(), [1, 3]);
-    assert!(matches!(short.await.unwrap(), Err(StoreError::Timeout)));
-    settle().await;
-    assert_eq!(gate.sizes(), [1, 3, 2]);
     gate.open.add_permits(1);
-    all_applied(std::mem::take(&mut tasks)).await;
-    assert_eq!(gate.records.len(), 3);
+    all_applied(tasks).await;
+    all_applied({
+        gate.open.add_permits(1);
+        claims(&store, [9]).await
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +349,7 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
     settle().await;
     let late = start(&store, claim(9), 2);
     settle().await;
-    assert!(matches!(late.await.unwrap(), Err(StoreError::Timeout)));
+    assert!(matches!(late.await.unwrap(), Err(StoreError::NotSent)));
     gate.open.add_permits(2);
     all_applied(tasks).await;
     let asked = gate.calls.lock().unwrap().clone();
@@ -311,7 +363,7 @@ async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     let store = GroupedStore::new(Arc::clone(&gate));
     let tasks = claims(&store, 0..2).await;
     let late = store.write(&claim(2), Instant::now()).await;
-    assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
+    assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
     gate.open.add_permits(9);
     all_applied(tasks).await;
     assert_eq!(gate.records.len(), 2);
@@ -354,8 +406,84 @@ async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
         }
         // Those that were dropped last end, too.
         settle().await;
-        assert!(store.queues.claims.is_idle(), "seed {seed}");
+        assert!(!store.groups().queues.claims.state().is_busy, "seed {seed}");
     }
+}
+
+/// A store that has nothing under way, after so many claims have met.
+async fn after_a_crowd(of: usize) -> (Arc<Gate>, Grouped) {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let tasks = claims(&store, 0..of).await;
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    (gate, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_one_answer_woke_leave_together() {
+    let (gate, store) = after_a_crowd(5).await;
+    let woken = [5, 6, 7].map(|number| start(&store, claim(number), 60));
+    settle().await;
+    assert_eq!(gate.sizes(), [1, 4, 3]);
+    gate.open.add_permits(1);
+    all_applied(woken.into()).await;
+    // Nobody met since: the next one leaves without waiting for others.
+    let last = claims(&store, [8]).await;
+    gate.open.add_permits(1);
+    all_applied(last).await;
+    let write = claim(9);
+    let mut alone = pin!(store.write(&write, Instant::now() + Duration::from_mins(1)));
+    assert!(is_pending(alone.as_mut()));
+    assert_eq!(gate.sizes(), [1, 4, 3, 1, 1]);
+}
+
+/// The first request of each kind waits for those that are ready: so it is in a batch.
+#[tokio::test(start_paused = true)]
+async fn where_all_gather_the_first_leaves_with_the_others() {
+    let gate = Gate::closed();
+    let groups = Arc::new(Groups::new(AnyStore::new(Arc::clone(&gate)), true));
+    let deadline = Instant::now() + Duration::from_secs(9);
+    let writes = [0, 1, 2].map(claim);
+    let [first, second, third] = writes.each_ref().map(|write| groups.write(write, deadline));
+    let reads = [0, 1].map(id);
+    let [read, other] = reads.each_ref().map(|id| groups.load(id, deadline));
+    gate.open.add_permits(2);
+    let (first, second, third, read, other) = tokio::join!(first, second, third, read, other);
+    assert!(first.is_ok() && second.is_ok() && third.is_ok() && read.is_ok() && other.is_ok());
+    assert_eq!(gate.sizes(), [3, 2]);
+}
+
+/// Answers fewer requests than it was sent.
+struct Forgetful;
+
+impl Store for Forgetful {
+    async fn write(&self, _: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Ok(Answer::Applied(None))
+    }
+
+    async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        Ok(None)
+    }
+
+    async fn load_all(
+        &self,
+        _: &[RecordId],
+        _: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        vec![Ok(None)]
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_in_its_group_has_timed_out() {
+    let groups = Groups::new(AnyStore::new(Forgetful), true);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let ids = [0, 1].map(id);
+    let [answered, unanswered] = ids.each_ref().map(|id| groups.load(id, deadline));
+    let (answered, unanswered) = tokio::join!(answered, unanswered);
+    assert!(matches!(answered, Ok(None)));
+    assert!(matches!(unanswered, Err(StoreError::Timeout)));
 }
 
 #[tokio::test]

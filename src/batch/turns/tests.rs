@@ -1,0 +1,100 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn groups(names: &str) -> Vec<Option<String>> {
+    let group = |name: char| (name != '.').then(|| name.to_string());
+    names.chars().map(group).collect()
+}
+
+/// Takes every message whose turn it is.
+fn take_all(turns: &mut Turns) -> Vec<usize> {
+    std::iter::from_fn(|| turns.take()).collect()
+}
+
+#[test]
+fn groups_run_side_by_side_and_their_messages_one_after_the_other() {
+    let mut turns = Turns::of(&groups("aab.ba"));
+    // The longest group first, then the order of the batch.
+    assert_eq!(take_all(&mut turns), [0, 2, 3]);
+    turns.done(2);
+    turns.done(0);
+    assert_eq!(take_all(&mut turns), [1, 4]);
+    turns.done(1);
+    assert_eq!(take_all(&mut turns), [5]);
+    turns.done(5);
+    assert!(turns.is_empty());
+}
+
+#[test]
+fn what_is_behind_a_reported_message_never_gets_its_turn() {
+    let mut turns = Turns::of(&groups("abaab"));
+    take_all(&mut turns);
+    assert_eq!(turns.stopped(0), [2, 3]);
+    turns.done(1);
+    assert_eq!(take_all(&mut turns), [4]);
+    assert!(turns.stopped(4).is_empty());
+}
+
+#[test]
+fn a_group_waits_for_the_message_that_its_own_one_follows() {
+    for is_done in [true, false] {
+        let mut turns = Turns::of(&groups("aabb"));
+        assert_eq!(take_all(&mut turns), [0, 2]);
+        turns.wait_for(0, 2);
+        assert!(turns.is_empty());
+        if is_done {
+            turns.done(0);
+            assert_eq!(take_all(&mut turns), [1, 3]);
+        } else {
+            let mut stopped = turns.stopped(0);
+            stopped.sort_unstable();
+            assert_eq!(stopped, [1, 3]);
+        }
+    }
+}
+
+/// How long the batch takes where messages start in turn, so many at once.
+fn makespan(groups: &[Option<String>], takes: &[u64], places: usize) -> u64 {
+    let mut turns = Turns::of(groups);
+    let (mut now, mut running) = (0, Vec::new());
+    loop {
+        while running.len() < places
+            && let Some(position) = turns.take()
+        {
+            running.push((now + takes[position], position));
+        }
+        let Some(&(end, position)) = running.iter().min() else {
+            return now;
+        };
+        now = end;
+        running.retain(|(_, other)| *other != position);
+        turns.done(position);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// No schedule is shorter than the work of each place, or than the longest group.
+    #[test]
+    fn the_time_of_a_batch_is_near_the_least(
+        names in prop::collection::vec(prop_oneof![1 => Just('.'), 3 => prop::char::range('a', 'h')], 40..120),
+        takes in prop::collection::vec(20_u64..100, 120),
+        places in 1_usize..12,
+    ) {
+        let groups = groups(&names.into_iter().collect::<String>());
+        let takes = &takes[..groups.len()];
+        let mut of_group: HashMap<&str, u64> = HashMap::new();
+        for (group, takes) in groups.iter().zip(takes) {
+            if let Some(group) = group {
+                *of_group.entry(group).or_default() += takes;
+            }
+        }
+        let longest = of_group.into_values().chain(takes.iter().copied()).max().unwrap_or_default();
+        let all: u64 = takes.iter().sum();
+        let least = longest.max(all.div_ceil(places as u64));
+        let found = makespan(&groups, takes, places);
+        prop_assert!(found * 10 <= least * 12, "{found} instead of {least}");
+    }
+}

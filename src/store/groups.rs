@@ -1,0 +1,406 @@
+//! Sends requests of concurrent callers together: those of one batch, or of one process.
+//!
+//! Each kind of requests has a queue. A request leaves at once, alone, where none of its kind is
+//! under way. What comes meanwhile gathers, and leaves as one group when that one has its answer, or
+//! when it is full. A request for a record that the gathering group has already leaves at once,
+//! alone: however many ask for one record, the others wait for two answers at the most.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, timeout_at};
+
+use crate::protocol::key::RecordId;
+use crate::protocol::record::{Found, RecordWrite};
+use crate::store::{Answer, AnyStore, GROUP, Store, StoreError};
+
+/// The queues of one batch, or of one process.
+///
+/// A group is sent by a task of its own, so that it does not matter which of its callers goes away,
+/// or is not polled. Dropping this ends these tasks.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    queues: Arc<Queues>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug)]
+struct Queues {
+    store: AnyStore,
+    claims: Queue<RecordWrite>,
+    completions: Queue<RecordWrite>,
+    releases: Queue<RecordWrite>,
+    reads: Queue<RecordId>,
+}
+
+impl Groups {
+    /// Creates the queues in front of this store. `gathers` makes the first request of each kind wait
+    /// until the runtime has polled its other tasks, as it does after a crowd.
+    pub(crate) fn new(store: AnyStore, gathers: bool) -> Self {
+        Self {
+            queues: Arc::new(Queues {
+                store,
+                claims: Queue::new(gathers),
+                completions: Queue::new(gathers),
+                releases: Queue::new(gathers),
+                reads: Queue::new(gathers),
+            }),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Sends a write: claims, completions and releases in groups, others alone.
+    pub(crate) async fn write(
+        &self,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let queue: fn(&Queues) -> &Queue<RecordWrite> = match write {
+            RecordWrite::Create(_) => |queues| &queues.claims,
+            RecordWrite::Complete(_) => |queues| &queues.completions,
+            RecordWrite::Release(_) => |queues| &queues.releases,
+            _ => return self.queues.store.write(write, deadline).await,
+        };
+        self.send(queue, write, deadline).await
+    }
+
+    /// Sends a read.
+    pub(crate) async fn load(
+        &self,
+        id: &RecordId,
+        deadline: Instant,
+    ) -> Result<Option<Found>, StoreError> {
+        self.send(|queues| &queues.reads, id, deadline).await
+    }
+
+    async fn send<R: Request>(
+        &self,
+        queue_of: fn(&Queues) -> &Queue<R>,
+        request: &R,
+        deadline: Instant,
+    ) -> Result<R::Answer, StoreError> {
+        if Instant::now() >= deadline {
+            return Err(StoreError::NotSent);
+        }
+        let store = &self.queues.store;
+        let Ok(runtime) = Handle::try_current() else {
+            return request.send_alone(store, deadline).await;
+        };
+        let queue = queue_of(&self.queues);
+        let (waiter, mut answer) = oneshot::channel();
+        let number = match queue.enter(request, waiter, deadline) {
+            Entry::Alone => return request.send_alone(store, deadline).await,
+            Entry::First => {
+                let _next = Next {
+                    groups: self,
+                    queue_of,
+                    runtime,
+                };
+                return request.send_alone(store, deadline).await;
+            }
+            Entry::Gathers { number } => {
+                self.spawn(&runtime, Arc::clone(&self.queues).send_gathered(queue_of));
+                number
+            }
+            Entry::Full { group, number } => {
+                let queues = Arc::clone(&self.queues);
+                self.spawn(&runtime, async move { group.send(&queues.store).await });
+                number
+            }
+            Entry::Waits { number } => number,
+        };
+        match timeout_at(deadline, &mut answer).await {
+            Ok(Ok(answer)) => answer,
+            // The group's task has ended without an answer: the runtime stops, or the store has
+            // panicked.
+            Ok(Err(_)) => Err(StoreError::Timeout),
+            Err(_) if queue.withdraw(number) => Err(StoreError::NotSent),
+            Err(_) => Err(StoreError::Timeout),
+        }
+    }
+
+    fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(task, runtime);
+    }
+}
+
+impl Queues {
+    /// Sends what has gathered, until nothing has.
+    async fn send_gathered<R: Request>(self: Arc<Self>, queue_of: fn(&Self) -> &Queue<R>) {
+        let queue = queue_of(&self);
+        let ends = Ends(queue);
+        loop {
+            // An answer wakes a whole group, whose members come here one after the other.
+            yield_now().await;
+            match queue.gathered() {
+                Some(group) => group.send(&self.store).await,
+                None => break,
+            }
+        }
+        std::mem::forget(ends);
+    }
+}
+
+/// Has the group that gathered behind a single request sent, when that request has ended.
+struct Next<'a, R: Request> {
+    groups: &'a Groups,
+    queue_of: fn(&Queues) -> &Queue<R>,
+    runtime: Handle,
+}
+
+impl<R: Request> Drop for Next<'_, R> {
+    fn drop(&mut self) {
+        let queues = &self.groups.queues;
+        if (self.queue_of)(queues).goes_on() {
+            let task = Arc::clone(queues).send_gathered(self.queue_of);
+            self.groups.spawn(&self.runtime, task);
+        }
+    }
+}
+
+/// Opens a queue again whose task was ended before its time.
+struct Ends<'a, R: Request>(&'a Queue<R>);
+
+impl<R: Request> Drop for Ends<'_, R> {
+    fn drop(&mut self) {
+        self.0.state().is_busy = false;
+    }
+}
+
+/// A request that may leave in a group.
+trait Request: Clone + fmt::Debug + Send + Sync + 'static {
+    type Answer: fmt::Debug + Send + 'static;
+
+    fn id(&self) -> &RecordId;
+
+    fn send_alone(
+        &self,
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+
+    fn send_all(
+        group: &[Self],
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Self::Answer, StoreError>>> + Send;
+}
+
+impl Request for RecordWrite {
+    type Answer = Answer;
+
+    fn id(&self) -> &RecordId {
+        self.id()
+    }
+
+    fn send_alone(
+        &self,
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+        store.write(self, deadline)
+    }
+
+    fn send_all(
+        group: &[Self],
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+        store.write_all(group, deadline)
+    }
+}
+
+impl Request for RecordId {
+    type Answer = Option<Found>;
+
+    fn id(&self) -> &RecordId {
+        self
+    }
+
+    fn send_alone(
+        &self,
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send {
+        store.load(self, deadline)
+    }
+
+    fn send_all(
+        group: &[Self],
+        store: &AnyStore,
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<Option<Found>, StoreError>>> + Send {
+        store.load_all(group, deadline)
+    }
+}
+
+type Waiter<R> = oneshot::Sender<Result<<R as Request>::Answer, StoreError>>;
+
+/// The requests of one kind.
+#[derive(Debug)]
+struct Queue<R: Request> {
+    state: Mutex<State<R>>,
+    /// Every request joins a group.
+    gathers: bool,
+}
+
+#[derive(Debug)]
+struct State<R: Request> {
+    /// What waits for the answer to what is under way.
+    gathering: Group<R>,
+    /// A single request is under way, or a task sends what gathers.
+    is_busy: bool,
+    /// Since the queue was idle last, a request came while another one was under way.
+    is_crowded: bool,
+    /// The number of the last request.
+    last: u64,
+}
+
+/// Requests that leave together.
+#[derive(Debug)]
+struct Group<R: Request> {
+    requests: Vec<R>,
+    waiters: Vec<(u64, Waiter<R>)>,
+    /// The latest of their deadlines: each caller keeps to its own.
+    deadline: Instant,
+}
+
+/// How a request enters its queue.
+enum Entry<R: Request> {
+    /// It leaves at once, and nobody waits for it.
+    Alone,
+    /// It leaves at once, and what comes meanwhile gathers behind it.
+    First,
+    /// It is the first of a group, which a task is to send.
+    Gathers { number: u64 },
+    /// It made its group full.
+    Full { group: Group<R>, number: u64 },
+    /// It waits in a group that somebody sends.
+    Waits { number: u64 },
+}
+
+impl<R: Request> Queue<R> {
+    fn new(gathers: bool) -> Self {
+        Self {
+            state: Mutex::new(State {
+                gathering: Group::new(),
+                is_busy: false,
+                is_crowded: false,
+                last: 0,
+            }),
+            gathers,
+        }
+    }
+
+    fn enter(&self, request: &R, waiter: Waiter<R>, deadline: Instant) -> Entry<R> {
+        let mut state = self.state();
+        let is_free = !std::mem::replace(&mut state.is_busy, true);
+        if is_free && !std::mem::take(&mut state.is_crowded) && !self.gathers {
+            return Entry::First;
+        }
+        if state.gathering.has(request.id()) {
+            return Entry::Alone;
+        }
+        state.last += 1;
+        let number = state.last;
+        state.gathering.add(request, (number, waiter), deadline);
+        if is_free {
+            return Entry::Gathers { number };
+        }
+        state.is_crowded = true;
+        if state.gathering.requests.len() == GROUP {
+            let group = std::mem::replace(&mut state.gathering, Group::new());
+            return Entry::Full { group, number };
+        }
+        Entry::Waits { number }
+    }
+
+    /// Takes what has gathered; `None`, and the queue is free, where nothing has.
+    fn gathered(&self) -> Option<Group<R>> {
+        let mut state = self.state();
+        let mut group = std::mem::replace(&mut state.gathering, Group::new());
+        group.leave_out_those_who_went_away();
+        state.is_busy = !group.requests.is_empty();
+        state.is_busy.then_some(group)
+    }
+
+    /// Tells whether something has gathered; the queue is free where nothing has.
+    fn goes_on(&self) -> bool {
+        let mut state = self.state();
+        state.is_busy = !state.gathering.requests.is_empty();
+        state.is_busy
+    }
+
+    /// Takes a request back; `false` where it has left.
+    fn withdraw(&self, number: u64) -> bool {
+        let Group {
+            requests, waiters, ..
+        } = &mut self.state().gathering;
+        let place = waiters.iter().position(|(own, _)| *own == number);
+        if let Some(place) = place {
+            requests.remove(place);
+            waiters.remove(place);
+        }
+        place.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Request> Group<R> {
+    fn new() -> Self {
+        Self {
+            requests: Vec::new(),
+            waiters: Vec::new(),
+            deadline: Instant::now(),
+        }
+    }
+
+    fn has(&self, id: &RecordId) -> bool {
+        self.requests.iter().any(|other| other.id() == id)
+    }
+
+    fn add(&mut self, request: &R, waiter: (u64, Waiter<R>), deadline: Instant) {
+        if self.requests.is_empty() {
+            self.requests.reserve_exact(GROUP);
+            self.waiters.reserve_exact(GROUP);
+        }
+        self.deadline = if self.requests.is_empty() {
+            deadline
+        } else {
+            self.deadline.max(deadline)
+        };
+        self.requests.push(request.clone());
+        self.waiters.push(waiter);
+    }
+
+    fn leave_out_those_who_went_away(&mut self) {
+        if self.waiters.iter().any(|(_, waiter)| waiter.is_closed()) {
+            let requests = std::mem::take(&mut self.requests).into_iter();
+            let pairs = requests.zip(std::mem::take(&mut self.waiters));
+            let pairs = pairs.filter(|(_, (_, waiter))| !waiter.is_closed());
+            (self.requests, self.waiters) = pairs.unzip();
+        }
+    }
+
+    /// Sends the group and answers its callers. Where a store gives too few answers, the last
+    /// callers get a timeout.
+    async fn send(self, store: &AnyStore) {
+        let answers = R::send_all(&self.requests, store, self.deadline).await;
+        let answers = answers.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        for ((_, waiter), answer) in self.waiters.into_iter().zip(answers) {
+            // A caller that went away needs no answer.
+            let _ = waiter.send(answer.unwrap_or(Err(StoreError::Timeout)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
