@@ -209,7 +209,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_outlasts_its_deadline_is_given_up() {
         let late = in_time(Instant::now(), async {}).await;
-        assert!(matches!(late, Err(StoreError::Timeout)));
+        assert!(matches!(late, Err(StoreError::NotSent)));
         let soon = Instant::now() + std::time::Duration::from_secs(1);
         let never = in_time(soon, std::future::pending::<()>()).await;
         assert!(matches!(never, Err(StoreError::Timeout)));

@@ -46,6 +46,6 @@ async fn nothing_to_write_is_written_at_once() {
     ));
     assert!(matches!(
         committed(&[], Instant::now()).await,
-        Err(StoreError::Timeout)
+        Err(StoreError::NotSent)
     ));
 }

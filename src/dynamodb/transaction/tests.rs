@@ -124,7 +124,7 @@ type Reply = Result<(), SdkError<GetItemError, HttpResponse>>;
 async fn a_call_whose_time_is_over_is_not_made() {
     let (store, id) = (store(), RecordId::unkeyed("nonce"));
     let late = crate::store::Store::load(&store, &id, Instant::now()).await;
-    assert!(matches!(late, Err(StoreError::Timeout)));
+    assert!(matches!(late, Err(StoreError::NotSent)));
 
     let sent = || Box::pin(async { Reply::Ok(()) });
     let call = |deadline| store.call("dynamodb:GetItem", deadline, sent());

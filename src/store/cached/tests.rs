@@ -21,7 +21,7 @@ async fn a_call_at_its_deadline_is_for_the_store_to_refuse() {
     let record = Record::new(Status::Completed, EpochSeconds(i64::MAX / 1_000));
     store.memory().put(&id, record);
     let late = store.load(&id, Instant::now()).await;
-    assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
+    assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
     let soon = Instant::now() + std::time::Duration::from_millis(1);
     assert!(store.load(&id, soon).await.unwrap().is_some());
 }
