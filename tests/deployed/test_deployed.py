@@ -674,7 +674,7 @@ class Told(unittest.TestCase):
         self.assertEqual(self.total("payments-worker", "idempotency_takeovers"), 1)
         self.assertEqual(self.total("orders-api", "idempotency_mismatches"), 1)
 
-    def test_what_alarms_and_dashboard_look_at_is_there(self):
+    def test_metrics_have_the_namespace_and_the_dimensions_that_alarms_look_at(self):
         documents = self.documents()
         self.assertTrue(documents)
         for document in documents:
@@ -685,11 +685,6 @@ class Told(unittest.TestCase):
             self.assertEqual(directive["Dimensions"], dimensions)
             for metric in directive["Metrics"]:
                 self.assertIn(metric["Name"], document)
-        known = set(re.findall(r"^//! \| `(idempotency_\w+)`", (ROOT / "src/engine/metrics.rs").read_text(), re.MULTILINE))
-        looked_at = {alarm["MetricName"] for alarm in stack.client("cloudwatch").describe_alarms()["MetricAlarms"]}
-        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/dashboard.yaml").read_text()))
-        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/alarms.yaml").read_text()))
-        self.assertEqual({name for name in looked_at if name.startswith("idempotency_")} - known, set())
 
     def test_no_token_and_no_payload_is_logged(self):
         # Every token of these tests begins with one of the words that `unique` is given, and ends in a random number.
