@@ -16,6 +16,7 @@ pub mod server;
 pub mod shards;
 pub mod stream;
 pub mod tls;
+pub mod virtual_time;
 
 pub use bucket::Bucket;
 pub use crash::Begun;
@@ -25,6 +26,7 @@ pub use queue_api::QueueApi;
 pub use server::Server;
 pub use stream::Stream;
 pub use tls::Tls;
+pub use virtual_time::VirtualClock;
 
 /// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.
 ///
@@ -34,12 +36,12 @@ pub use tls::Tls;
 macro_rules! on_each_server {
     ($name:ident) => {
         mod $name {
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn dynoxide() {
                 super::$name($crate::support::Server::dynoxide().await).await;
             }
 
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn dynamodb_local() {
                 super::$name($crate::support::Server::dynamodb_local().await).await;
             }

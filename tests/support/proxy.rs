@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::Server;
+use super::virtual_time::{stand, wait};
 
 mod fault;
 mod forward;
@@ -194,13 +195,18 @@ struct Exchange {
 impl Exchange {
     /// To the end, once it has begun: what is under way to the server arrives, whatever becomes of the client.
     async fn forward(self) -> Reply {
-        tokio::spawn(forward(self)).await.map_err(|_| Cut)?
+        tokio::spawn(async {
+            let _stands = stand();
+            forward(self).await
+        })
+        .await
+        .map_err(|_| Cut)?
     }
 
     fn forward_after(self, pause: Duration) {
         tokio::spawn(async move {
             sleep(pause).await;
-            forward(self).await
+            self.forward().await
         });
     }
 
@@ -244,27 +250,28 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
         Fault::Pass => exchange.forward().await,
         Fault::Park { applies } => {
             if applies {
-                exchange.forward().await?;
+                exchange.clone().forward().await?;
             }
             state.parked.notify_one();
-            std::future::pending().await
+            wait(&exchange.parts.headers, std::future::pending()).await
         }
         Fault::Delay(pause) => {
             state.held.fetch_add(1, Ordering::Relaxed);
-            sleep(pause).await;
+            wait(&exchange.parts.headers, sleep(pause)).await;
             exchange.forward().await
         }
         Fault::Hold(pause) => {
             let held = tokio::spawn(async move {
-                sleep(pause).await;
+                wait(&exchange.parts.headers, sleep(pause)).await;
                 exchange.forward().await
             });
             held.await.map_err(|_| Cut)?
         }
         Fault::SlowReply(pause) => {
+            let headers = exchange.parts.headers.clone();
             let reply = exchange.forward().await;
             state.held.fetch_add(1, Ordering::Relaxed);
-            sleep(pause).await;
+            wait(&headers, sleep(pause)).await;
             reply
         }
         Fault::LoseReply => {

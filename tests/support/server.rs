@@ -17,6 +17,8 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
 use tokio::net::TcpListener;
 
+use super::virtual_time;
+
 /// A DynamoDB API on the loopback interface.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -62,6 +64,7 @@ impl Server {
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .http_client(virtual_time::http_client())
             // The SDK's budget for retries belongs to a partition, by default one for all clients of a process: tests that lose
             // many replies would use up that of others.
             .retry_partition(RetryPartition::new(unique("client")))
