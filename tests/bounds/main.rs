@@ -2,7 +2,7 @@
 //! keys. A binary of its own, since its allocator counts.
 //!
 //! ```sh
-//! BOUNDS_KEYS=1000000 scripts/dynamodb-local run cargo test --test bounds -- --nocapture keys   # many more keys
+//! BOUNDS_KEYS=1000000 scripts/with dynamodb-local -- cargo test --test bounds -- --nocapture keys   # many more keys
 //! ```
 #![allow(
     unreachable_pub,

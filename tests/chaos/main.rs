@@ -6,8 +6,8 @@
 //! sources were told against the promises of `docs/internals/protocol.md`.
 //!
 //! ```sh
-//! CHAOS_DELIVERIES=5000 scripts/dynamodb-local run cargo test --test chaos -- --nocapture loses_nothing   # a long one
-//! CHAOS_SEED=4711 scripts/dynamodb-local run cargo test --test chaos -- --nocapture loses_nothing         # other dice
+//! CHAOS_DELIVERIES=5000 scripts/with dynamodb-local -- cargo test --test chaos -- --nocapture loses_nothing   # a long one
+//! CHAOS_SEED=4711 scripts/with dynamodb-local -- cargo test --test chaos -- --nocapture loses_nothing         # other dice
 //! ```
 //!
 //! The seed makes every choice of the wire, the sources and the hand that kills; when each falls depends on the machine, so that a seed

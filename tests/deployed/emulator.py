@@ -115,7 +115,7 @@ class Emulator:
         return [item for page in pages for item in page["Items"]]
 
     def _start(self):
-        self.port = int(subprocess.check_output([ROOT / "scripts/free-port"]))
+        self.port = int(subprocess.check_output([ROOT / "scripts/with", "free-port"]))
         self.endpoint = f"http://127.0.0.1:{self.port}"
         environment = os.environ | {
             "AUTH": "true",  # each function signs with a key of its own role

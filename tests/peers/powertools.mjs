@@ -2,7 +2,7 @@
 
 import { createRequire } from 'node:module';
 
-// The packages lie where scripts/powertools installed them, not beside this file.
+// The packages lie where `scripts/with` installed them, not beside this file.
 const require = createRequire(`${process.cwd()}/`);
 const { DynamoDBClient } = require('@aws-sdk/client-dynamodb');
 const { BatchProcessor, EventType, processPartialResponse } = require('@aws-lambda-powertools/batch');

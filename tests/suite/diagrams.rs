@@ -1,127 +1,113 @@
-//! The sequence diagrams of the book, drawn from the requests of real runs on the embedded DynamoDB: one that is no longer what happens
-//! fails here. `scripts/diagrams` draws them anew.
+//! The diagrams of `docs/diagrams`: texts in Mermaid's language, and pictures that `scripts/diagrams` makes of them.
+//!
+//! The texts of sequences are the requests that real runs send to the embedded DynamoDB. One that is no longer what happens fails here.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-mod choice;
-mod engine;
-mod pages;
-mod queue;
+use percent_encoding::percent_decode_str;
+use sha2::{Digest, Sha256};
+
+mod effects;
 mod scenarios;
-mod several;
-mod svg;
-mod text;
-mod trace;
-mod wire;
+mod stage;
 mod words;
 
-use trace::Diagram;
+use stage::Diagram;
 
-/// Set by `scripts/diagrams`: the pictures are written, not compared.
-const DRAW: &str = "DRAW_DIAGRAMS";
+/// Written by hand.
+const TREES: [&str; 2] = ["choose-form", "choose-key"];
 
-/// The pictures of pages that `src/guide.rs` has. Rustdoc has no place for files, so they are there as addresses that hold them.
-const IN_RUSTDOC: [&str; 4] = ["choose-form", "choose-key", "steps", "transaction"];
-
-fn place(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("docs/diagrams")
-        .join(name)
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams")
 }
 
-/// Where two texts differ first.
-fn difference(committed: &str, drawn: &str) -> Option<String> {
-    if committed == drawn {
-        return None;
+const UPDATE: &str = "write it with UPDATE_DIAGRAMS=1, and read the difference";
+
+fn compare(Diagram { name, text }: &Diagram) {
+    let path = folder().join(format!("{name}.mmd"));
+    if env::var_os("UPDATE_DIAGRAMS").is_some() {
+        fs::write(&path, text).unwrap();
     }
-    let lines = committed.lines().zip(drawn.lines()).enumerate();
-    let first = lines.into_iter().find(|(_, (old, new))| old != new);
-    Some(first.map_or_else(
-        || "one is longer".to_owned(),
-        |(number, (old, new))| {
-            format!("line {}:\n  in docs/: {old}\n  happens:  {new}", number + 1)
-        },
-    ))
-}
-
-fn hold(diagram: &Diagram) {
-    hold_forms(diagram.name, text::draw(diagram), svg::draw(diagram));
-}
-
-fn hold_forms(name: &str, text: String, svg: String) {
-    let address = IN_RUSTDOC.contains(&name).then(|| svg::address(&svg));
-    let forms = [("txt", Some(text)), ("svg", Some(svg)), ("uri", address)];
-    for (extension, drawn) in forms {
-        let Some(drawn) = drawn else { continue };
-        let path = place(&format!("{name}.{extension}"));
-        if env::var_os(DRAW).is_some() {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, drawn).unwrap();
-            continue;
-        }
-        let committed = fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}; run scripts/diagrams", path.display()));
-        let difference = difference(&committed, &drawn);
-        assert!(
-            difference.is_none(),
-            "{} isn't what happens; run scripts/diagrams, and read what has changed: {}",
-            path.display(),
-            difference.unwrap_or_default()
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    for (committed, happens) in committed.lines().zip(text.lines()) {
+        assert_eq!(
+            committed, happens,
+            "{name}.mmd isn't what happens: {UPDATE}"
         );
     }
+    assert_eq!(
+        committed.len(),
+        text.len(),
+        "{name}.mmd isn't what happens: {UPDATE}"
+    );
 }
 
-macro_rules! diagrams {
+#[test]
+fn each_picture_is_of_its_text() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/diagrams.json");
+    let config = fs::read(config).unwrap();
+    let names = RECORDED
+        .iter()
+        .chain(&TREES)
+        .map(|name| name.replace('_', "-"));
+    let names: BTreeSet<_> = names.collect();
+    for name in &names {
+        let text = fs::read(folder().join(format!("{name}.mmd"))).unwrap();
+        let hash = Sha256::new_with_prefix(&config)
+            .chain_update(text)
+            .finalize();
+        let hash = u64::from_be_bytes(hash[..8].try_into().unwrap());
+        let picture = fs::read_to_string(folder().join(format!("{name}.svg"))).unwrap_or_default();
+        let id = format!("id=\"{name}-{hash:016x}\"");
+        assert!(
+            picture.contains(&id),
+            "{name}.svg isn't of its text: run scripts/diagrams"
+        );
+        if let Ok(address) = fs::read_to_string(folder().join(format!("{name}.uri"))) {
+            let held = percent_decode_str(&address).decode_utf8().unwrap();
+            assert!(
+                held == picture,
+                "{name}.uri doesn't hold its picture: run scripts/diagrams"
+            );
+        }
+    }
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(names.contains(name), "nothing makes {}", path.display());
+    }
+}
+
+macro_rules! recorded {
     ($($module:ident::$name:ident),+ $(,)?) => {
         $(
             #[tokio::test]
             async fn $name() {
-                hold(&$module::$name().await);
+                compare(&$module::$name().await);
             }
         )+
 
-        /// Each committed picture is one that is drawn.
-        #[test]
-        fn no_picture_is_left_over() {
-            let mut drawn = vec!["outbox".to_owned()];
-            drawn.extend(choice::CHOICES.map(|choice| choice.name.to_owned()));
-            drawn.extend([$(stringify!($name).replace('_', "-")),+]);
-            for entry in fs::read_dir(place("")).unwrap() {
-                let path = entry.unwrap().path();
-                let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-                let is_drawn = drawn.contains(&name)
-                    && (path.extension().unwrap() != "uri" || IN_RUSTDOC.contains(&name.as_str()));
-                assert!(is_drawn, "{} is drawn by nothing", path.display());
-            }
-        }
+        const RECORDED: &[&str] = &["outbox", $(stringify!($name)),+];
     };
 }
 
-#[test]
-fn choices() {
-    for choice in &choice::CHOICES {
-        hold_forms(choice.name, choice::text(choice), choice::svg(choice));
-    }
-}
-
-diagrams!(
-    scenarios::first_run,
-    scenarios::duplicate,
+recorded!(
+    scenarios::twice,
     scenarios::concurrent_duplicate,
     scenarios::takeover,
     scenarios::stale_owner,
     scenarios::mismatch,
-    scenarios::lost_reply,
-    queue::batch,
-    several::transaction,
-    several::steps,
+    scenarios::batch,
+    effects::transaction,
+    effects::steps,
 );
 
 /// With the relay's process, as all tests of this name have one.
 mod end_to_end {
     #[tokio::test]
     async fn outbox() {
-        super::hold(&super::several::outbox().await);
+        super::compare(&super::effects::outbox().await);
     }
 }

@@ -12,21 +12,32 @@ mod shared;
 mod stream;
 mod transaction;
 
+/// `UPDATE_PAGES=1` writes them into the page.
 #[test]
 fn the_page_on_testing_shows_the_tests_that_run() {
-    let page = include_str!("../../docs/testing.md");
-    for (name, file) in [
-        ("queue", include_str!("guide/queue.rs")),
-        ("api", include_str!("guide/api.rs")),
-        ("axum", include_str!("guide/axum.rs")),
-        ("invocation", include_str!("guide/invocation.rs")),
-        ("stream", include_str!("guide/stream.rs")),
-        ("transaction", include_str!("guide/transaction.rs")),
-        ("shared", include_str!("guide/shared.rs")),
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = root.join("docs/testing.md");
+    let shown = std::fs::read_to_string(&page).unwrap();
+    let mut wanted = shown.clone();
+    for name in [
+        "queue",
+        "api",
+        "axum",
+        "invocation",
+        "stream",
+        "transaction",
+        "shared",
     ] {
-        assert!(
-            page.contains(&format!("```rust\n{file}```")),
-            "docs/testing.md doesn't show tests/suite/guide/{name}.rs as it is: run scripts/testing-page"
-        );
+        let path = format!("tests/suite/guide/{name}.rs");
+        let file = std::fs::read_to_string(root.join(&path)).unwrap();
+        let head = format!("<!-- {path} -->\n```rust\n");
+        let (before, rest) = wanted.split_once(&head).expect(&path);
+        let (_, after) = rest.split_once("```\n").expect(&path);
+        wanted = format!("{before}{head}{file}```\n{after}");
+    }
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(&page, &wanted).unwrap();
+    } else {
+        assert_eq!(shown, wanted, "write it with UPDATE_PAGES=1");
     }
 }

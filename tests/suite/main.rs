@@ -30,7 +30,6 @@ mod oversize;
 mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
-mod real_powertools;
 mod reference;
 mod scale;
 mod secrets;
@@ -41,7 +40,7 @@ mod sqs;
 mod start_up;
 mod steps;
 mod streams;
-#[allow(dead_code, unused_imports, reason = "`tests/chaos` uses the rest")]
+#[allow(dead_code, unused_imports, reason = "other test programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
 mod testing;

@@ -12,8 +12,9 @@ use crate::support::{Fault, Proxy};
 
 #[test]
 fn each_test_that_the_page_names_exists() {
-    let named = named_tests(include_str!("../../docs/internals/peers.md"), "tests/suite");
-    assert!(named > 60, "{named}");
+    let page = include_str!("../../docs/internals/peers.md");
+    let named = ["tests/suite", "tests/verify"].map(|folder| named_tests(page, folder));
+    assert!(named.into_iter().sum::<usize>() > 60, "{named:?}");
 }
 
 #[test]

@@ -32,6 +32,11 @@ impl Gateway {
     }
 }
 
+/// An order for `orders-api`.
+pub fn order() -> Value {
+    json!({ "sku": "KETTLE-01", "quantity": 2, "amount": 5_980, "currency": "EUR" })
+}
+
 pub struct Response {
     pub status: u64,
     pub answer: Value,

@@ -31,7 +31,7 @@ pub use virtual_time::VirtualClock;
 /// Declares a test that runs on each DynamoDB there is: `name::dynoxide`, in process, and `name::dynamodb_local`, AWS's own.
 ///
 /// The second needs `DYNAMODB_LOCAL_ENDPOINT` and fails without it: a lane that skips itself proves nothing. `make test`
-/// starts the server and sets the variable; `make quick` leaves the lane out by name.
+/// starts the server and sets the variable.
 #[macro_export]
 macro_rules! on_each_server {
     ($name:ident) => {

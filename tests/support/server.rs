@@ -43,7 +43,7 @@ impl Server {
     #[expect(clippy::unused_async, reason = "it is called as the other one is")]
     pub async fn dynamodb_local() -> Self {
         let endpoint = std::env::var("DYNAMODB_LOCAL_ENDPOINT").expect(
-            "DYNAMODB_LOCAL_ENDPOINT is not set: run `make test`, which starts DynamoDB Local, or `make quick` to do without",
+            "DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/with dynamodb-local -- …`, or `--skip dynamodb_local`",
         );
         Self { endpoint }
     }

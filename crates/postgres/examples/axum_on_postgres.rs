@@ -1,7 +1,7 @@
 //! An axum server whose orders and whose keys commit in one PostgreSQL transaction.
 //!
 //! ```sh
-//! scripts/postgres run cargo run -p lambda-idempotency-postgres --example axum_on_postgres
+//! scripts/with postgres -- cargo run -p lambda-idempotency-postgres --example axum_on_postgres
 //! curl -i -H 'idempotency-key: order-1' -H 'content-type: application/json' -d '{"cents": 1250}' http://127.0.0.1:PORT/orders
 //! ```
 //!

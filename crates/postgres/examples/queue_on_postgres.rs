@@ -1,7 +1,7 @@
 //! A Lambda function whose messages come from SQS, each in a PostgreSQL transaction with its key.
 //!
 //! ```sh
-//! scripts/postgres run cargo lambda watch --example queue_on_postgres
+//! scripts/with postgres -- cargo lambda watch --example queue_on_postgres
 //! ```
 
 use deadpool_postgres::{Manager, Pool, Runtime, Timeouts};

@@ -2,10 +2,8 @@
 //!
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
-mod cargo_lambda_watch;
 mod crash_points;
 mod drift_audit;
-mod openapi;
 mod orders_api;
 mod outbox;
 mod payments_worker;

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::Fault;
-use crate::support::gateway::{Gateway, Response};
+use crate::support::gateway::{Gateway, Response, order};
 use crate::support::lambda::{Function, text};
-
-pub(super) fn order() -> Value {
-    json!({ "sku": "KETTLE-01", "quantity": 2, "amount": 5_980, "currency": "EUR" })
-}
 
 async fn an_order_posted_twice_is_placed_once(gateway: Gateway) {
     let function = Function::orders_api().await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::orders_api::order;
 use super::payments_worker::{batch, failed};
+use crate::support::gateway::order;
 use crate::support::gateway::{Gateway, Response};
 use crate::support::lambda::{Function, Reply, Sandbox, lease_over, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     This,
-    /// The one that `scripts/version-before` names.
+    /// The one that `scripts/with version-before` builds.
     Before,
 }
 
@@ -21,7 +21,8 @@ impl Version {
             Self::This => program(name).to_owned(),
             Self::Before => {
                 let folder = std::env::var_os("FUNCTIONS_BEFORE");
-                let folder = folder.expect("this test is run by `scripts/version-before run`");
+                let folder =
+                    folder.expect("this test is run by `scripts/with version-before -- …`");
                 Path::new(&folder).join(name)
             }
         }

@@ -38,8 +38,8 @@ pub struct Answer {
 
 impl Watch {
     pub async fn start() -> Self {
-        let program =
-            std::env::var_os("CARGO_LAMBDA").expect("`scripts/cargo-lambda run` sets CARGO_LAMBDA");
+        let program = std::env::var_os("CARGO_LAMBDA")
+            .expect("`scripts/with cargo-lambda` sets CARGO_LAMBDA");
         for _ in 0..PORTS {
             let port = free_port();
             let mut command = Command::new(&program);
@@ -123,8 +123,12 @@ impl Watch {
 
 /// A port that no server of another test is given before the program listens at it.
 fn free_port() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/free-port");
-    let said = Command::new(script).output().expect("Python").stdout;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/with");
+    let said = Command::new(script)
+        .arg("free-port")
+        .output()
+        .expect("Python")
+        .stdout;
     String::from_utf8(said).expect("text").trim().to_owned()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --profile checked -p protocol-model                      # a minute
+//! cargo run -p protocol-model -- --small                             # the scopes of two processes
 //! cargo run --profile checked -p protocol-model -- --long            # hours, and gigabytes
 //! cargo run --profile checked -p protocol-model -- --only "a step"   # the scopes with this in their names; works with --long, too
 //! ```
@@ -47,21 +48,23 @@ mod world;
 
 /// What is asked for on the command line.
 struct Wanted {
+    small: bool,
     long: bool,
     only: Option<String>,
 }
 
 fn main() -> ExitCode {
     let Some(wanted) = wanted() else {
-        eprintln!("usage: protocol-model [--long] [--only <part of a name>]");
+        eprintln!("usage: protocol-model [--small | --long] [--only <part of a name>]");
         return ExitCode::from(2);
     };
     let named = |name: &str| wanted.only.as_ref().is_none_or(|only| name.contains(only));
-    let scopes = if wanted.long {
+    let mut scopes = if wanted.long {
         catalogue::long()
     } else {
         catalogue::short()
     };
+    scopes.retain(|scope| !wanted.small || scope.workers.iter().all(|worker| worker.process < 2));
     let mut sum = Sum::default();
     let mut holds = true;
     let mut explored = 0;
@@ -99,12 +102,14 @@ fn main() -> ExitCode {
 
 fn wanted() -> Option<Wanted> {
     let mut wanted = Wanted {
+        small: false,
         long: false,
         only: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
+            "--small" => wanted.small = true,
             "--long" => wanted.long = true,
             "--only" => wanted.only = Some(words.next()?),
             _ => return None,

@@ -14,7 +14,7 @@ use crate::support::{Said, run};
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
 fn url() -> String {
     std::env::var("POSTGRES_URL")
-        .expect("POSTGRES_URL is not set: run it by `scripts/postgres run`")
+        .expect("POSTGRES_URL is not set: run it by `scripts/with postgres -- …`")
 }
 
 /// A table of its own, and its name.

@@ -92,7 +92,7 @@ async fn records() -> String {
 /// What a person sees who types this line.
 async fn typed(line: &str, table: &str) -> String {
     let library = std::env::var("FAKETIME_LIBRARY")
-        .expect("FAKETIME_LIBRARY is not set: run it by `scripts/faketime run`");
+        .expect("FAKETIME_LIBRARY is not set: run it by `scripts/with faketime -- …`");
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_idempotency"));
     let folder = folder.parent().unwrap();
     let mut shell = tokio::process::Command::new("/bin/sh");

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
 pub(crate) fn dynamodb_endpoint() -> String {
     std::env::var("DYNAMODB_LOCAL_ENDPOINT")
-        .expect("DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/dynamodb-local run`")
+        .expect("DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/with dynamodb-local -- …`")
 }
 
 /// DynamoDB Local.

@@ -1,4 +1,4 @@
-//! The store on a real server: `scripts/postgres run cargo test -p lambda-idempotency-postgres`.
+//! The store on a real server: `scripts/with postgres -- cargo test -p lambda-idempotency-postgres`.
 
 #![allow(
     clippy::unwrap_used,

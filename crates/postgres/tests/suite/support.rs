@@ -20,7 +20,7 @@ pub(crate) type Store = PostgresStore<Pool>;
 
 pub(crate) fn url() -> String {
     std::env::var("POSTGRES_URL")
-        .expect("run the tests with `scripts/postgres run` before the command")
+        .expect("run the tests with `scripts/with postgres -- …` before the command")
 }
 
 /// A name that no other test has.

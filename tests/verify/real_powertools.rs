@@ -1,0 +1,77 @@
+//! Beside the real Powertools for AWS Lambda (Python), in the version that `benches/peers/requirements.txt` pins: what each side makes of
+//! the other's records, and what becomes there of what `docs/internals/peers.md` compares.
+//!
+//! These need `POWERTOOLS_PYTHON`, which `scripts/with powertools -- …` sets, and fail without it.
+
+use std::time::Duration;
+
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::powertools::PowertoolsKeys;
+use lambda_idempotency::{Builder, Idempotency, Key};
+
+use crate::support::Server;
+
+mod behaviour;
+mod keys;
+mod layers;
+mod leftovers;
+mod limits;
+mod process;
+mod sharing;
+mod typescript;
+mod validation;
+
+use process::Function;
+
+/// What the Python function's records begin with.
+const PREFIX: &str = "charges";
+
+/// A payment's key, as the Python function makes it.
+fn charge(order: &str) -> Option<Key> {
+    PowertoolsKeys::of(PREFIX).key("charge", order)
+}
+
+/// A table, an engine on it, and a Python function on it.
+struct Shared {
+    server: Server,
+    table: String,
+}
+
+impl Shared {
+    async fn on(server: &Server) -> Self {
+        Self {
+            server: server.clone(),
+            table: server.idempotency_table().await,
+        }
+    }
+
+    fn engine(&self) -> Idempotency<DynamoDbStore> {
+        self.engine_with(|once| once)
+    }
+
+    fn engine_with(
+        &self,
+        settings: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+    ) -> Idempotency<DynamoDbStore> {
+        let store = DynamoDbStore::new(self.server.client(), &self.table);
+        settings(Idempotency::builder(store).namespace("payments"))
+            .build()
+            .unwrap()
+    }
+
+    /// A process of its own: it remembers nothing of another.
+    async fn function(&self) -> Function {
+        Function::start(&self.server, &self.table).await
+    }
+
+    /// How many records there are.
+    async fn records(&self) -> Vec<process::Item> {
+        let scan = self.server.client().scan().table_name(&self.table);
+        scan.send().await.unwrap().items().to_vec()
+    }
+}
+
+/// Long enough for a lease of so many milliseconds to be over, on a clock in milliseconds.
+async fn after(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis + 50)).await;
+}
