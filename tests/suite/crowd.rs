@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::on_each_server;
-use crate::support::Proxy;
 use crate::support::Server;
 use crate::support::events::{batch, message};
+use crate::support::{Proxy, VirtualClock};
 
 const CROWD: usize = 64;
 
@@ -125,6 +125,7 @@ impl Crowd {
 
 fn engine<S: Store>(store: S, in_flight: InFlight) -> Idempotency<S> {
     let builder = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("crowd")
         // A crowd may keep a small server busy for long.
         .store_timeout(Duration::from_mins(10))

@@ -102,12 +102,12 @@ async fn in_memory_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_
     judge_crashes(environments.ledger(), &stream);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dynoxide_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
     on_a_server(&Server::dynoxide().await).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dynamodb_local_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
     on_a_server(&Server::dynamodb_local().await).await;
 }

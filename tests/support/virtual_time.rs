@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::config::http::HttpRequest;
 use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient};
@@ -19,6 +20,7 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::byte_stream::ByteStream;
 use http::HeaderMap;
 use lambda_idempotency::{Clock, EpochMillis, SystemClock};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The header that tells a [`Proxy`](super::Proxy) which request it makes wait.
@@ -98,26 +100,43 @@ impl HttpClient for Standing<SharedHttpClient> {
 impl HttpConnector for Standing<SharedHttpConnector> {
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let connector = self.0.clone();
-        HttpConnectorFuture::new(async move {
+        // A task of its own: a request of an attempt that is leaked, as of a process that was killed, ends too.
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let under_way = UnderWay::begin();
-            request.headers_mut().insert(NUMBER, under_way.0.to_string());
+            let number = under_way.0.to_string();
+            request.headers_mut().insert(NUMBER, number);
             let mut reply = connector.call(request).await?;
             let body = ByteStream::new(reply.take_body()).collect().await;
             let body = body.map_err(|error| ConnectorError::io(error.into()))?;
             *reply.body_mut() = body.into_bytes().into();
             Ok(reply)
+        });
+        HttpConnectorFuture::new(async move {
+            let reply = task.join_next().await.expect("one task");
+            reply.unwrap_or_else(|error| Err(ConnectorError::io(error.into())))
         })
     }
 }
 
-/// The machine's time when the first test looked, and then tokio's.
+/// The machine's time when the first test looked, and from then on tokio's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VirtualClock;
+
+impl VirtualClock {
+    /// The deadline of an invocation that has this much time, as Lambda says it.
+    pub fn deadline(time: Duration) -> u64 {
+        let deadline = Self.now() + time;
+        deadline.0.try_into().expect("after 1970")
+    }
+}
 
 impl Clock for VirtualClock {
     fn now(&self) -> EpochMillis {
         static BEGAN: OnceLock<(EpochMillis, std::time::Instant)> = OnceLock::new();
-        let (time, instant) = BEGAN.get_or_init(|| (SystemClock.now(), std::time::Instant::now()));
-        *time + Instant::now().saturating_duration_since((*instant).into())
+        let (time, began) = *BEGAN.get_or_init(|| (SystemClock.now(), std::time::Instant::now()));
+        let (began, now) = (Instant::from_std(began), Instant::now());
+        // A test's time stands from when its runtime began, which may be before the first test looked.
+        time + now.saturating_duration_since(began) - began.saturating_duration_since(now)
     }
 }

@@ -241,7 +241,7 @@ async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
     assert_eq!(*attempts.lock().unwrap(), [1]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_started_counts_whatever_its_predecessor_left() {
     let bench = Bench::new();
     let handler =
