@@ -14,8 +14,8 @@ use crate::support::shards::{DataStream, Invoked, Mapping, Record, event};
 /// Longer than any test, in milliseconds: a movement that pauses so long before its effect never gets there.
 const FOREVER: &str = "3600000";
 
-/// The timeout of a process that is killed: the mapping waits for its leases, which last a second longer.
-const SHORT: Duration = Duration::from_secs(4);
+/// The timeout of a process that is killed: its leases are told from those of the others by it.
+const SHORT: Duration = Duration::from_mins(1);
 
 fn movement(id: &str, sku: &str, delta: i64) -> Value {
     json!({ "movement_id": id, "sku": sku, "delta": delta })
@@ -126,13 +126,14 @@ impl Processes {
     async fn kill_before_an_effect(&self, batch: &[Record]) -> Invoked {
         let mut doomed = self.doomed.start().await;
         let invocation = doomed.begin(event(batch)).await;
-        let pause = SHORT / 2;
+        let pause = Duration::from_millis(500);
         if let Some(reply) = doomed.finish_within(&invocation, pause).await {
             // All of them were done, or held by another process.
             return of(reply);
         }
         self.count("before an effect");
         doomed.kill();
+        self.function.end_leases_within(2 * SHORT).await;
         Invoked::Failed
     }
 
@@ -191,7 +192,7 @@ async fn processes_killed_at_random_behind_a_mapping_book_each_movement_exactly_
         batch_size: 10,
         parallelization_factor: 2,
         bisect_batch_on_function_error: true,
-        pause: Duration::from_millis(400),
+        pause: Duration::from_millis(20),
         forgets: Some(seed),
         ..Mapping::default()
     };

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_simulator::Simulator;
@@ -326,14 +326,35 @@ impl Function {
     /// Lets the lease of the only record, which must be this one, be over.
     pub async fn end_lease(&self, record: &Item) {
         assert_eq!(self.record().await, *record);
+        assert!(self.ends(record).await, "it stands as it was");
+    }
+
+    /// Lets all leases be over that are so within this time.
+    pub async fn end_leases_within(&self, time: Duration) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let until = since_epoch.expect("after 1970") + time;
+        let until = i64::try_from(until.as_millis()).expect("an age");
+        for record in self.records().await {
+            if text(&record, "status") == "INPROGRESS"
+                && (1..until).contains(&number(&record, "in_progress_expiration"))
+            {
+                self.ends(&record).await;
+            }
+        }
+    }
+
+    /// Whether the record still has this owner, and its lease is over now.
+    async fn ends(&self, record: &Item) -> bool {
         let update = self.server.client().update_item();
         let ended = update
             .table_name(&self.records)
             .key("id", record["id"].clone())
-            .condition_expression("attribute_exists(id)")
+            .condition_expression("#owner = :owner")
             .update_expression("SET in_progress_expiration = :long_ago")
+            .expression_attribute_names("#owner", "owner")
+            .expression_attribute_values(":owner", record["owner"].clone())
             .expression_attribute_values(":long_ago", AttributeValue::N("1".to_owned()));
-        ended.send().await.expect("an earlier lease");
+        ended.send().await.is_ok()
     }
 
     async fn scan(&self, table: &str) -> Vec<Item> {
