@@ -83,7 +83,7 @@ fn each_picture_is_of_its_text() {
 macro_rules! recorded {
     ($($module:ident::$name:ident),+ $(,)?) => {
         $(
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn $name() {
                 compare(&$module::$name().await);
             }
@@ -106,7 +106,7 @@ recorded!(
 
 /// With the relay's process, as all tests of this name have one.
 mod end_to_end {
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn outbox() {
         super::compare(&super::effects::outbox().await);
     }
