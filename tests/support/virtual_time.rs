@@ -119,6 +119,9 @@ impl HttpConnector for Standing<SharedHttpConnector> {
     }
 }
 
+/// How long before the first test looked a test's time may have begun.
+const BEFORE: Duration = Duration::from_hours(1);
+
 /// The machine's time when the first test looked, and from then on tokio's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VirtualClock;
@@ -135,8 +138,8 @@ impl Clock for VirtualClock {
     fn now(&self) -> EpochMillis {
         static BEGAN: OnceLock<(EpochMillis, std::time::Instant)> = OnceLock::new();
         let (time, began) = *BEGAN.get_or_init(|| (SystemClock.now(), std::time::Instant::now()));
-        let (began, now) = (Instant::from_std(began), Instant::now());
-        // A test's time stands from when its runtime began, which may be before the first test looked.
-        time + now.saturating_duration_since(began) - began.saturating_duration_since(now)
+        // A test's time begins when its runtime does, which may be before the first test looked, and goes on by whole milliseconds.
+        let now = Instant::now() + BEFORE;
+        time + now.saturating_duration_since(Instant::from_std(began)) - BEFORE
     }
 }
