@@ -25,13 +25,13 @@ nights: ## simulated nights: SEEDS=10000000 of them, the first of them FROM=0; m
 	cargo run --profile checked --locked -p protocol-simulation -- --seeds $(SEEDS) --from $(FROM)
 
 bench: ## beside its peers, instruction counts, cold start; writes benches/RESULTS.md
-	@scripts/bench
+	@benches/run
 
 load: ## ten minutes of requests, some of them sent twice, on a server and a function; writes benches/LOAD.md
-	@scripts/bench load
+	@benches/run load
 
 fuzz: ## libFuzzer on the properties of hostile input, ten minutes for each
 	@scripts/fuzz run 600
 
 mutants: ## changes the library on purpose, at random, and looks whether a test notices
-	@scripts/mutants run
+	@tests/mutants/run run

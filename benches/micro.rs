@@ -1,5 +1,5 @@
 //! What happens in the process, in nanoseconds: `cargo bench -p benches`. The same paths that
-//! `scripts/bench instructions` counts.
+//! `benches/run instructions` counts.
 #![allow(
     clippy::expect_used,
     reason = "a measurement that panics has a mistake of its own"

@@ -87,7 +87,7 @@ def main(record):
         print(f"{one['path']:18}{one['instructions']:>9,}  {before}{'' if one['holds'] else '  CHANGED'}")
     changed = [one["path"] for one in rows if not one["holds"]]
     if changed:
-        print("If that is meant, record it: scripts/bench instructions --record")
+        print("If that is meant, record it: benches/run instructions --record")
     for one in gates:
         print(f"{one['name']}: {one['median']:.2f}, {one['limit']}{'' if one['holds'] else '  MISSED'}")
     return not changed and all(one["holds"] for one in gates)

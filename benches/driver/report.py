@@ -57,7 +57,7 @@ INSTRUCTIONS = """\
 Counted by callgrind (rustc {rustc}), for a call, or for a message in a batch of 10. `memory-…` is the whole SQS layer on a
 `MemoryStore`; `sdk-…` is the same on a `DynamoDbStore` whose HTTP client answers at once, without a server; `floor-…` is the SDK by
 hand against the same client. Valgrind's processor has no SHA instructions, so hashing weighs several times what it does in fact.
-`benches/instructions.json` is the baseline that `scripts/bench instructions` compares with, within 2 %.
+`benches/instructions.json` is the baseline that `benches/run instructions` compares with, within 2 %.
 """
 
 

@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-// The packages lie where scripts/bench installed them, not beside this file.
+// The packages lie where benches/run installed them, not beside this file.
 export const require = createRequire(`${process.cwd()}/`);
 const { DynamoDBClient } = require('@aws-sdk/client-dynamodb');
 

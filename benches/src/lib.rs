@@ -1,4 +1,4 @@
-//! Measures the library beside its peers. `scripts/bench` drives the programs in `src/bin`; `RESULTS.md` is what they found.
+//! Measures the library beside its peers. `benches/run` drives the programs in `src/bin`; `RESULTS.md` is what they found.
 //!
 //! A *contender* takes batches of messages through a DynamoDB table, one way or another. The same job is given to each, in
 //! turns: new messages first, then the same ones again.

@@ -1,4 +1,5 @@
-"""Opens each page of the book, and of rustdoc, in a real Chromium: no error on its console; nothing of the book is wider than a phone.
+"""Opens each page of the book, and of rustdoc, in a real Chromium: no error on its console, nothing loaded from elsewhere; nothing of the
+book is wider than a phone.
 
     browser.py             all pages
     browser.py shots DIR   the book's pages as pictures, on a phone and on a screen, light and dark
@@ -50,6 +51,8 @@ def chromium():
     options.binary_location = shutil.which("chromium")
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(argument)
+    # What a page loads from elsewhere is an error, with a network as without one.
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
 

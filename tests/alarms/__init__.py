@@ -1,1 +1,1 @@
-"""Evaluates the alarms of `infra/`: each fires on its bad day and on no good one. No server is needed."""
+"""The alarms and the dashboard of `infra/`. No server is needed."""

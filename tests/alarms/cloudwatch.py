@@ -1,176 +1,87 @@
-"""Metrics by the minute, and the state of an alarm on them, by CloudWatch's documented rules.
+"""Judges an alarm by what is reported in each of its periods.
 
-An alarm is evaluated each minute, on windows that end then. The rules for missing data are those of
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html. A property of an alarm that is not known here
-is an error, and so is a value that the rules don't cover.
+CloudWatch has many rules for missing data. Only alarms that don't need them are known here: one period decides, and missing data doesn't
+breach; or an expression fills what is missing. Whatever else an alarm has is an error. The templates' expressions are expressions of Python
+too: Python evaluates them, for one period at a time.
 """
 
 import operator
+import re
 
-from alarms.metric_math import Expression, NotUnderstood
-
-MISSING = ("notBreaching", "breaching", "ignore")
-STATISTICS = {"Sum": sum, "Maximum": max, "Minimum": min, "Average": lambda values: sum(values) / len(values), "SampleCount": len}
-OPERATORS = {
-    "GreaterThanThreshold": operator.gt,
-    "GreaterThanOrEqualToThreshold": operator.ge,
-    "LessThanThreshold": operator.lt,
-    "LessThanOrEqualToThreshold": operator.le,
-}
-# In words for a person, and whom to tell: without effect on the state.
-SPOKEN = {"AlarmDescription", "AlarmActions"}
-JUDGEMENT = {"EvaluationPeriods", "DatapointsToAlarm", "Threshold", "ComparisonOperator", "TreatMissingData"}
-PLAIN = {"Namespace", "MetricName", "Dimensions", "Statistic", "Period"}
-
-# CloudWatch retrieves more data points than an alarm needs: 5 for 3 in the examples of its documentation, which gives no rule.
-MORE = 2
+STATISTICS = {"Sum": sum, "Maximum": max}
+OPERATORS = {"GreaterThanThreshold": operator.gt, "LessThanThreshold": operator.lt}
+# The properties of an alarm that say nothing about where its data comes from.
+KNOWN = "AlarmDescription AlarmActions EvaluationPeriods DatapointsToAlarm Threshold ComparisonOperator TreatMissingData".split()
 
 
-class Metrics:
-    """What was reported, minute by minute; on top of what `base` has."""
+class Number(float):
+    """A data point. A division by zero gives none."""
 
-    def __init__(self, base=None):
-        self._base, self._values, self._points = base, {}, {}
+    def __truediv__(self, other):
+        return float(self) / other if other else None
 
-    def put(self, namespace, name, dimensions, minute, *values):
-        metric = (namespace, name, frozenset(dimensions.items()))
-        if metric not in self._values:
-            before = self._base.of(metric) if self._base else {}
-            self._values[metric] = {at: list(found) for at, found in before.items()}
-        self._values[metric].setdefault(minute, []).extend(values)
+    def __rtruediv__(self, other):
+        return other / float(self) if self else None
 
-    def put_embedded(self, document, minute):
-        """A document in CloudWatch's embedded metric format: a metric for each set of dimensions."""
-        for directive in document["_aws"]["CloudWatchMetrics"]:
-            for names in directive["Dimensions"]:
-                dimensions = {name: document[name] for name in names}
-                for metric in directive["Metrics"]:
-                    values = document[metric["Name"]]
-                    values = values if isinstance(values, list) else [values]
-                    self.put(directive["Namespace"], metric["Name"], dimensions, minute, *values)
 
-    def of(self, metric):
-        """The values of a metric, by the minute."""
-        if metric in self._values:
-            return self._values[metric]
-        return self._base.of(metric) if self._base else {}
+def fill(series, filler):
+    return [fill(one, filler) for one in series] if isinstance(series, list) else filler if series is None else series
 
-    def points(self, metric, statistic, period):
-        """The data points of so many minutes each, by the minute that they end before. None where nothing was reported."""
-        if self._base and metric not in self._values:
-            return self._base.points(metric, statistic, period)
-        wanted = (metric, statistic, period)
-        if wanted not in self._points:
-            windows = {}
-            for minute, values in self.of(metric).items():
-                for end in range(minute + 1, minute + period + 1):
-                    windows.setdefault(end, []).extend(values)
-            self._points[wanted] = {end: STATISTICS[statistic](values) for end, values in windows.items()}
-        return self._points[wanted]
+
+class Points(dict):
+    """The data points of one period, by the ids of the queries. An expression is evaluated when it is asked for."""
+
+    def __init__(self, metrics, expressions):
+        functions = {"SUM": sum, "FILL": fill, "IF": lambda condition, yes, no: yes if condition else no}
+        series = {name: value if value is None else Number(value) for name, value in metrics.items()}
+        super().__init__(series, METRICS=lambda: list(series.values()), **functions)
+        self._expressions = dict(expressions)
+        for text in expressions.values():
+            if unknown := set(re.findall(r"[A-Za-z_]\w*", text)) - self.keys() - expressions.keys():
+                raise NameError(f"{text}: {unknown}")
+
+    def __missing__(self, name):
+        # Taken out, so that one that needs itself is an error. So is arithmetic on a data point that is missing.
+        self[name] = Number(eval(self._expressions.pop(name), {"__builtins__": {}}, self))
+        return self[name]
 
 
 class Alarm:
-    """An alarm, by the properties of its resource."""
+    """An alarm, by the properties of its resource. Each of its metrics is what it is reported as, and a statistic."""
 
     def __init__(self, properties):
-        _only(properties, SPOKEN | JUDGEMENT | (PLAIN if "MetricName" in properties else {"Metrics"}))
-        self._needed = int(properties["EvaluationPeriods"])
-        self._breaching = int(properties.get("DatapointsToAlarm", self._needed))
-        self._threshold = float(properties["Threshold"])
-        self._operator = _known(OPERATORS, properties["ComparisonOperator"])
-        self._missing = properties["TreatMissingData"]
-        if self._missing not in MISSING:
-            raise NotUnderstood(f"missing data that is {self._missing}")
-        self._series, self._periods, self._results = {}, set(), []
-        if "MetricName" in properties:
-            self._add("metric", properties, properties)
-            self._results.append("metric")
-        else:
-            for query in properties["Metrics"]:
-                self._read(query)
-        seconds = _one(self._periods, "period")
-        self._period, self._result = seconds // 60, _one(self._results, "result")
-        if seconds % 60:
-            raise NotUnderstood(f"a period of {seconds} s")
-        # Whatever such an alarm says, its missing data is ignored:
+        judged = {name: value for name, value in properties.items() if name not in KNOWN}
+        if "Metrics" not in judged:
+            metric = {name: judged.pop(name) for name in ("Namespace", "MetricName", "Dimensions")}
+            judged = {"Metrics": [{"Id": "metric", "MetricStat": {"Metric": metric, "Stat": judged.pop("Statistic"), **judged}}]}
+        (queries,) = judged.values()
+        self.metrics = {query["Id"]: _reported(**query["MetricStat"]) for query in queries if "MetricStat" in query}
+        self._expressions = {query["Id"]: query["Expression"] for query in queries if "Expression" in query}
+        (self._result,) = (query["Id"] for query in queries if query.get("ReturnData", True))
+        (period,) = {int(query["MetricStat"]["Period"]) for query in queries if "MetricStat" in query}
+        self._operator, self._threshold = OPERATORS[properties["ComparisonOperator"]], float(properties["Threshold"])
+        self._periods = int(properties["EvaluationPeriods"])
+        self._breaching = int(properties.get("DatapointsToAlarm", self._periods))
+        # CloudWatch ignores missing data of DynamoDB's metrics, whatever the alarm says; it would never end:
         # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
-        if any(isinstance(one, tuple) and one[0][0] == "AWS/DynamoDB" for one in self._series.values()):
-            self._missing = "ignore"
+        may_miss = self._periods == 1 and not any(namespace == "AWS/DynamoDB" for (namespace, *_), _ in self.metrics.values())
+        if period % 60 or properties["TreatMissingData"] != "notBreaching" or not (self._expressions or may_miss):
+            why = f"a period of {period} s, or missing data that is {properties['TreatMissingData']}, or not filled"
+            raise ValueError(f"{why}: {properties['AlarmDescription']}")
 
-    def _read(self, query):
-        _only(query, {"Id", "Label", "ReturnData", "Expression", "MetricStat"})
-        name = query["Id"]
-        if name in self._series or ("Expression" in query) == ("MetricStat" in query):
-            raise NotUnderstood(f"query {name}")
-        if "Expression" in query:
-            self._series[name] = Expression(query["Expression"])
-        else:
-            stat = query["MetricStat"]
-            _only(stat, {"Metric", "Period", "Stat"})
-            _only(stat["Metric"], {"Namespace", "MetricName", "Dimensions"})
-            self._add(name, stat["Metric"], {"Period": stat["Period"], "Statistic": stat["Stat"]})
-        if query.get("ReturnData", True):
-            self._results.append(name)
-
-    def _add(self, name, metric, how):
-        dimensions = {}
-        for dimension in metric["Dimensions"]:
-            _only(dimension, {"Name", "Value"})
-            dimensions[dimension["Name"]] = dimension["Value"]
-        _known(STATISTICS, how["Statistic"])
-        self._periods.add(int(how["Period"]))
-        self._series[name] = (metric["Namespace"], metric["MetricName"], frozenset(dimensions.items())), how["Statistic"]
-
-    def states(self, metrics, minutes):
-        """Its state at the end of each minute."""
-        retrieved = self._needed + MORE
-        ends = range(1 - self._period * retrieved, minutes + 1)
-        points = self._points(metrics, ends)
-        state, states = "INSUFFICIENT_DATA", []
-        for minute in range(1, minutes + 1):
-            # The oldest first.
-            state = self.next(state, [points.get(minute - self._period * ago) for ago in reversed(range(retrieved))])
-            states.append(state)
-        return states
-
-    def _points(self, metrics, ends):
-        """The data points that end with each of these minutes. What an expression makes of one is no other's concern."""
-
-        def series(name, asking=()):
-            if name in asking or name not in self._series:
-                raise NotUnderstood(f"{name} is no query, or needs itself")
-            one = self._series[name]
-            if isinstance(one, Expression):
-                return one.value(lambda other: series(other, (*asking, name)), plain, ends)
-            return metrics.points(*one, self._period)
-
-        plain = [series(name) for name, one in self._series.items() if not isinstance(one, Expression)]
-        return series(self._result)
-
-    def next(self, state, points):
-        """The state after `state`, where these data points were retrieved, the oldest first; `None` for one that is missing."""
-        verdicts = [self._operator(point, self._threshold) for point in points if point is not None]
-        if len(verdicts) >= self._needed:
-            return "ALARM" if sum(verdicts[-self._needed :]) >= self._breaching else "OK"
-        filled = self._needed - len(verdicts) if self._missing == "breaching" else 0
-        if sum(verdicts) + filled >= self._breaching:
-            return "ALARM"
-        return state if self._missing == "ignore" and all(verdicts) else "OK"
+    def fires(self, periods):
+        """Whether it is in alarm at the end of each period, by the values of each metric in them."""
+        verdicts = []
+        for reported in periods:
+            values = {name: (STATISTICS[stat], reported.get(metric)) for name, (metric, stat) in self.metrics.items()}
+            points = {name: many and statistic(many) for name, (statistic, many) in values.items()}
+            point = Points(points, self._expressions)[self._result]
+            verdicts.append(point is not None and self._operator(point, self._threshold))
+        return [sum(verdicts[max(0, end - self._periods) : end]) >= self._breaching for end in range(1, len(verdicts) + 1)]
 
 
-def _one(found, what):
-    if len(found) != 1:
-        raise NotUnderstood(f"{len(found)} different {what}s")
-    return next(iter(found))
+def _reported(Metric, Period, Stat):
+    def named(Namespace, MetricName, Dimensions):
+        return Namespace, MetricName, frozenset((one["Name"], one["Value"]) for one in Dimensions)
 
-
-def _only(properties, known):
-    unknown = set(properties) - known
-    if unknown:
-        raise NotUnderstood(f"properties {sorted(unknown)}")
-
-
-def _known(table, name):
-    if name not in table:
-        raise NotUnderstood(name)
-    return table[name]
+    return named(**Metric), Stat

@@ -10,15 +10,12 @@ use tokio::time::{Instant, sleep};
 use crate::judge::orders::Answer;
 use crate::lane::Lane;
 use crate::night::{AGAIN, DUPLICATE, FIRST, Night, between};
-use crate::pool::TIMEOUT;
+use crate::pool::{CALM_TIMEOUT, TIMEOUT};
 use crate::support::gateway::{Gateway, Response};
 use crate::support::lambda::Reply;
 
-/// How long a client goes on asking, once nothing disturbs it any more.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A gateway waits a little longer than the function may take.
-const GATEWAY: Duration = Duration::from_millis(2_200);
+/// A gateway waits so much longer than the function may take.
+const GATEWAY: Duration = Duration::from_millis(200);
 
 /// What became of a client's wish.
 #[derive(Clone, Debug)]
@@ -40,21 +37,26 @@ pub struct Client {
 impl Client {
     /// `is_first` where nobody has asked with this key before.
     pub async fn ask(mut self, night: Arc<Night>, lane: Arc<Lane>, is_first: bool) -> Told {
-        assert!(GATEWAY > TIMEOUT, "the function has its time");
         let mut kind = if is_first { FIRST } else { DUPLICATE };
-        let mut until = Instant::now() + PATIENCE;
+        // A client goes on asking, once nothing disturbs it any more.
+        let mut until = Instant::now() + night.patience;
         loop {
             night.report.count(&format!("deliveries: {}", lane.name));
             night.report.count(std::mem::replace(&mut kind, AGAIN));
             let event = Gateway::Http.post(&[("Idempotency-Key", &self.key)], &self.order);
-            let reply = tokio::time::timeout(GATEWAY, lane.pool.invoke(event)).await;
+            let time = if night.is_troubled() {
+                TIMEOUT
+            } else {
+                CALM_TIMEOUT
+            };
+            let reply = tokio::time::timeout(time + GATEWAY, lane.pool.invoke(event)).await;
             if let Ok(reply @ Reply::Answered(_)) = reply
                 && let Some(told) = told(&Response::of(reply))
             {
                 return told;
             }
             if night.is_troubled() {
-                until = Instant::now() + PATIENCE;
+                until = Instant::now() + night.patience;
             }
             if Instant::now() > until {
                 return Told::Nothing;

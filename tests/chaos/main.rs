@@ -127,8 +127,8 @@ async fn chaos_loses_nothing_and_repeats_nothing_beyond_what_is_promised() {
     if wanted >= LONG {
         demands.extend(DEMANDS_OF_A_LONG_ONE);
     }
-    // In case something is never reached: a night that is too short for it fails.
-    let patience = Duration::from_secs(60 + wanted / 4);
+    // In case something is never reached, or never comes to its end: a busy machine takes its time.
+    let patience = Duration::from_mins(10) + Duration::from_secs(wanted / 4);
     let night = Night::begin(seed, &[Version::This], wanted, demands, patience);
     let began = Instant::now();
     let (orders, keyed, unkeyed, plain, ()) = tokio::join!(
@@ -171,7 +171,7 @@ async fn chaos_of_two_versions_on_one_table_breaks_no_promise_either() {
     let seed = variable("CHAOS_SEED").unwrap_or(1);
     let versions = &[Version::This, Version::Before];
     let demands = crossing::DEMANDS.to_vec();
-    let night = Night::begin(seed, versions, 200, demands, Duration::from_mins(2));
+    let night = Night::begin(seed, versions, 200, demands, Duration::from_mins(10));
     let (orders, plain, ()) = tokio::join!(
         orders::run(&night, Defect::None),
         payments::run(&night, Form::Plain, Defect::None),
@@ -195,7 +195,7 @@ async fn is_noticed(defect: Defect, wanted: u64, by: &str) {
             &[Version::This],
             wanted,
             Vec::new(),
-            Duration::from_secs(20),
+            Duration::from_mins(2),
         );
         let (broken, ()) = if let Some(form) = defect.at_the_worker() {
             tokio::join!(payments::run(&night, form, defect), night.watch())

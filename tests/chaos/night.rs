@@ -1,9 +1,8 @@
 //! One night: when it is over, and whose dice are whose.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
@@ -23,12 +22,14 @@ pub struct Night {
     pub report: Report,
     wanted: u64,
     demands: Vec<&'static str>,
-    patience: Duration,
-    is_calm: AtomicBool,
+    pub patience: Duration,
+    /// When the trouble ended.
+    calm_since: OnceLock<SystemTime>,
 }
 
 impl Night {
-    /// Ends when so many deliveries were made and every demand was met, or when patience does.
+    /// Its trouble ends when so many deliveries were made and every demand was met, or when patience does; so does its calm, when
+    /// everything came to an end.
     pub fn begin(
         seed: u64,
         versions: &'static [Version],
@@ -43,7 +44,7 @@ impl Night {
             wanted,
             demands,
             patience,
-            is_calm: AtomicBool::new(false),
+            calm_since: OnceLock::new(),
         })
     }
 
@@ -60,12 +61,17 @@ impl Night {
         }
         let seconds = usize::try_from(began.elapsed().as_secs()).expect("a night");
         self.report.count_all("seconds of trouble", seconds);
-        self.is_calm.store(true, Ordering::Relaxed);
+        self.calm_since.get_or_init(SystemTime::now);
     }
 
     /// Whether new requests come, and trouble is made.
     pub fn is_troubled(&self) -> bool {
-        !self.is_calm.load(Ordering::Relaxed)
+        self.calm_since.get().is_none()
+    }
+
+    /// When the trouble ended; it has.
+    pub fn calm_since(&self) -> SystemTime {
+        *self.calm_since.get().expect("a night that is over")
     }
 
     /// The dice of one who takes part.

@@ -170,7 +170,8 @@ async fn judge(night: &Night, lane: &Lane, heard: Heard) -> Vec<String> {
         let order_id = order_id.unwrap_or_default().to_owned();
         let story = histories.get(record_id.as_str());
         let order = Order {
-            story: story.and_then(|changes| Story::of(changes, &notes.claimed_at)),
+            story: story
+                .and_then(|changes| Story::of(changes, &notes.claimed_at, night.calm_since())),
             unanswered: told.iter().filter(|it| matches!(it, Told::Nothing)).count(),
             placed_at: notes.effects.get(&order_id).map(|found| found[0].1),
             quantity: quantities.get(&order_id).copied(),

@@ -26,9 +26,6 @@ const POLLERS: usize = 3;
 /// How many messages wait, so that there is always one.
 const BACKLOG: usize = 30;
 
-/// How long everything may take to come to its end, once nothing disturbs it.
-const SETTLING: Duration = Duration::from_secs(90);
-
 const UNANSWERED: &str = "payments: invocation without an answer";
 
 /// What shows that the machine is too busy for the functions' short timeout, where nothing else disturbs them.
@@ -73,11 +70,10 @@ pub async fn run(night: &Arc<Night>, form: Form, defect: Defect) -> Vec<String> 
     let queue = Queue::new(night, name);
     let work = async {
         produce(night, form, &queue).await;
-        // Everything comes to an end; then what was put aside comes again, and all that was done is sent once more.
-        let mut settled = settle(&queue).await;
-        settled &= settle_what_was_put_aside(night, &queue).await;
+        // Everything comes to an end; then all that was done is sent once more.
+        let settled = settle(night, &queue).await;
         queue.replay();
-        settled & settle(&queue).await
+        settled & settle(night, &queue).await
     };
     let pollers = (0..POLLERS).map(|number| poll(night, &lane, &queue, number));
     let settled = tokio::select! {
@@ -184,29 +180,26 @@ async fn poll(night: &Arc<Night>, lane: &Lane, queue: &Queue, number: usize) {
     }
 }
 
-async fn settle(queue: &Queue) -> bool {
-    let until = Instant::now() + SETTLING;
-    while queue.open() > 0 {
-        if Instant::now() > until {
-            return false;
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
-    true
-}
-
-/// Messages that were put aside come again, until nothing was late meanwhile: on a machine that is busy with other work, the store
-/// may be too slow for each of the few times that a message is received.
-async fn settle_what_was_put_aside(night: &Night, queue: &Queue) -> bool {
-    let until = Instant::now() + SETTLING;
+/// Waits until every message is done or put aside. What was put aside comes again, until all of it is put aside again, and nothing was
+/// late meanwhile: on a machine that is busy with other work, each of the few times that a message is received may come to nothing.
+async fn settle(night: &Night, queue: &Queue) -> bool {
+    let until = Instant::now() + night.patience;
     let late = || LATE.iter().map(|what| night.report.of(what)).sum::<u64>();
+    let mut aside = None;
     loop {
         let before = late();
-        queue.redrive();
-        let settled = settle(queue).await;
-        if late() == before || Instant::now() > until {
-            return settled;
+        while queue.open() > 0 {
+            if Instant::now() > until {
+                return false;
+            }
+            sleep(Duration::from_millis(50)).await;
         }
+        let dead = Some(queue.put_aside());
+        if dead == aside && late() == before {
+            return true;
+        }
+        aside = dead;
+        queue.redrive();
     }
 }
 
@@ -231,7 +224,8 @@ async fn judge(
         let is_poison = messages().any(|it| it.subject.amount == 0);
         let record_id = lane.record_id(&Key::new("payment", id.as_str()));
         let changes = histories.get(record_id.as_str());
-        let story = changes.and_then(|changes| Story::of(changes, &notes.claimed_at));
+        let story =
+            changes.and_then(|changes| Story::of(changes, &notes.claimed_at, night.calm_since()));
         if is_poison {
             let done = story.is_some() || messages().any(|it| it.end != Some(End::Dead));
             let what = done.then(|| "a message that is no payment was taken".to_owned());

@@ -14,8 +14,10 @@ use crate::lane::Logs;
 use crate::night::{Night, between};
 use crate::support::lambda::{Function, Invocation, Reply, Sandbox};
 
-/// The functions' timeout. A claim lasts a second longer.
+/// The functions' timeout while trouble is made. A claim lasts a second longer.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
+/// Their timeout in the calm, in which a machine that is busy may take its time.
+pub const CALM_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long a process that was frozen may take to end what it was doing.
 const LATE: Duration = Duration::from_secs(30);
@@ -91,6 +93,9 @@ impl Pool {
         let idle = self.idle.lock().await.recv().await;
         let mut sandbox = idle.expect("a pool that is open");
         let harm = self.harm();
+        if !self.night.is_troubled() {
+            sandbox.set_timeout(CALM_TIMEOUT);
+        }
         let invocation = sandbox.begin(event).await;
         let began = Instant::now();
         let reply = match harm {

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::night::{AGAIN, DUPLICATE, FIRST, Night, between};
+use crate::pool::{CALM_TIMEOUT, TIMEOUT};
 use crate::support::events;
 
-/// Longer than the functions' timeout and the margin, as the documentation asks for.
-const VISIBILITY: Duration = Duration::from_millis(3_200);
+/// So much longer than the functions' timeout a message is hidden: for the margin, as the documentation asks for.
+const MARGIN: Duration = Duration::from_millis(1_200);
 
 /// How often a message is received before it is put aside: in trouble, and when it is over.
 const MOST_RECEIVES: u32 = 10;
@@ -127,8 +128,10 @@ impl Queue {
             message.is_doubled = is_troubled && dice.u32(0..100) < DOUBLED;
             let hidden = if message.is_doubled {
                 between(dice, 0, 300)
+            } else if is_troubled {
+                TIMEOUT + MARGIN
             } else {
-                VISIBILITY
+                CALM_TIMEOUT + MARGIN
             };
             message.visible_at = now + hidden;
             records.push(message.record());
@@ -163,7 +166,14 @@ impl Queue {
         }
     }
 
-    /// Messages that were put aside come again.
+    /// The ids of the messages that were put aside.
+    pub fn put_aside(&self) -> Vec<String> {
+        let messages = self.messages().into_iter();
+        let dead = messages.filter(|message| message.end == Some(End::Dead));
+        dead.map(|message| message.id).collect()
+    }
+
+    /// They come again.
     pub fn redrive(&self) {
         for message in &mut self.state().messages {
             if message.end == Some(End::Dead) {

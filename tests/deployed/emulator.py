@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 
-from deployed.wire import Wire
+from deployed.wire import PATIENCE, Wire
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "eu-central-1"
@@ -136,26 +136,26 @@ class Emulator:
         command = [os.environ["MINISTACK_PYTHON"], "-P", str(Path(__file__).with_name("ministack.py"))]
         self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=self._folder.name)
         log.close()
-        for _ in range(300):
-            if self._process.poll() is not None:
-                raise RuntimeError(f"ministack ended at start:\n{self.log()}")
-            try:
-                self.client("sts").get_caller_identity()
-                return
-            except Exception:
-                time.sleep(0.1)
-        raise RuntimeError(f"ministack did not answer within 30 s:\n{self.log()}")
+        eventually(self._answers)
+
+    def _answers(self):
+        if self._process.poll() is not None:
+            raise RuntimeError(f"ministack ended at start:\n{self.log()}")
+        try:
+            return self.client("sts").get_caller_identity()
+        except Exception:
+            return None
 
 
-def eventually(what, seconds=180):
+def eventually(what):
     """Calls until it gives something true; answers with that."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE
     while True:
         found = what()
         if found:
             return found
         if time.monotonic() > until:
-            raise AssertionError(f"not within {seconds} s")
+            raise AssertionError(f"not within {PATIENCE} s")
         time.sleep(0.2)
 
 

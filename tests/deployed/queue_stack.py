@@ -28,7 +28,7 @@ class QueueStack:
         for _ in range(2):
             claims = len(self.requests("IdempotencyTable"))
             self.send("QueueUrl", payment)
-            eventually(self.is_drained, 60)
+            eventually(self.is_drained)
             self.assertGreater(len(self.requests("IdempotencyTable")), claims)
 
         # The effect is counted where the function sends it, so that a second one would show although it writes the same item.
@@ -56,12 +56,12 @@ class QueueStack:
         client = self.emulator.client("lambda")
         (mapping,) = client.list_event_source_mappings(FunctionName=self.function)["EventSourceMappings"]
         client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
-        eventually(lambda: client.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Disabled", 30)
+        eventually(lambda: client.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Disabled")
         entries = [{"Id": str(place), "MessageBody": json.dumps(one)} for place, one in enumerate(payments)]
         reply = self.emulator.client("sqs").send_message_batch(QueueUrl=self.outputs["QueueUrl"], Entries=entries)
         self.assertEqual(len(reply["Successful"]), len(entries))
         client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
-        eventually(self.is_drained, 60)
+        eventually(self.is_drained)
 
     def assert_permitted(self):
         """The function's role allows all that it sent to tables, and to the records of its namespace alone."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deployed import permissions
 from deployed.pages import dynamodb_commands
-from deployed.stack import MAX_RECEIVES, ROOT, Stack, eventually, payment, unique
+from deployed.stack import MAX_RECEIVES, PATIENCE, ROOT, Stack, eventually, payment, unique
 
 stack = None
 
@@ -126,7 +126,7 @@ class Doctor(unittest.TestCase):
         self.addCleanup(self.set_all, self.attributes("VisibilityTimeout", "RedrivePolicy"))
         for url in self.queues.values():
             policy = json.loads(self.attributes("RedrivePolicy")[url]["RedrivePolicy"]) | {"maxReceiveCount": 5}
-            self.set_all({url: {"VisibilityTimeout": "60", "RedrivePolicy": json.dumps(policy)}})
+            self.set_all({url: {"VisibilityTimeout": "240", "RedrivePolicy": json.dumps(policy)}})
 
     def attributes(self, *names):
         get = self.sqs.get_queue_attributes
@@ -145,8 +145,9 @@ class Doctor(unittest.TestCase):
         }
         namespace = "payments-worker" if function in (None, self.worker) else "stock-movements"
         command = [program, "doctor", "--json", "--namespace", namespace, "--table", stack.outputs["IdempotencyTable"], "--function", function or self.worker,
-                   *(words or ("--retention", "56days")), *ignored]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+                   # The date of a reply is read when the machine has time for it.
+                   "--skew-margin", "10min", "--timeout", "2min", *(words or ("--retention", "56days")), *ignored]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         report = json.loads(done.stdout)
         return {finding["id"] for finding in report["findings"]}, report
@@ -452,22 +453,19 @@ class Payments(Queues, unittest.TestCase):
         eventually(lambda: self.is_drained("PaymentsQueueUrl"))
         self.assertEqual(self.entries([done, broken]), {done: 1, broken: 1})
 
-    def test_a_payment_whose_function_hung_is_entered_by_its_successor(self):
+    def test_a_payment_whose_function_was_killed_is_entered_by_its_successor(self):
         killed = unique("killed")
+        functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
 
         def is_entry(request):
             return request.body.get("Item", {}).get("payment_id", {}).get("S") == killed
 
-        def is_release(request):
-            return "timed out" in json.dumps(request.body.get("ExpressionAttributeValues", {}))
-
-        # The SDK gives a try four seconds, and a function has six: it is ended in its second try. Nothing is released, as where it is killed.
-        stack.wire.hang(is_entry, times=2)
-        stack.wire.hang(is_release, times=1)
+        # Nothing is released.
+        stack.wire.hang(is_entry, then=lambda: stack.kill(functions["PaymentsWorker"]))
         self.send("PaymentsQueueUrl", [payment(killed)])
         eventually(lambda: self.entries([killed])[killed] == 1)
         eventually(lambda: self.is_drained("PaymentsQueueUrl"))
-        self.assertEqual(self.writes([killed]), [killed, killed, killed])
+        self.assertEqual(self.writes([killed]), [killed, killed])
         self.assertEqual(self.entries([killed]), {killed: 1})
 
 
@@ -511,14 +509,12 @@ class Settlements(unittest.TestCase):
         def is_payout(request):
             return any(item.get("settlement_id", {}).get("S") == settlement["settlement_id"] for item in request.items())
 
-        stack.wire.hang(is_payout, times=1)
+        stack.wire.hang(is_payout, then=lambda: stack.kill(stack.outputs["Settlements"]))
         states = stack.client("stepfunctions")
         function = stack.client("lambda").get_function_configuration(FunctionName=stack.outputs["Settlements"])
         definition = json.dumps(self.machine(function["FunctionArn"]))
         machine = states.create_state_machine(name="settle", roleArn=function["Role"], definition=definition)
         execution = states.start_execution(stateMachineArn=machine["stateMachineArn"], input=json.dumps(settlement))["executionArn"]
-        eventually(lambda: any(map(is_payout, stack.wire.requests())))
-        stack.kill(stack.outputs["Settlements"])
         eventually(lambda: states.describe_execution(executionArn=execution)["status"] != "RUNNING")
         history = states.get_execution_history(executionArn=execution)["events"]
         failed = [event["taskFailedEventDetails"]["error"] for event in history if event["type"] == "TaskFailed"]
@@ -678,7 +674,7 @@ class Told(unittest.TestCase):
         self.assertEqual(self.total("payments-worker", "idempotency_takeovers"), 1)
         self.assertEqual(self.total("orders-api", "idempotency_mismatches"), 1)
 
-    def test_what_alarms_and_dashboard_look_at_is_there(self):
+    def test_metrics_have_the_namespace_and_the_dimensions_that_alarms_look_at(self):
         documents = self.documents()
         self.assertTrue(documents)
         for document in documents:
@@ -689,11 +685,6 @@ class Told(unittest.TestCase):
             self.assertEqual(directive["Dimensions"], dimensions)
             for metric in directive["Metrics"]:
                 self.assertIn(metric["Name"], document)
-        known = set(re.findall(r"^//! \| `(idempotency_\w+)`", (ROOT / "src/engine/metrics.rs").read_text(), re.MULTILINE))
-        looked_at = {alarm["MetricName"] for alarm in stack.client("cloudwatch").describe_alarms()["MetricAlarms"]}
-        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/dashboard.yaml").read_text()))
-        looked_at |= set(re.findall(r"idempotency_\w+", (ROOT / "infra/alarms.yaml").read_text()))
-        self.assertEqual({name for name in looked_at if name.startswith("idempotency_")} - known, set())
 
     def test_no_token_and_no_payload_is_logged(self):
         # Every token of these tests begins with one of the words that `unique` is given, and ends in a random number.

@@ -7,6 +7,9 @@ import re
 import threading
 from dataclasses import dataclass
 
+# How long a test waits for anything, in seconds, on a machine that does much else.
+PATIENCE = 180
+
 STATEMENT = re.compile(r'\s*(INSERT INTO|UPDATE)\s+"([^"]+)"', re.IGNORECASE)
 
 
@@ -77,12 +80,12 @@ class Wire:
     def fail(self, matches, times):
         """The next requests that match are refused, never forwarded: an error that no SDK retries."""
         with self._lock:
-            self._faults.append([matches, times, False])
+            self._faults.append([matches, times, None])
 
-    def hang(self, matches, times):
-        """The next requests that match get no answer at all, and are never forwarded."""
+    def hang(self, matches, then):
+        """The next request that matches gets no answer at all, and is never forwarded; `then` is called when it has come."""
         with self._lock:
-            self._faults.append([matches, times, True])
+            self._faults.append([matches, 1, then])
 
     def close(self):
         self._server.shutdown()
@@ -94,7 +97,7 @@ class Wire:
             for fault in self._faults:
                 if fault[1] > 0 and fault[0](request):
                     fault[1] -= 1
-                    return "hang" if fault[2] else "fail"
+                    return fault
         return None
 
     def _relay(self, handler):
@@ -103,12 +106,13 @@ class Wire:
         target = handler.headers.get("X-Amz-Target", "").rpartition(".")[2]
         request = Request(signed[1] if signed else "", target, json.loads(body or b"{}"))
         fault = self._fault(request)
-        if fault == "hang":
+        if fault and fault[2]:
+            fault[2]()
             # Longer than any function of these tests lives.
-            threading.Event().wait(60)
+            threading.Event().wait(PATIENCE)
             handler.close_connection = True
             return
-        if fault == "fail":
+        if fault:
             error = {"__type": "com.amazonaws.dynamodb.v20120810#ValidationException", "message": "refused on purpose"}
             status, headers, answer = 400, [("Content-Type", "application/x-amz-json-1.0")], json.dumps(error).encode()
         else:
@@ -126,7 +130,7 @@ class Wire:
             handler.close_connection = True
 
     def _forward(self, handler, body):
-        connection = http.client.HTTPConnection(*self._upstream, timeout=30)
+        connection = http.client.HTTPConnection(*self._upstream, timeout=PATIENCE)
         try:
             connection.request("POST", handler.path, body, dict(handler.headers))
             reply = connection.getresponse()

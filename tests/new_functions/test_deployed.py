@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 
-from deployed.emulator import ROOT, Emulator, eventually
+from deployed.emulator import PATIENCE, ROOT, Emulator, eventually
 from deployed.folder import build, deploy
 from deployed.queue_stack import QueueStack
 
@@ -58,7 +58,7 @@ class Command(unittest.TestCase):
     def end(self):
         self.process.terminate()
         self.process.stdout.close()
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
     def client(self, service, endpoint):
         keys = {f"aws_{name}": self.said[f"AWS_{name.upper()}"] for name in ("access_key_id", "secret_access_key")}
@@ -77,12 +77,12 @@ class Command(unittest.TestCase):
     def test_the_function_serves_until_a_signal_ends_everything(self):
         sqs, tables = self.client("sqs", "AWS_ENDPOINT_URL"), self.client("dynamodb", "AWS_ENDPOINT_URL_DYNAMODB")
         sqs.send_message(QueueUrl=self.said["QueueUrl"], MessageBody='{"payment_id": "p-1", "amount": 1250}')
-        (entry,) = eventually(lambda: tables.scan(TableName=self.said["LedgerTable"])["Items"], 60)
+        (entry,) = eventually(lambda: tables.scan(TableName=self.said["LedgerTable"])["Items"])
         self.assertEqual(entry["payment_id"], {"S": "p-1"})
         # ministack and the function.
         self.assertGreaterEqual(len(list(self.processes())), 2)
         self.process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.process.wait(60), 0)
+        self.assertEqual(self.process.wait(PATIENCE), 0)
         self.assertEqual(list(self.processes()), [])
 
 

@@ -80,7 +80,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(9)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn around_the_memory_store_the_contract_is_kept() {
     for (entries, bytes) in [(1_000, 1 << 20), (1, 1 << 20), (1_000, 2_000), (0, 0)] {
         let store = CachedStore::new(MemoryStore::new())

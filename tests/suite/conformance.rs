@@ -20,7 +20,7 @@ use crate::support::server::unique;
 mod arn;
 mod transacting;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_memory_store_keeps_the_contract() {
     conformance(&MemoryStore::new()).await.unwrap();
 }
@@ -60,7 +60,7 @@ async fn it_keeps_the_contract_in_records_that_are_spread(server: Server) {
     conformance(&store).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_memory_store_keeps_the_contract_behind_an_erased_type() {
     let store = AnyStore::new(MemoryStore::new());
     conformance(&store).await.unwrap();
@@ -210,7 +210,7 @@ impl<S: Store> Store for Broken<S> {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_breaks_a_promise_is_found_out() {
     for (how, case) in [
         (Flaw::CompletesWithoutFence, "nobody_else_completes"),
@@ -255,7 +255,7 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_breaks_a_promise_of_its_transactions_is_found_out() {
     for (how, case) in [
         (Flaw::CommitsWithoutFence, "nobody_else_commits"),

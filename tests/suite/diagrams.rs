@@ -46,7 +46,7 @@ fn compare(Diagram { name, text }: &Diagram) {
 
 #[test]
 fn each_picture_is_of_its_text() {
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/diagrams.json");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams/config.json");
     let config = fs::read(config).unwrap();
     let names = RECORDED
         .iter()
@@ -83,7 +83,7 @@ fn each_picture_is_of_its_text() {
 macro_rules! recorded {
     ($($module:ident::$name:ident),+ $(,)?) => {
         $(
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn $name() {
                 compare(&$module::$name().await);
             }
@@ -106,7 +106,7 @@ recorded!(
 
 /// With the relay's process, as all tests of this name have one.
 mod end_to_end {
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn outbox() {
         super::compare(&super::effects::outbox().await);
     }

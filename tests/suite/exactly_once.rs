@@ -21,7 +21,7 @@ use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{BoxError, Builder, Fingerprint, Idempotency, Key};
 
 use crate::support::server::unique;
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, VirtualClock};
 
 /// The handler's own error.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -62,7 +62,9 @@ impl Bench {
 
     fn builder(&self) -> Builder<DynamoDbStore> {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.records);
-        Idempotency::builder(store).namespace("exactly-once")
+        Idempotency::builder(store)
+            .clock(VirtualClock)
+            .namespace("exactly-once")
     }
 
     fn once(&self) -> Idempotency<DynamoDbStore> {
@@ -86,6 +88,7 @@ impl Bench {
             .data("outcome");
         let store = DynamoDbStore::new(self.proxy.server().client(), &table).layout(layout);
         Idempotency::builder(store)
+            .clock(VirtualClock)
             .namespace("exactly-once")
             .build()
             .unwrap()

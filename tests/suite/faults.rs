@@ -16,7 +16,7 @@ use lambda_idempotency::{
 };
 
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 mod answered;
 mod completions;
@@ -42,7 +42,9 @@ impl Bench {
 
     fn builder(&self) -> Builder<DynamoDbStore> {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store).namespace("faults")
+        Idempotency::builder(store)
+            .clock(VirtualClock)
+            .namespace("faults")
     }
 
     fn once(&self) -> Idempotency<DynamoDbStore> {
@@ -281,6 +283,7 @@ async fn a_function_without_permission_is_told_which_action_it_lacks(server: Ser
 on_each_server!(a_table_that_does_not_exist_is_named);
 async fn a_table_that_does_not_exist_is_named(server: Server) {
     let once = Idempotency::builder(DynamoDbStore::new(server.client(), "no-such-table"))
+        .clock(VirtualClock)
         .namespace("faults");
     let error = run(&once.build().unwrap(), 1).await.unwrap_err();
     assert!(error.to_string().contains("no-such-table"), "{error}");
@@ -299,6 +302,7 @@ async fn a_table_with_another_key_schema_is_explained(server: Server) {
     let store = DynamoDbStore::new(server.client(), &other);
     let error = run(
         &Idempotency::builder(store)
+            .clock(VirtualClock)
             .namespace("faults")
             .build()
             .unwrap(),
@@ -320,6 +324,7 @@ async fn a_table_with_another_key_schema_is_explained(server: Server) {
     let store = DynamoDbStore::new(server.client(), simple).layout(layout);
     let error = run(
         &Idempotency::builder(store)
+            .clock(VirtualClock)
             .namespace("faults")
             .build()
             .unwrap(),
@@ -484,7 +489,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
     let nowhere = || DynamoDbStore::new(Server::behind("http://127.0.0.1:1".into()).client(), "t");
     let closed = Idempotency::builder(nowhere())

@@ -12,7 +12,7 @@ use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
 use tokio::task::JoinHandle;
 
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 /// A process that has many requests at once, and the effects that it had by key.
 #[derive(Clone)]
@@ -30,6 +30,7 @@ impl Process {
         let table = server.idempotency_table().await;
         let store = GroupedStore::new(DynamoDbStore::new(proxy.server().client(), table));
         let once = Idempotency::builder(store)
+            .clock(VirtualClock)
             .namespace("grouped")
             .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
             .build()

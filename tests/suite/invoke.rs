@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 mod answers;
 mod errors;
@@ -73,7 +73,9 @@ impl Runs {
 }
 
 fn builder<S: Store>(store: S) -> Builder<S> {
-    Idempotency::builder(store).namespace("invoke")
+    Idempotency::builder(store)
+        .clock(VirtualClock)
+        .namespace("invoke")
 }
 
 fn engine() -> Idempotency<MemoryStore> {

@@ -90,7 +90,7 @@ async fn done(_: lambda_idempotency::Claim) -> Result<String, HandlerError> {
     Ok("done".to_owned())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_is_a_failure() {
     let counted = Counted::new();
     let once = engine().build().unwrap();
@@ -101,7 +101,7 @@ async fn a_panic_is_a_failure() {
     assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_decision_is_counted() {
     let counted = Counted::new();
     let once = engine().inline_limit(100).build().unwrap();
@@ -178,7 +178,7 @@ async fn each_decision_is_counted() {
     assert_eq!(counted.operations(), ["namespace=shop operation=charge"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_crash_is_counted_by_what_becomes_of_it() {
     let counted = Counted::new();
     for (policy, expected) in [
@@ -204,7 +204,7 @@ async fn a_crash_is_counted_by_what_becomes_of_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn runs_without_a_claim_are_counted() {
     let counted = Counted::new();
     let off = engine().disabled(true).build().unwrap();
@@ -224,7 +224,7 @@ async fn runs_without_a_claim_are_counted() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn paths_without_a_template_share_one_label() {
     let counted = Counted::new();
     let layer = IdempotencyLayer::unscoped(engine().build().unwrap());

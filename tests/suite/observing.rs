@@ -32,7 +32,7 @@ fn key() -> Key {
     Key::new("charge", "order-17")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_run_runs_and_what_would_have_been_is_counted() {
     let counted = Counted::new();
     let once = observer();
@@ -77,7 +77,7 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failure_for_good_is_counted_and_would_have_been_replayed() {
     let counted = Counted::new();
     let once = observer();
@@ -92,7 +92,7 @@ async fn a_failure_for_good_is_counted_and_would_have_been_replayed() {
     assert_eq!(seen.get("executions"), Some(&1), "{seen:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_under_a_raw_id_is_left_alone() {
     let once = observer();
     let raw = || Key::raw("charge", "payments.app.charge#17");
@@ -116,7 +116,7 @@ async fn a_record_under_a_raw_id_is_left_alone() {
     assert_eq!(once.store().load(&id, deadline).await.unwrap(), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn derived_keys_are_those_that_protection_will_give() {
     let derive = |claim: lambda_idempotency::Claim| async move {
         assert_eq!(claim.attempt(), 1);
@@ -130,7 +130,7 @@ async fn derived_keys_are_those_that_protection_will_give() {
     assert!(real.get().1 && !watched.get().1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
     let server = Server::dynoxide().await;
     let table = server.idempotency_table().await;
@@ -158,7 +158,7 @@ async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
     assert_eq!(protected, Outcome::Executed("secret".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_fails_stops_nobody() {
     let server = Server::dynoxide().await;
     let store = DynamoDbStore::new(server.client(), "there-is-no-such-table");
@@ -186,7 +186,7 @@ async fn a_finished_answer_waits_for_a_throttled_store_a_moment_at_most() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_kill_switch_changes_no_derived_key() {
     let derived = async |disabled: bool| {
         let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
@@ -199,7 +199,7 @@ async fn the_kill_switch_changes_no_derived_key() {
     assert_eq!(derived(false).await, derived(true).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_kill_switch_ends_the_watching_too() {
     let counted = Counted::new();
     let store = FaultyStore::new(MemoryStore::new());
@@ -213,7 +213,7 @@ async fn the_kill_switch_ends_the_watching_too() {
     assert_eq!(counted.take(), counts([("unprotected", 2)]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
@@ -251,7 +251,7 @@ async fn over_http_nothing_is_refused_and_nothing_shows() {
     assert_eq!(ran.load(Ordering::SeqCst), 8);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn from_a_queue_each_copy_runs() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
@@ -281,7 +281,7 @@ fn passive() -> [(&'static str, Idempotency<MemoryStore>); 2] {
     [("observed", observer()), ("switched off", switched_off)]
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_comes() {
     const LIMIT: usize = 100;
     for (mode, once) in passive() {
@@ -320,7 +320,7 @@ async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_c
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_breaks_off_breaks_off_for_the_handler() {
     for (mode, once) in passive() {
         let pieces = [
@@ -344,7 +344,7 @@ async fn a_request_that_breaks_off_breaks_off_for_the_handler() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_passed_on_as_it_comes() {
     for (mode, once) in passive() {
         let api = IdempotencyLayer::unscoped(once).layer(service_fn(|_: Request<Body>| async {
@@ -362,7 +362,7 @@ async fn an_answer_is_passed_on_as_it_comes() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
     for (mode, once) in passive() {
         let api = IdempotencyLayer::unscoped(once).layer(service_fn(|_: Request<Body>| async {
@@ -382,7 +382,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn over_http_no_closure_of_the_layers_keeps_a_request_from_its_handler() {
     let disabled = Idempotency::builder(MemoryStore::new()).namespace("shop");
     for once in [observer(), disabled.disabled(true).build().unwrap()] {
@@ -399,7 +399,7 @@ async fn over_http_no_closure_of_the_layers_keeps_a_request_from_its_handler() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn from_a_queue_no_closure_of_the_layers_reports_a_message() {
     for (mode, once) in passive() {
         let ran = Arc::new(AtomicUsize::new(0));

@@ -15,7 +15,7 @@ use lambda_idempotency::{
 
 use crate::on_each_server;
 use crate::support::crash::kill_when;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 mod bucket;
 mod time;
@@ -54,7 +54,9 @@ impl Bench {
 
     fn builder(&self) -> Builder<DynamoDbStore> {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store).namespace("oversize")
+        Idempotency::builder(store)
+            .clock(VirtualClock)
+            .namespace("oversize")
     }
 
     /// The record, and the outcome beside it.
@@ -427,7 +429,7 @@ async fn a_malformed_pointer_is_left_alone(server: Server) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_remembers_the_record_of_a_large_outcome_but_not_the_outcome() {
     let once = Idempotency::builder(CachedStore::new(MemoryStore::new()))
         .namespace("oversize")

@@ -8,7 +8,7 @@ use lambda_idempotency::{Error, Idempotency, Key};
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::pages::named_tests;
-use crate::support::{Fault, Proxy};
+use crate::support::{Fault, Proxy, VirtualClock};
 
 #[test]
 fn each_test_that_the_page_names_exists() {
@@ -52,6 +52,7 @@ fn a_test_that_a_page_names_and_nobody_wrote_is_found_out() {
 on_each_server!(an_operation_inside_another_completes_its_own_record);
 async fn an_operation_inside_another_completes_its_own_record(server: Server) {
     let once = Idempotency::builder(server.store().await)
+        .clock(VirtualClock)
         .namespace("peers")
         .build()
         .unwrap();
@@ -86,6 +87,7 @@ async fn a_renamed_function_knows_what_it_has_done(server: Server) {
     let store = server.store().await;
     let engine = || {
         Idempotency::builder(store.clone())
+            .clock(VirtualClock)
             .namespace("payments")
             .build()
             .unwrap()
@@ -106,6 +108,7 @@ async fn a_handlers_error_reaches_its_caller_though_the_release_fails(server: Se
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("peers")
         .build()
         .unwrap();

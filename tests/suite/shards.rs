@@ -13,13 +13,14 @@ use fastrand::Rng;
 use lambda_idempotency::store::{MemoryStore, Store};
 use serde_json::json;
 
+use crate::on_each_server;
 use crate::support::Server;
 use crate::support::shards::{DataStream, Discarded, Mapping, Record, Why};
 use environment::{Crash, Environments, Plan};
 use judge::{Ledger, ids_of};
 
 const SHARDS: usize = 8;
-const MOVEMENTS: usize = 2_000;
+const MOVEMENTS: usize = 500;
 /// The producer sends one movement in so many again.
 const SENT_AGAIN: usize = 8;
 
@@ -46,7 +47,7 @@ fn movements(dice: &mut Rng) -> DataStream {
         }
     }
     assert!(stream.records().count() > MOVEMENTS);
-    assert!(stream.shards.iter().all(|shard| shard.len() > 100));
+    assert!(stream.shards.iter().all(|shard| shard.len() > 10));
     stream
 }
 
@@ -102,26 +103,11 @@ async fn in_memory_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_
     judge_crashes(environments.ledger(), &stream);
 }
 
-#[tokio::test]
-async fn dynoxide_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
-    on_a_server(&Server::dynoxide().await).await;
-}
-
-#[tokio::test]
-async fn dynamodb_local_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
-    on_a_server(&Server::dynamodb_local().await).await;
-}
-
-async fn on_a_server(server: &Server) {
+on_each_server!(a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note);
+async fn a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note(server: Server) {
     let seed = seed();
     let stream = movements(&mut Rng::with_seed(seed));
-    // In real time, a crash costs the wait for its leases.
-    let plan = Plan {
-        crash_in: 200,
-        ..Plan::default()
-    };
-    let environments = Environments::new(server.store().await, plan, seed);
-    // Small batches end long before their deadline.
+    let environments = Environments::new(server.store().await, Plan::default(), seed);
     let mapping = Mapping {
         batch_size: 12,
         bisect_batch_on_function_error: true,
@@ -149,7 +135,7 @@ async fn in_memory_what_bounded_retries_do_not_book_is_in_the_list_of_the_discar
     let stream = movements(&mut Rng::with_seed(seed));
     let plan = Plan {
         crash: Crash::Never,
-        poison_every: Some(400),
+        poison_every: Some(100),
         ..Plan::default()
     };
     let environments = Environments::new(MemoryStore::new(), plan, seed);
@@ -177,7 +163,7 @@ async fn in_memory_what_bounded_retries_do_not_book_is_in_the_list_of_the_discar
             "{id} is lost"
         );
     }
-    for poison in (0..MOVEMENTS).step_by(400).map(|n| format!("m-{n:04}")) {
+    for poison in (0..MOVEMENTS).step_by(100).map(|n| format!("m-{n:04}")) {
         assert!(
             discarded.contains(&poison) && !booked.contains(&poison),
             "{poison}"

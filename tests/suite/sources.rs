@@ -11,7 +11,7 @@ use serde_json::Value;
 use tower::Service;
 
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 mod bad_input;
 mod kafka;
@@ -20,7 +20,9 @@ mod spans;
 mod whole;
 
 async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {
-    let builder = Idempotency::builder(server.store().await).namespace("sources");
+    let builder = Idempotency::builder(server.store().await)
+        .clock(VirtualClock)
+        .namespace("sources");
     builder.build().unwrap()
 }
 

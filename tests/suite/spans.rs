@@ -18,7 +18,7 @@ fn engine() -> Idempotency<MemoryStore> {
     builder.build().unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_tells_its_queue_and_its_producers_trace() {
     let (log, _capture) = Log::capture();
     let seen = Arc::new(Mutex::new(None));
@@ -77,7 +77,7 @@ async fn released_line(layer: IdempotencyLayer<MemoryStore>) -> String {
     line.to_owned()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_tells_its_route_and_never_its_path() {
     let route = "POST /orders/{id}".parse().unwrap();
     let undeclared = IdempotencyLayer::unscoped(engine());

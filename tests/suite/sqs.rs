@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::on_each_server;
 use crate::support::events::{batch, message};
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, VirtualClock};
 
 mod bad_input;
 mod composite;
@@ -77,7 +77,9 @@ impl Effects {
 }
 
 fn builder(store: DynamoDbStore) -> Builder<DynamoDbStore> {
-    Idempotency::builder(store).namespace("sqs")
+    Idempotency::builder(store)
+        .clock(VirtualClock)
+        .namespace("sqs")
 }
 
 async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {

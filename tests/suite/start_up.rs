@@ -41,7 +41,7 @@ fn printed<E: Into<Failure>>(error: E) -> (String, String) {
     (format!("{failure:?}"), failure.to_string())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     let name = |name: &str| {
         let built = Idempotency::builder(MemoryStore::new()).namespace(name);

@@ -116,7 +116,7 @@ impl Bench {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_is_confirmed_gives_its_result_to_the_next_attempt_and_does_not_fire() {
     let bench = &bench();
     let failed = bench.run(|claim| async move {
@@ -142,7 +142,7 @@ async fn a_step_that_is_confirmed_gives_its_result_to_the_next_attempt_and_does_
     assert_eq!(bench.fired(), 2, "one charge, one mail");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
     let bench = &bench();
     let attempt = bench.run(|claim| async move {
@@ -157,7 +157,7 @@ async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
     assert_eq!(bench.fired(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_was_under_way_fires_again_with_the_same_key() {
     let bench = &bench();
     bench.die_in_the_step().await;
@@ -178,7 +178,7 @@ async fn a_step_that_was_under_way_fires_again_with_the_same_key() {
     assert_eq!(entry.tries, 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_failed_may_be_tried_again_in_the_same_attempt() {
     let bench = &bench();
     let outcome = bench.run(|claim| async move {
@@ -197,7 +197,7 @@ async fn a_step_that_failed_may_be_tried_again_in_the_same_attempt() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_name_is_used_once_in_an_attempt() {
     let bench = &bench();
     let outcome = bench.run(|claim| async move {
@@ -220,7 +220,7 @@ async fn a_name_is_used_once_in_an_attempt() {
     assert_eq!(bench.fired(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn steps_run_side_by_side() {
     let bench = &bench();
     let outcome = bench.run(|claim| async move {
@@ -234,7 +234,7 @@ async fn steps_run_side_by_side() {
     assert_eq!(bench.record().await.journal.iter().count(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_journal_without_room_begins_no_further_step() {
     let bench = &bench();
     let outcome = bench.run(|claim| async move {
@@ -251,7 +251,7 @@ async fn a_journal_without_room_begins_no_further_step() {
     assert_eq!(bench.fired(), MAX_STEPS);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_that_is_too_large_is_given_once_and_never_brought_about_again() {
     let bench = &bench();
     let large = "x".repeat(MAX_STEP_RESULT_BYTES);
@@ -278,7 +278,7 @@ async fn a_result_that_is_too_large_is_given_once_and_never_brought_about_again(
     again.await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_that_no_longer_decodes_is_an_error_and_the_effect_does_not_fire() {
     let bench = &bench();
     let first = bench.run(|claim| async move {
@@ -298,7 +298,7 @@ async fn a_result_that_no_longer_decodes_is_an_error_and_the_effect_does_not_fir
     assert_eq!(bench.fired(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_was_succeeded_begins_no_step_and_reports_the_lost_lease() {
     let bench = &bench();
     let stale = bench.run(|claim| async move {
@@ -318,7 +318,7 @@ async fn an_attempt_that_was_succeeded_begins_no_step_and_reports_the_lost_lease
     assert_eq!(bench.fired(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_whose_time_is_over_begins_no_step() {
     let bench = &bench();
     let late = bench.run(|claim| async move {
@@ -334,7 +334,7 @@ async fn an_attempt_whose_time_is_over_begins_no_step() {
     assert!(bench.record().await.journal.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_release_binds_the_payload_once_a_step_was_begun() {
     let bench = &bench();
     let failed = bench.run(|claim| async move {
@@ -351,7 +351,7 @@ async fn a_release_binds_the_payload_once_a_step_was_begun() {
     assert!(matches!(refused, Err(Error::Mismatch)), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_journal_of_an_expired_record_is_forgotten() {
     let bench = &bench_with(|builder| builder.retention(LEASE));
     let first = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });
@@ -361,7 +361,7 @@ async fn the_journal_of_an_expired_record_is_forgotten() {
     assert_eq!(fresh.await.unwrap(), Outcome::Executed(2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_protection_an_effect_fires_and_nothing_is_recorded() {
     let bench = &bench_with(|builder| builder.disabled(true));
     for run in 1..3 {

@@ -15,25 +15,25 @@ use serde_json::{Value, json};
 use tower::Service;
 
 use crate::on_each_server;
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, VirtualClock};
 
 /// Runs a test of an engine in memory and on each server.
 macro_rules! on_each_store {
     ($name:ident) => {
         mod $name {
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn memory() {
                 let store = lambda_idempotency::store::MemoryStore::new();
                 super::$name(crate::streams::engine_on(store)).await;
             }
 
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn dynoxide() {
                 let server = crate::support::Server::dynoxide().await;
                 super::$name(crate::streams::engine(&server).await).await;
             }
 
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn dynamodb_local() {
                 let server = crate::support::Server::dynamodb_local().await;
                 super::$name(crate::streams::engine(&server).await).await;
@@ -125,6 +125,7 @@ impl Ledger {
 
 fn engine_on<S: Store>(store: S) -> Idempotency<S> {
     Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("streams")
         .build()
         .unwrap()

@@ -59,7 +59,7 @@ fn time_passes_on_an_engine_whose_clock_reads_the_manual_one() {
     clock.pass_lease(&once.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("payments")
@@ -83,7 +83,7 @@ async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {
     let _ = run.end(Disposition::Release(None)).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_test_claim_ends_with_its_lease_by_its_clock() {
     let clock = ManualClock::default();
     let claim = TestClaim::new("charge", "A-17")
@@ -103,7 +103,7 @@ async fn a_test_claim_ends_with_its_lease_by_its_clock() {
     assert!(matches!(late, Err(StepError::OutOfTime)), "{late:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_a_person() {
     let claim = || TestClaim::new("order", "A-17").pending("charge").claim();
 
@@ -118,7 +118,7 @@ async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_a_person() {
     assert!(matches!(charged, Err(StepError::Interrupted { .. })));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_without_a_usable_name_is_an_error_of_the_test_claim() {
     let claim = TestClaim::new("order", "A-17").confirmed("", &1).unwrap();
     let made = claim.claim().await;
@@ -145,7 +145,7 @@ async fn a_run_of_a_test_claim_commits_with_the_store_it_was_given(server: Serve
     assert!(matches!(again, Err(TestError::Replayed)), "{again:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_before_its_crash_is_an_error_that_shows_its_end() {
     let ended = Crash::new()
         .cut_off(async { Ok::<u32, io::Error>(17) })
@@ -156,7 +156,7 @@ async fn an_attempt_that_ends_before_its_crash_is_an_error_that_shows_its_end() 
     assert_eq!(ended, "Ok(17)");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
     let clock = ManualClock::default();
     let store = FaultyStore::new(MemoryStore::new());
@@ -181,7 +181,7 @@ async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
     assert_eq!(run().await.unwrap().into_inner(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_calmed_store_lets_nothing_crash() {
     let store = FaultyStore::new(MemoryStore::new());
     let once = Idempotency::builder(store.clone()).namespace("tests");
@@ -236,7 +236,7 @@ fn a_request_is_read_back_as_it_was_described() {
     assert_eq!(request.json::<Value>().unwrap().unwrap()["sku"], "tea");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_events_of_each_source_are_recognised_as_retries() {
     let layer = || {
         let once = Idempotency::builder(MemoryStore::new()).namespace("orders");

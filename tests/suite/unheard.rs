@@ -46,7 +46,7 @@ fn lines_of(child: &str) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_subscriber_the_first_error_alone_reaches_stderr() {
     let once = Idempotency::builder(FaultyStore::new(MemoryStore::new())).namespace("shop");
     let once = once.build().unwrap();

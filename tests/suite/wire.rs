@@ -13,13 +13,14 @@ use tokio::time::Instant;
 
 use crate::on_each_server;
 use crate::support::recorder::Recorder;
-use crate::support::{Begun, Fault, Proxy, Server};
+use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
 
 async fn engine(server: &Server) -> (Proxy, Idempotency<DynamoDbStore>) {
     let proxy = Proxy::before(server).await;
     let table = server.idempotency_table().await;
     let store = DynamoDbStore::new(proxy.server().client(), table);
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("wire")
         .build()
         .unwrap();
@@ -138,6 +139,7 @@ async fn every_read_asks_for_strong_consistency(server: Server) {
     let proxy = Proxy::meddled_with(&server, recorder.clone()).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("wire")
         .inline_limit(10)
         .build()

@@ -49,6 +49,7 @@ impl Bucket {
             .force_path_style(true)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .http_client(super::virtual_time::http_client())
             .retry_config(RetryConfig::disabled())
             .build();
         Client::from_conf(config)

@@ -17,10 +17,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::Server;
+use super::virtual_time::{stand, wait};
 
 mod fault;
 mod forward;
@@ -59,6 +60,7 @@ struct State {
     /// Waiting faults, each for the next request of an operation.
     faults: Mutex<VecDeque<(String, Fault)>>,
     parked: Notify,
+    go: watch::Sender<bool>,
     /// Requests that arrive when the test delivers them.
     withheld: Mutex<Vec<Exchange>>,
     /// Capacity units, as the server counts them; only where it is asked.
@@ -142,9 +144,14 @@ impl Proxy {
         units.replace(0.0).unwrap_or_default()
     }
 
-    /// Waits until a request, or its reply, is held back by a `Delay` or a `SlowReply`.
+    /// Lets the requests go on that are [stopped](Fault::Stop), from now on.
+    pub fn let_go(&self) {
+        self.state.go.send_replace(true);
+    }
+
+    /// Waits until a request, or its reply, is held back by a `Stop`, a `Delay` or a `SlowReply`.
     pub async fn held(&self) {
-        let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+        let patience = tokio::time::Instant::now() + Duration::from_mins(1);
         while self.state.held.swap(0, Ordering::Relaxed) == 0 {
             assert!(tokio::time::Instant::now() < patience, "nothing came");
             sleep(Duration::from_millis(10)).await;
@@ -194,13 +201,18 @@ struct Exchange {
 impl Exchange {
     /// To the end, once it has begun: what is under way to the server arrives, whatever becomes of the client.
     async fn forward(self) -> Reply {
-        tokio::spawn(forward(self)).await.map_err(|_| Cut)?
+        tokio::spawn(async {
+            let _stands = stand();
+            forward(self).await
+        })
+        .await
+        .map_err(|_| Cut)?
     }
 
     fn forward_after(self, pause: Duration) {
         tokio::spawn(async move {
             sleep(pause).await;
-            forward(self).await
+            self.forward().await
         });
     }
 
@@ -244,27 +256,35 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
         Fault::Pass => exchange.forward().await,
         Fault::Park { applies } => {
             if applies {
-                exchange.forward().await?;
+                exchange.clone().forward().await?;
             }
             state.parked.notify_one();
-            std::future::pending().await
+            wait(&exchange.parts.headers, std::future::pending()).await
+        }
+        Fault::Stop => {
+            state.held.fetch_add(1, Ordering::Relaxed);
+            let mut go = state.go.subscribe();
+            let go = async move { go.wait_for(|go| *go).await.is_ok() };
+            wait(&exchange.parts.headers, go).await;
+            exchange.forward().await
         }
         Fault::Delay(pause) => {
             state.held.fetch_add(1, Ordering::Relaxed);
-            sleep(pause).await;
+            wait(&exchange.parts.headers, sleep(pause)).await;
             exchange.forward().await
         }
         Fault::Hold(pause) => {
             let held = tokio::spawn(async move {
-                sleep(pause).await;
+                wait(&exchange.parts.headers, sleep(pause)).await;
                 exchange.forward().await
             });
             held.await.map_err(|_| Cut)?
         }
         Fault::SlowReply(pause) => {
+            let headers = exchange.parts.headers.clone();
             let reply = exchange.forward().await;
             state.held.fetch_add(1, Ordering::Relaxed);
-            sleep(pause).await;
+            wait(&headers, sleep(pause)).await;
             reply
         }
         Fault::LoseReply => {

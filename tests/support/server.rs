@@ -1,5 +1,6 @@
 //! A DynamoDB API to talk to, through the real SDK.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -17,10 +18,14 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
 use tokio::net::TcpListener;
 
+use super::virtual_time;
+
 /// A DynamoDB API on the loopback interface.
 #[derive(Clone, Debug)]
 pub struct Server {
     endpoint: String,
+    /// Makes the tables.
+    own: Arc<OnceLock<Client>>,
 }
 
 impl Server {
@@ -32,9 +37,7 @@ impl Server {
         let address = listener.local_addr().expect("its address");
         let database = dynoxide::Database::memory().expect("an empty database");
         tokio::spawn(dynoxide::server::serve_on(listener, database));
-        Self {
-            endpoint: format!("http://{address}"),
-        }
+        Self::behind(format!("http://{address}"))
     }
 
     /// AWS's own DynamoDB Local, shared by all tests: tables have names of their own.
@@ -43,12 +46,15 @@ impl Server {
         let endpoint = std::env::var("DYNAMODB_LOCAL_ENDPOINT").expect(
             "DYNAMODB_LOCAL_ENDPOINT is not set: run it by `scripts/with dynamodb-local -- …`, or `--skip dynamodb_local`",
         );
-        Self { endpoint }
+        Self::behind(endpoint)
     }
 
     /// The same server, reached through something in between.
     pub fn behind(endpoint: String) -> Self {
-        Self { endpoint }
+        Self {
+            endpoint,
+            own: Arc::default(),
+        }
     }
 
     pub fn endpoint(&self) -> &str {
@@ -62,6 +68,7 @@ impl Server {
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .http_client(virtual_time::http_client())
             // The SDK's budget for retries belongs to a partition, by default one for all clients of a process: tests that lose
             // many replies would use up that of others.
             .retry_partition(RetryPartition::new(unique("client")))
@@ -79,6 +86,10 @@ impl Server {
         Client::from_conf(config)
     }
 
+    fn own(&self) -> &Client {
+        self.own.get_or_init(|| self.client())
+    }
+
     /// A fresh idempotency table, as the README defines it; its name.
     pub async fn idempotency_table(&self) -> String {
         let table = self.table_with_key("idempotency", "id").await;
@@ -87,7 +98,7 @@ impl Server {
             .enabled(true)
             .build()
             .expect("complete");
-        self.client()
+        self.own()
             .update_time_to_live()
             .table_name(&table)
             .time_to_live_specification(ttl)
@@ -106,7 +117,7 @@ impl Server {
 
     pub async fn create_table(&self, table: &str, keys: &[(&str, KeyType)]) {
         let mut request = self
-            .client()
+            .own()
             .create_table()
             .table_name(table)
             .billing_mode(BillingMode::PayPerRequest);
@@ -161,7 +172,7 @@ impl Server {
             .build()
             .expect("complete");
         let request = self
-            .client()
+            .own()
             .create_table()
             .table_name(&table)
             .billing_mode(BillingMode::PayPerRequest)
@@ -184,7 +195,7 @@ impl Server {
             .stream_view_type(StreamViewType::NewAndOldImages)
             .build()
             .expect("complete");
-        let request = self.client().update_table().table_name(table);
+        let request = self.own().update_table().table_name(table);
         let followed = request.stream_specification(stream).send().await;
         followed.expect("a stream");
     }

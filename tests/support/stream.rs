@@ -10,6 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
 use super::Server;
+use super::virtual_time::stand;
 
 /// The stream of one table, and how far it was read.
 pub struct Stream {
@@ -115,6 +116,7 @@ impl Stream {
             )
             .body(Full::new(Bytes::from(body.to_string())))
             .expect("a request");
+        let _stands = stand();
         let reply = client.request(request).await.expect("a reply");
         let status = reply.status();
         let body = reply

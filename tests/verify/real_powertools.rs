@@ -3,8 +3,9 @@
 //!
 //! These need `POWERTOOLS_PYTHON`, which `scripts/with powertools -- …` sets, and fail without it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::powertools::PowertoolsKeys;
 use lambda_idempotency::{Builder, Idempotency, Key};
@@ -62,6 +63,20 @@ impl Shared {
     /// A process of its own: it remembers nothing of another.
     async fn function(&self) -> Function {
         Function::start(&self.server, &self.table).await
+    }
+
+    /// The lease of the only record ended so long ago.
+    async fn lease_ended(&self, ago: Duration) {
+        let ended = SystemTime::now() - ago;
+        let ended = ended.duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let id = self.records().await[0]["id"].clone();
+        let update = self.server.client().update_item();
+        let update = update
+            .table_name(&self.table)
+            .key("id", id)
+            .update_expression("SET in_progress_expiration = :ended")
+            .expression_attribute_values(":ended", AttributeValue::N(ended.to_string()));
+        update.send().await.unwrap();
     }
 
     /// How many records there are.

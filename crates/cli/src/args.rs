@@ -146,7 +146,7 @@ pub enum Command {
     Plan(plan::Args),
     /// Compares completed records with the effects that they stand for.
     Audit(audit::Args),
-    /// Prints the schema of a command's JSON.
+    /// Prints the JSON schema of what commands print with `--json`.
     Schema(SchemaArgs),
     /// Prints a shell's completions.
     Completions(CompletionsArgs),
@@ -157,8 +157,8 @@ pub enum Command {
 /// The arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// The command. `release`, `complete`, `fail`, `settle-step` and `redact` share one.
-    pub command: String,
+    /// The command. Left out, the schema takes what any command prints.
+    pub command: Option<String>,
 }
 
 /// The arguments of `completions`.
@@ -176,17 +176,13 @@ pub struct ManArgs {
 }
 
 pub(crate) fn print_schema(args: &SchemaArgs) -> Result<Exit, Failure> {
-    let schema = schema::of(&args.command).ok_or_else(|| {
-        let known: Vec<_> = schema::COMMANDS
-            .iter()
-            .map(|(command, _)| *command)
-            .collect();
-        Failure::usage(format!(
-            "`{}` prints no JSON; these do: {}",
-            args.command,
-            known.join(", ")
-        ))
-    })?;
+    let schema = match &args.command {
+        None => schema::of_all(),
+        Some(command) => schema::of(command).ok_or_else(|| {
+            let known = schema::COMMANDS.map(|(command, _)| command).join(", ");
+            Failure::usage(format!("`{command}` prints no JSON; these do: {known}"))
+        })?,
+    };
     let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     print(format!("{text}\n").as_bytes())
 }

@@ -130,6 +130,7 @@ impl Found {
 
 /// What an audit found.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Audit")]
 pub struct Report {
     /// How many records were compared.
     pub checked: u64,

@@ -1,6 +1,7 @@
-//! The JSON schema of each command's output.
+//! The JSON schema of what the commands print.
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
 use crate::audit;
 use crate::doctor;
@@ -11,26 +12,45 @@ type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// The commands that print JSON, with what they print. `list` prints one such document on each line.
 pub(crate) const COMMANDS: [(&str, Make); 11] = [
-    ("get", SchemaGenerator::root_schema_for::<RecordView>),
-    ("explain", SchemaGenerator::root_schema_for::<Explanation>),
-    ("list", SchemaGenerator::root_schema_for::<list::Entry>),
-    ("release", SchemaGenerator::root_schema_for::<Report>),
-    ("complete", SchemaGenerator::root_schema_for::<Report>),
-    ("fail", SchemaGenerator::root_schema_for::<Report>),
-    ("settle-step", SchemaGenerator::root_schema_for::<Report>),
-    ("redact", SchemaGenerator::root_schema_for::<Report>),
-    ("doctor", SchemaGenerator::root_schema_for::<doctor::Report>),
-    ("audit", SchemaGenerator::root_schema_for::<audit::Report>),
-    ("plan", SchemaGenerator::root_schema_for::<plan::Report>),
+    ("get", SchemaGenerator::subschema_for::<RecordView>),
+    ("explain", SchemaGenerator::subschema_for::<Explanation>),
+    ("list", SchemaGenerator::subschema_for::<list::Entry>),
+    ("release", SchemaGenerator::subschema_for::<Report>),
+    ("complete", SchemaGenerator::subschema_for::<Report>),
+    ("fail", SchemaGenerator::subschema_for::<Report>),
+    ("settle-step", SchemaGenerator::subschema_for::<Report>),
+    ("redact", SchemaGenerator::subschema_for::<Report>),
+    ("doctor", SchemaGenerator::subschema_for::<doctor::Report>),
+    ("audit", SchemaGenerator::subschema_for::<audit::Report>),
+    ("plan", SchemaGenerator::subschema_for::<plan::Report>),
 ];
 
-/// The schema of what this command prints with `--json`; `None` for one that prints none.
-pub fn of(command: &str) -> Option<Schema> {
-    let (_, schema) = COMMANDS.iter().find(|(name, _)| *name == command)?;
-    Some(schema(&mut SchemaGenerator::default()))
+/// Returns the schema of what any command prints with `--json`.
+pub fn of_all() -> Schema {
+    document(|generator| {
+        let printed = COMMANDS.iter().map(|(command, make)| {
+            let mut schema = make(generator);
+            schema.insert("title".to_owned(), json!(command));
+            schema
+        });
+        json_schema!({"anyOf": printed.collect::<Vec<_>>()})
+    })
 }
 
-/// The commands that print JSON.
-pub fn commands() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|(name, _)| *name)
+/// Returns the schema of what this command prints with `--json`; `None` for one that prints none.
+pub fn of(command: &str) -> Option<Schema> {
+    let (_, make) = COMMANDS.iter().find(|(name, _)| *name == command)?;
+    Some(document(make))
+}
+
+/// A schema with the definitions that it needs.
+fn document(make: impl FnOnce(&mut SchemaGenerator) -> Schema) -> Schema {
+    let mut generator = SchemaGenerator::default();
+    let mut schema = make(&mut generator);
+    let definitions = generator.take_definitions(true);
+    schema.insert("$defs".to_owned(), Value::Object(definitions));
+    if let Some(dialect) = &generator.settings().meta_schema {
+        schema.insert("$schema".to_owned(), json!(dialect));
+    }
+    schema
 }

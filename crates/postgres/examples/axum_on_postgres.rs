@@ -7,6 +7,8 @@
 //!
 //! It prints the port. Send the request twice: the second answer is the first one, with `idempotent-replayed: true`.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +16,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::{Claim, Idempotency};
+use lambda_idempotency::{Claim, Idempotency, InFlight};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -77,8 +79,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::new(pool);
     store.create_tables().await?;
 
+    // A duplicate that comes while the first one is at work waits for its answer.
     let once = Idempotency::builder(store.clone())
         .namespace("shop")
+        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
         .build()?;
     let router = Router::new()
         .route("/orders", post(place))

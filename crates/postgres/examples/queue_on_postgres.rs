@@ -5,7 +5,7 @@
 //! ```
 
 use deadpool_postgres::{Manager, Pool, Runtime, Timeouts};
-use lambda_idempotency::{Idempotency, sqs};
+use lambda_idempotency::{Idempotency, InFlight, sqs};
 use lambda_idempotency_postgres::guard::{Guarded, Transition};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, TransactionError};
 use serde::Deserialize;
@@ -62,8 +62,10 @@ async fn main() -> Result<(), lambda_runtime::Error> {
         .timeouts(timeouts)
         .build()?;
     let store = Store::new(pool);
+    // The transactions are short: a duplicate waits for the end of one, instead of coming again.
     let once = Idempotency::builder(store.clone())
         .namespace("shop")
+        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
         .build()?;
     let worker = sqs::BatchLayer::new(once.claimless())
         .operation("pay")

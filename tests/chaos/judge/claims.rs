@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::history::{Change, Image};
-use crate::pool::TIMEOUT;
+use crate::pool::{CALM_TIMEOUT, TIMEOUT};
 
-/// What a lease may last from a claim on: the function's time, the margin, and what a clock in milliseconds cuts off.
-const LONGEST_LEASE: i64 = 3_001;
+/// What a lease may last from a claim on, beside the function's time: the margin, and what a clock in milliseconds cuts off.
+const MARGIN: Duration = Duration::from_millis(1_001);
 
 const RELEASED: i64 = 0;
 const NOT_STARTED: &str = "not started";
@@ -36,17 +36,22 @@ pub struct Story {
     pub claims: Vec<Claim>,
     pub end: Image,
     pub broken: Vec<String>,
+    calm_since: SystemTime,
 }
 
 impl Story {
     /// `None` where nothing ever happened.
-    pub fn of(changes: &[Change], claimed_at: &HashMap<String, SystemTime>) -> Option<Self> {
-        assert_eq!(TIMEOUT, Duration::from_secs(2), "the longest lease follows");
+    pub fn of(
+        changes: &[Change],
+        claimed_at: &HashMap<String, SystemTime>,
+        calm_since: SystemTime,
+    ) -> Option<Self> {
         let end = changes.last()?.after.clone();
         let mut story = Self {
             claims: Vec::new(),
             end: end.or_else(|| changes.last()?.before.clone())?,
             broken: Vec::new(),
+            calm_since,
         };
         let mut stands: Option<&Image> = None;
         for change in changes {
@@ -144,7 +149,13 @@ impl Story {
         claimed_at: &HashMap<String, SystemTime>,
     ) -> Option<Claim> {
         let lasting = claim.lease.map(|lease| lease - claim.started_at);
-        if !lasting.is_some_and(|lasting| (0..=LONGEST_LEASE).contains(&lasting)) {
+        let time = if claim.started_at < millis(self.calm_since) {
+            TIMEOUT
+        } else {
+            CALM_TIMEOUT
+        };
+        let longest = i64::try_from((time + MARGIN).as_millis()).expect("minutes");
+        if !lasting.is_some_and(|lasting| (0..=longest).contains(&lasting)) {
             self.broken.push(format!("a lease of {lasting:?} ms"));
         }
         let Some(at) = claimed_at.get(&claim.owner) else {

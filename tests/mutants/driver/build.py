@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .places import HERE, MUTANTS, OUT, PLAN, PROGRAMS, ROOT, TARGET, TREE, digest, files, load, room, say, store
+from .places import HERE, MUTANTS, OUT, PLAN, PROGRAMS, ROOT, TARGET, TREE, digest, files, load, mutated, say, store
 
 # More than were ever needed: each round compiles further than the one before.
 MOST_ROUNDS = 40
@@ -108,7 +108,7 @@ def rewrite(rewriter, source, refused):
         "root": str(ROOT),
         "copy": str(TREE),
         "library": source,
-        "rooms": [path for path in source if room(path)],
+        "mutated": [path for path in source if mutated(path)],
         "refused": sorted(refused),
     }
     lines = subprocess.run([rewriter], input=json.dumps(order), check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -10,10 +10,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from . import build, reached, report, sample
-from .places import HERE, OUT, RESULTS, say
+from .places import HERE, OUT, RESULTS, below, say
 from .trial import Trial
 
-COUNT = 250
+COUNT = 200
 
 
 def main(text):
@@ -23,7 +23,7 @@ def main(text):
     runs.add_argument("--seed", type=int, default=None)
     runs.add_argument("--count", type=int, default=COUNT)
     runs.add_argument("--jobs", type=int, default=os.cpu_count())
-    runs.add_argument("--only")
+    runs.add_argument("--only", nargs="+")
     runs.add_argument("--id", type=int, nargs="+")
     commands.add_parser("list").add_argument("file", nargs="?", default="src/")
     commands.add_parser("check")
@@ -59,13 +59,10 @@ def run(arguments, built, programs, mutants, equivalent):
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000)
     if arguments.id:
         chosen, put_aside = [mutant for mutant in mutants if mutant["number"] in arguments.id], []
-    elif arguments.only:
-        chosen = [mutant for mutant in mutants if mutant["file"].startswith(arguments.only)]
-        put_aside = [mutant for mutant in chosen if mutant["number"] in equivalent]
-        chosen = [mutant for mutant in chosen if mutant["number"] not in equivalent]
     else:
         say(f"seed {seed}")
-        chosen, put_aside = sample.choose(mutants, equivalent, seed, arguments.count)
+        among = [mutant for mutant in mutants if below(mutant["file"], arguments.only)] if arguments.only else mutants
+        chosen, put_aside = sample.choose(among, equivalent, seed, arguments.count)
     state = sorted(programs["contents"].values())
     results = earlier(built["code"], state) if not arguments.id else {}
     left = [mutant for mutant in chosen if mutant["key"] not in results]

@@ -35,14 +35,9 @@ def files():
     return sorted(path for path in listed.splitlines() if (ROOT / path).is_file())
 
 
-def room(path):
-    """The room of a file, `None` for those that are left out."""
-    if below(path, PLAN["left_out"]):
-        return None
-    found = next((name for name, starts in PLAN["rooms"].items() if below(path, starts)), None)
-    if found is None:
-        sys.exit(f"{path} has no room in plan.toml")
-    return found
+def mutated(path):
+    """Whether a file gets mutants: each one that the plan doesn't leave out."""
+    return not below(path, PLAN["left_out"])
 
 
 def below(path, starts):

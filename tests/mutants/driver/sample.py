@@ -1,6 +1,6 @@
 """Chooses mutants at random, and knows those that change no behaviour."""
 
-import random
+import hashlib
 import sys
 import tomllib
 
@@ -10,9 +10,11 @@ FILE = HERE / "equivalent.toml"
 
 
 def choose(mutants, equivalent, seed, count):
-    """So many at random that aren't equivalent, with the equivalent ones that were met on the way."""
-    order = list(mutants)
-    random.Random(seed).shuffle(order)
+    """So many at random that aren't equivalent, with the equivalent ones that were met on the way.
+
+    The order comes from the seed and each mutant's own text: where the source changes, the rest of a sample stays the same.
+    """
+    order = sorted(mutants, key=lambda mutant: hashlib.sha256(f"{seed}|{mutant['key']}".encode()).digest())
     chosen, put_aside = [], []
     for mutant in order:
         if len(chosen) == count:

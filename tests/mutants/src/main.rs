@@ -31,7 +31,7 @@ struct Order {
     /// Every file of the library, from `root`: enums and constants are looked up in all of them.
     library: Vec<String>,
     /// Those that get mutants.
-    rooms: Vec<String>,
+    mutated: Vec<String>,
     /// Numbers of the mutants to leave out, since the compiler refused them.
     refused: HashSet<u32>,
 }
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(out, "{}", code(&sources, &names))?;
     let mut number = 0;
     for (path, text, file) in &sources {
-        let mutated = order.rooms.contains(path) && !names.is_test(path);
+        let mutated = order.mutated.contains(path) && !names.is_test(path);
         let mut found = if mutated {
             points::find(path, text, file, &names)
         } else {

@@ -4,18 +4,14 @@
 //! killed. The crash points of one form run side by side, each with tables and processes of its own.
 
 use std::future::Future;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::future::join_all;
 
 use super::payments_worker::{NONE, failed, one_payment};
-use crate::support::lambda::{Function, Item, lease_over, number, text};
+use crate::support::lambda::{Function, Item, PATIENCE, number, text};
 use crate::support::provider::{Provider, Stop};
 use crate::support::{Fault, Proxy};
-
-/// Long enough for a busy machine to get to the point, short enough for a test to wait for the lease.
-const TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Where the process dies.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +38,7 @@ const ENTRY: (&str, usize) = ("PutItem", 2);
 /// Kills an attempt at this point; what it left.
 async fn die(function: &Function, provider: Option<&Provider>, at: At) -> Left {
     let (proxy, wired) = function.behind_a_proxy().await;
-    let mut doomed = wired.timeout(TIMEOUT).start().await;
+    let mut doomed = wired.start().await;
     match at {
         At::Before(operation, n) => stop_at(&proxy, operation, n, false),
         At::After(operation, n) => stop_at(&proxy, operation, n, true),
@@ -55,7 +51,7 @@ async fn die(function: &Function, provider: Option<&Provider>, at: At) -> Left {
             _ => proxy.parked().await,
         }
     };
-    let stopped = tokio::time::timeout(TIMEOUT, stopped).await;
+    let stopped = tokio::time::timeout(PATIENCE, stopped).await;
     assert!(stopped.is_ok(), "{at:?}: it never came there");
     doomed.kill();
     match function.records().await.as_slice() {
@@ -76,7 +72,7 @@ fn stop_at(proxy: &Proxy, operation: &str, n: usize, applies: bool) {
     proxy.inject(operation, Fault::Park { applies });
 }
 
-/// Delivers the payment again, after the lease; the messages that were reported.
+/// Delivers the payment again, and again after the lease; the messages that were reported.
 async fn deliver_again(function: &Function, left: Left, at: At) -> Vec<String> {
     let mut successor = function.start().await;
     if left == Left::InProgress {
@@ -91,7 +87,7 @@ async fn deliver_again(function: &Function, left: Left, at: At) -> Vec<String> {
             record,
             "{at:?}: a refused duplicate changes nothing"
         );
-        lease_over(&record).await;
+        function.end_lease(&record).await;
     }
     failed(successor.invoke(one_payment()).await)
 }

@@ -1,12 +1,10 @@
 //! `orders-api` behind API Gateway: a client that sends its order again doesn't order again.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use crate::support::Fault;
 use crate::support::gateway::{Gateway, Response, order};
-use crate::support::lambda::{Function, text};
+use crate::support::lambda::{Function, Sandbox, text};
 
 async fn an_order_posted_twice_is_placed_once(gateway: Gateway) {
     let function = Function::orders_api().await;
@@ -144,14 +142,14 @@ async fn of_two_processes_with_one_key_one_places_the_order() {
     let (proxy, function) = Function::orders_api().await.behind_a_proxy().await;
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
     let event = Gateway::Http.post(&[("Idempotency-Key", "cart-1734")], &order());
-    // The winner's transaction takes its time: the loser finds the claim held.
-    proxy.inject(
-        "TransactWriteItems",
-        Fault::Delay(Duration::from_millis(1_500)),
-    );
-
-    let (first, second) = tokio::join!(one.invoke(event.clone()), other.invoke(event.clone()));
-    let (first, second) = (Response::of(first), Response::of(second));
+    // The loser finds the claim held, and answers first.
+    proxy.inject("TransactWriteItems", Fault::Stop);
+    let invoke = async |sandbox: &mut Sandbox| {
+        let reply = Response::of(sandbox.invoke(event.clone()).await);
+        proxy.let_go();
+        reply
+    };
+    let (first, second) = tokio::join!(invoke(&mut one), invoke(&mut other));
     let (won, lost, mut loser) = if first.status == 201 {
         (first, second, other)
     } else {

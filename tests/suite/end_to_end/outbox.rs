@@ -7,16 +7,13 @@ use serde_json::{Value, json};
 use super::payments_worker::{batch, failed};
 use crate::support::gateway::order;
 use crate::support::gateway::{Gateway, Response};
-use crate::support::lambda::{Function, Reply, Sandbox, lease_over, text};
+use crate::support::lambda::{Function, Reply, Sandbox, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
 
 mod sweep;
 
 /// Longer than any test waits.
-const FOREVER: Duration = Duration::from_mins(2);
-
-/// A Lambda timeout that a test can wait for.
-const SHORT: Duration = Duration::from_secs(3);
+const FOREVER: Duration = Duration::from_hours(1);
 
 const NONE: [&str; 0] = [];
 
@@ -128,7 +125,7 @@ async fn an_order_becomes_one_payment_however_often_each_step_is_repeated() {
 /// The API is killed where this fault holds it; after its lease a retry goes on. `replays` where the order was placed before.
 async fn the_api_is_killed(operation: &str, fault: Fault, replays: bool) {
     let mut path = Path::new().await;
-    let (proxy, doomed) = path.orders.timeout(SHORT).behind_a_proxy().await;
+    let (proxy, doomed) = path.orders.behind_a_proxy().await;
     proxy.inject(operation, fault);
     let mut doomed = doomed.start().await;
     doomed.begin(Path::request("cart-1")).await;
@@ -144,7 +141,7 @@ async fn the_api_is_killed(operation: &str, fault: Fault, replays: bool) {
             path.orders.effects().await.is_empty(),
             "nothing without its record"
         );
-        lease_over(claimed).await;
+        path.orders.end_lease(claimed).await;
     }
     let retried = path.place("cart-1").await;
     assert_eq!(
@@ -229,11 +226,11 @@ async fn the_worker_killed_before_its_effect_and_after_its_completion_pays_once(
     let mut relay = path.relay.start().await;
     path.relay(&mut relay).await;
 
-    let mut doomed = path.worker.slow(FOREVER).timeout(SHORT).start().await;
+    let mut doomed = path.worker.slow(FOREVER).start().await;
     doomed.begin(path.deliveries()).await;
     let left = path.worker.claimed_by_attempt(1).await;
     doomed.kill();
-    lease_over(&left).await;
+    path.worker.end_lease(&left).await;
 
     let mut doomed = path.worker.start().await;
     doomed.begin(path.deliveries()).await;

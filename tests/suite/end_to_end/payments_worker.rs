@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::lambda::{Function, Reply, lease_over, number, text};
+use crate::support::lambda::{Function, Reply, Sandbox, number, text};
 
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
-const FOREVER: Duration = Duration::from_mins(2);
-
-/// A Lambda timeout that a test can wait for. The claim lasts a second longer.
-const SHORT: Duration = Duration::from_secs(3);
+const FOREVER: Duration = Duration::from_hours(1);
 
 fn payment(id: &str) -> String {
     json!({ "payment_id": id, "order_id": "order-1", "amount": 5_980, "currency": "EUR" })
@@ -95,13 +92,19 @@ async fn a_message_that_cannot_be_decoded_fails_alone() {
 
 #[tokio::test]
 async fn of_two_processes_with_one_payment_one_makes_it() {
-    let function = Function::payments_worker()
+    let (proxy, function) = Function::payments_worker()
         .await
-        .slow(Duration::from_millis(1_500));
+        .with_stopped_effects()
+        .await;
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
 
-    let (first, second) = tokio::join!(one.invoke(one_payment()), other.invoke(one_payment()));
-    let (first, second) = (failed(first), failed(second));
+    // Who is refused answers first.
+    let invoke = async |sandbox: &mut Sandbox| {
+        let reply = failed(sandbox.invoke(one_payment()).await);
+        proxy.let_go();
+        reply
+    };
+    let (first, second) = tokio::join!(invoke(&mut one), invoke(&mut other));
     let mut loser = if first.is_empty() { other } else { one };
     let mut failures = [first, second];
     failures.sort_unstable();
@@ -115,7 +118,7 @@ async fn of_two_processes_with_one_payment_one_makes_it() {
 #[tokio::test]
 async fn a_process_killed_between_claim_and_effect_is_succeeded_after_its_lease() {
     let function = Function::payments_worker().await;
-    let mut doomed = function.slow(FOREVER).timeout(SHORT).start().await;
+    let mut doomed = function.slow(FOREVER).start().await;
     let mut successor = function.start().await;
 
     doomed.begin(one_payment()).await;
@@ -130,7 +133,7 @@ async fn a_process_killed_between_claim_and_effect_is_succeeded_after_its_lease(
         "a refused duplicate changes nothing"
     );
 
-    lease_over(&left).await;
+    function.end_lease(&left).await;
     assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
     assert_eq!(function.effects().await.len(), 1);
     let record = function.record().await;
@@ -139,62 +142,47 @@ async fn a_process_killed_between_claim_and_effect_is_succeeded_after_its_lease(
 }
 
 #[tokio::test]
-async fn a_process_killed_at_its_deadline_is_succeeded_after_its_lease() {
+async fn a_handler_that_hangs_is_reported_and_a_retry_runs() {
     let function = Function::payments_worker().await;
-    let mut slow = function.slow(FOREVER).timeout(SHORT).start().await;
+    let soon = function.slow(FOREVER).timeout(Duration::from_secs(3));
+    let mut slow = soon.start().await;
     let mut successor = function.start().await;
 
     let invocation = slow.begin(one_payment()).await;
-    let left = function.claimed_by_attempt(1).await;
-    // It hears nothing of its deadline.
-    slow.stop();
-    assert!(matches!(slow.finish(invocation).await, Reply::TimedOut));
-    assert_eq!(function.record().await, left, "nothing was released");
+    assert_eq!(failed(slow.finish_late(invocation).await), ["message-0"]);
     assert!(function.effects().await.is_empty());
 
-    lease_over(&left).await;
-    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
+    // On a busy machine there may be no time left for the release; then the lease has to be over.
+    while failed(successor.invoke(one_payment()).await) != NONE {}
     assert_eq!(function.effects().await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_is_reported_before_the_deadline_and_a_retry_runs_at_once() {
+async fn a_process_that_wakes_past_its_lease_writes_nothing_over() {
     let function = Function::payments_worker().await;
-    let mut slow = function.slow(FOREVER).timeout(SHORT).start().await;
-    let mut successor = function.start().await;
-
-    assert_eq!(failed(slow.invoke(one_payment()).await), ["message-0"]);
-    assert!(function.effects().await.is_empty());
-
-    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
-    assert_eq!(function.effects().await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_process_that_wakes_past_its_lease_reports_and_writes_nothing_over() {
-    let function = Function::payments_worker().await;
-    let pause = Duration::from_secs(2);
-    let mut stale = function.slow(pause).timeout(SHORT).start().await;
+    let (wire, stopped) = function.with_stopped_effects().await;
+    let mut stale = stopped.start().await;
     let mut successor = function.start().await;
 
     let invocation = stale.begin(one_payment()).await;
     let left = function.claimed_by_attempt(1).await;
     stale.stop();
-    lease_over(&left).await;
+    function.end_lease(&left).await;
     assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
     let completed = function.record().await;
     assert_eq!(text(&completed, "status"), "COMPLETED");
     assert_ne!(text(&completed, "owner"), text(&left, "owner"));
 
     stale.go_on();
-    // Its handler is ended, since its time is over. A message that is done is delivered once more.
-    assert_eq!(failed(stale.finish_late(invocation).await), ["message-0"]);
+    wire.let_go();
+    let reply = failed(stale.finish(invocation).await);
+    assert_eq!(reply, NONE, "the payment is done, by its successor");
     assert_eq!(
         function.record().await,
         completed,
         "nothing was written over"
     );
-    // The effect itself has no fence: it may have been on its way already.
+    // The effect itself has no fence.
     assert!((1..=2).contains(&function.effects().await.len()));
     assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
 }
@@ -202,25 +190,28 @@ async fn a_process_that_wakes_past_its_lease_reports_and_writes_nothing_over() {
 #[tokio::test]
 async fn a_process_that_wakes_while_its_successor_runs_reports_a_failure() {
     let function = Function::payments_worker().await;
-    let pause = Duration::from_secs(2);
-    let mut stale = function.slow(pause).timeout(SHORT).start().await;
-    let mut successor = function.slow(Duration::from_secs(4)).start().await;
+    let (wire, stopped) = function.with_stopped_effects().await;
+    let (next_wire, next) = function.with_stopped_effects().await;
+    let mut stale = stopped.start().await;
+    let mut successor = next.start().await;
 
     let invocation = stale.begin(one_payment()).await;
     let left = function.claimed_by_attempt(1).await;
     stale.stop();
-    lease_over(&left).await;
+    function.end_lease(&left).await;
     let running = successor.begin(one_payment()).await;
     let taken_over = function.claimed_by_attempt(2).await;
 
     stale.go_on();
-    assert_eq!(failed(stale.finish_late(invocation).await), ["message-0"]);
+    wire.let_go();
+    assert_eq!(failed(stale.finish(invocation).await), ["message-0"]);
     assert_eq!(
         function.record().await,
         taken_over,
         "the claim is the successor's"
     );
 
+    next_wire.let_go();
     assert_eq!(failed(successor.finish(running).await), NONE);
     let record = function.record().await;
     assert_eq!(text(&record, "status"), "COMPLETED");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::lambda::{Function, Reply, lease_over, text};
+use crate::support::lambda::{Function, Reply, Sandbox, text};
 
 fn settlement(id: &str, amount: u64) -> Value {
     json!({ "settlement_id": id, "merchant": "m-1", "amount": amount })
@@ -67,12 +67,15 @@ async fn a_key_of_another_request_and_a_request_without_a_key_pay_nothing() {
 #[tokio::test]
 async fn of_two_processes_with_one_settlement_one_pays_it_out() {
     let function = Function::settlements().await;
-    let slow = function.slow(Duration::from_millis(1_500));
-    let (mut one, mut other) = tokio::join!(slow.start(), slow.start());
-    let (first, second) = tokio::join!(
-        one.invoke(settlement("s-1", 1250)),
-        other.invoke(settlement("s-1", 1250))
-    );
+    let (proxy, stopped) = function.with_stopped_effects().await;
+    let (mut one, mut other) = tokio::join!(stopped.start(), stopped.start());
+    // Who is refused answers first.
+    let invoke = async |sandbox: &mut Sandbox| {
+        let reply = sandbox.invoke(settlement("s-1", 1250)).await;
+        proxy.let_go();
+        reply
+    };
+    let (first, second) = tokio::join!(invoke(&mut one), invoke(&mut other));
     let (paid, refused) = match (first, second) {
         (Reply::Answered(paid), refused) | (refused, Reply::Answered(paid)) => (paid, refused),
         both => panic!("no answer: {both:?}"),
@@ -84,17 +87,15 @@ async fn of_two_processes_with_one_settlement_one_pays_it_out() {
 
 #[tokio::test]
 async fn a_settlement_whose_process_was_killed_is_paid_out_when_its_lease_is_over() {
-    let function = Function::settlements()
-        .await
-        .timeout(Duration::from_secs(3));
-    let mut killed = function.slow(Duration::from_mins(2)).start().await;
+    let function = Function::settlements().await;
+    let mut killed = function.slow(Duration::from_hours(1)).start().await;
     let invocation = killed.begin(settlement("s-1", 1250)).await;
     let record = function.claimed_by_attempt(1).await;
     killed.kill();
     drop(invocation);
     assert!(function.effects().await.is_empty());
 
-    lease_over(&record).await;
+    function.end_lease(&record).await;
     let answer = function
         .start()
         .await

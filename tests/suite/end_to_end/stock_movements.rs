@@ -8,14 +8,14 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::payments_worker::{NONE, failed};
-use crate::support::lambda::{Function, Reply, Sandbox, lease_over, number, text};
+use crate::support::lambda::{Function, Reply, Sandbox, number, text};
 use crate::support::shards::{DataStream, Invoked, Mapping, Record, event};
 
 /// Longer than any test, in milliseconds: a movement that pauses so long before its effect never gets there.
-const FOREVER: &str = "120000";
+const FOREVER: &str = "3600000";
 
-/// A Lambda timeout that a test can wait for. The claim lasts a second longer.
-const SHORT: Duration = Duration::from_secs(4);
+/// The timeout of a process that is killed: its leases are told from those of the others by it.
+const SHORT: Duration = Duration::from_mins(1);
 
 fn movement(id: &str, sku: &str, delta: i64) -> Value {
     json!({ "movement_id": id, "sku": sku, "delta": delta })
@@ -82,7 +82,7 @@ async fn a_process_killed_before_its_effect_is_succeeded_after_its_lease() {
     let mut stream = DataStream::new("movements", 1);
     stream.put("tea", &movement("m-1", "tea", 5));
     let event = event(&stream.shards[0]);
-    let slow = function.with("MOVEMENT_DELAY_MS", FOREVER).timeout(SHORT);
+    let slow = function.with("MOVEMENT_DELAY_MS", FOREVER);
     let mut doomed = slow.start().await;
 
     doomed.begin(event.clone()).await;
@@ -92,7 +92,7 @@ async fn a_process_killed_before_its_effect_is_succeeded_after_its_lease() {
     let mut successor = function.start().await;
     assert_eq!(failed(successor.invoke(event.clone()).await).len(), 1);
     assert_eq!(entries(&function).await, BTreeMap::new());
-    lease_over(&left).await;
+    function.end_lease(&left).await;
     assert_eq!(failed(successor.invoke(event).await), NONE);
     assert_eq!(
         entries(&function).await,
@@ -126,13 +126,14 @@ impl Processes {
     async fn kill_before_an_effect(&self, batch: &[Record]) -> Invoked {
         let mut doomed = self.doomed.start().await;
         let invocation = doomed.begin(event(batch)).await;
-        let pause = SHORT / 2;
+        let pause = Duration::from_millis(500);
         if let Some(reply) = doomed.finish_within(&invocation, pause).await {
             // All of them were done, or held by another process.
             return of(reply);
         }
         self.count("before an effect");
         doomed.kill();
+        self.function.end_leases_within(2 * SHORT).await;
         Invoked::Failed
     }
 
@@ -191,7 +192,7 @@ async fn processes_killed_at_random_behind_a_mapping_book_each_movement_exactly_
         batch_size: 10,
         parallelization_factor: 2,
         bisect_batch_on_function_error: true,
-        pause: Duration::from_millis(400),
+        pause: Duration::from_millis(20),
         forgets: Some(seed),
         ..Mapping::default()
     };

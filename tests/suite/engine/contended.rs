@@ -53,7 +53,7 @@ impl Store for Contended {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn its_own_record_in_the_last_round_is_its_success() {
     let once = Idempotency::builder(Contended::default())
         .namespace("engine")

@@ -3,7 +3,7 @@
 use super::*;
 use crate::secrets::Log;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
     let bench = bench();
     bench.crash().await;
@@ -30,7 +30,7 @@ async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
     assert!(line.is_some_and(|line| line.contains(" INFO ")), "{log}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn attempts_that_keep_crashing_are_exhausted() {
     let bench = bench_with(|builder| builder.max_attempts(NonZeroU32::new(2).unwrap()));
     for _ in 0..2 {
@@ -43,7 +43,7 @@ async fn attempts_that_keep_crashing_are_exhausted() {
     ));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stale_handler_gets_its_successors_outcome_and_stores_nothing() {
     let bench = bench();
     let stale = bench.once.run(key(), payload(), |_| async {
@@ -57,7 +57,7 @@ async fn a_stale_handler_gets_its_successors_outcome_and_stores_nothing() {
     assert_eq!(value(bench.run(3).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stale_handler_whose_successor_is_at_work_has_lost_its_lease() {
     let bench = bench();
     let stale = bench.once.run(key(), payload(), |_| async {
@@ -70,7 +70,7 @@ async fn a_stale_handler_whose_successor_is_at_work_has_lost_its_lease() {
     assert_eq!((record.status, record.attempt), (Status::InProgress, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stale_failure_does_not_release_its_successor() {
     let bench = bench();
     let stale = bench.once.run(key(), payload(), |_| async {
@@ -82,7 +82,7 @@ async fn a_stale_failure_does_not_release_its_successor() {
     assert!(!bench.record().await.is_released());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lease_lasts_until_the_lambda_deadline_plus_the_margin() {
     let bench = bench();
     let deadline = bench.clock.now() + Duration::from_secs(5);
@@ -96,7 +96,7 @@ async fn a_lease_lasts_until_the_lambda_deadline_plus_the_margin() {
     assert_eq!(value(run.await), (deadline + MARGIN).0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
     let bench = bench();
     let past = bench.clock.now() + Duration::from_secs(5);
@@ -112,7 +112,7 @@ async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
     assert_eq!(value(bench.run(2).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_payload_that_met_a_crash_stays_bound() {
     let bench = bench();
     bench.crash().await;
@@ -129,7 +129,7 @@ async fn a_payload_that_met_a_crash_stays_bound() {
     assert!(matches!(other.await, Err(Error::Mismatch)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_in_progress_never_expires_before_its_lease() {
     let bench = bench_with(|builder| builder.retention(Duration::from_secs(1)));
     bench.crash().await;
@@ -137,7 +137,7 @@ async fn a_record_in_progress_never_expires_before_its_lease() {
     assert!(record.expiration.to_millis() >= record.lease.unwrap() + MARGIN);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
     let bench = bench();
     let keys = || async {

@@ -13,7 +13,7 @@ fn warnings(log: &Log) -> usize {
     log.text().matches(r#"event="deadline_unknown""#).count()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deadline_earlier_than_the_engine_is_ignored_and_the_configured_lease_applies() {
     let built_at = bench().clock.now();
     for earlier in [
@@ -31,7 +31,7 @@ async fn a_deadline_earlier_than_the_engine_is_ignored_and_the_configured_lease_
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deadline_at_the_engines_construction_is_believed_and_has_passed() {
     let (log, _capture) = Log::capture();
     let bench = bench();
@@ -41,7 +41,7 @@ async fn a_deadline_at_the_engines_construction_is_believed_and_has_passed() {
     assert_eq!(warnings(&log), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deadline_just_after_the_engines_construction_is_believed() {
     let (log, _capture) = Log::capture();
     let bench = bench();
@@ -54,7 +54,7 @@ async fn a_deadline_just_after_the_engines_construction_is_believed() {
     assert_eq!(warnings(&log), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_engine_warns_once_of_unknown_deadlines_and_says_what_it_does() {
     let (log, _capture) = Log::capture();
     let bench = bench();
@@ -87,7 +87,7 @@ async fn an_engine_warns_once_of_unknown_deadlines_and_says_what_it_does() {
     assert_eq!(warnings(&log), 2, "another engine warns for itself");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_duplicate_with_an_unknown_deadline_waits_as_long_as_it_may() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_secs(5))));
     let once = bench.once.deadline(OF_CARGO_LAMBDA.into());
@@ -106,7 +106,7 @@ const MISSING: &str = concat!(
     "::an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds"
 );
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds() {
     if let Some(child) = alone::child() {
         let (log, _capture) = Log::capture();

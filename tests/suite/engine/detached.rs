@@ -20,7 +20,7 @@ impl Gate {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_detached_run_goes_on_when_its_caller_has_gone() {
     let bench = bench();
     let gate = Gate::default();
@@ -39,7 +39,7 @@ async fn a_detached_run_goes_on_when_its_caller_has_gone() {
     assert_eq!(retry.into_inner(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
     let bench = bench_with(|builder| builder.detached_limit(NonZeroU32::MIN));
     let gate = Gate::default();
@@ -64,7 +64,7 @@ async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
     assert_eq!(value(run().await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_engine_that_drained_begins_no_detached_run() {
     let bench = bench();
     assert_eq!(bench.once.drain(Duration::ZERO).await, 0);
@@ -76,7 +76,7 @@ async fn an_engine_that_drained_begins_no_detached_run() {
     assert_eq!(value(bench.run(2).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn runs_that_draining_leaves_are_logged_with_what_to_do() {
     let (log, _capture) = Log::capture();
     let bench = bench();
@@ -109,7 +109,7 @@ async fn runs_that_draining_leaves_are_logged_with_what_to_do() {
     assert_eq!(log.text().matches("drain_timed_out").count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_panic_of_a_detached_handler_reaches_its_caller() {
     let bench = bench();
     let run = bench.once.run_detached(key(), payload(), |_| async {
@@ -123,7 +123,7 @@ async fn the_panic_of_a_detached_handler_reaches_its_caller() {
     assert_eq!(value(bench.run(2).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_engine_in_an_invocation_spawns_nothing() {
     let bench = bench();
     let deadline = bench.clock.now() + LEASE;

@@ -81,7 +81,7 @@ async fn text(once: &Idempotency<Table>) -> Result<Outcome<String>, Error<Infall
         .await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_was_dropped_is_released_by_the_next_call() {
     let pair = pair(|builder| builder);
     pair.hang_up(key()).await;
@@ -102,7 +102,7 @@ async fn a_run_that_was_dropped_is_released_by_the_next_call() {
     assert_eq!(value(attempt(&pair.other, key()).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_call_of_a_dropped_runs_key_runs_at_once() {
     let pair = pair(|builder| builder);
     for expected in 1..=3 {
@@ -115,7 +115,7 @@ async fn the_next_call_of_a_dropped_runs_key_runs_at_once() {
     assert_eq!(value(attempt(&pair.once, key()).await), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_without_a_closure_is_released_where_it_is_dropped_or_panics() {
     let pair = pair(|builder| builder);
     drop(pair.once.begin(key(), payload()).await.unwrap());
@@ -128,7 +128,7 @@ async fn a_run_without_a_closure_is_released_where_it_is_dropped_or_panics() {
     assert_eq!(value(attempt(&pair.once, key()).await), 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_dies_releases_nothing() {
     let pair = pair(|builder| builder);
     kill(pair.once.run(key(), payload(), |_| {
@@ -142,7 +142,7 @@ async fn a_process_that_dies_releases_nothing() {
     ));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_a_person_must_look_a_dropped_handler_leaves_its_lease() {
     let pair = pair(|builder| builder.crashed(Crashed::Interrupt));
     pair.hang_up(key()).await;
@@ -296,7 +296,7 @@ async fn a_call_that_is_dropped_while_it_sends_leaves_the_ending_to_the_next() {
     assert_eq!(value(attempt(&pair.once, key()).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_discards_its_oldest_ending() {
     let pair = pair(|builder| builder);
     let numbered = |number: usize| Key::new("charge", format!("n-{number}"));
@@ -314,7 +314,7 @@ async fn a_full_queue_discards_its_oldest_ending() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_the_engine_only_observes_a_drop_leaves_its_shadow_and_sends_nothing() {
     let pair = pair(|builder| builder.observe(true));
     pair.hang_up(key()).await;
@@ -327,7 +327,7 @@ async fn where_the_engine_only_observes_a_drop_leaves_its_shadow_and_sends_nothi
     assert!(!before.is_released());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_the_kill_switch_thrown_a_drop_sends_nothing() {
     let pair = pair(|builder| builder.disabled(true));
     pair.hang_up(key()).await;

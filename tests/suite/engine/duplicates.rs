@@ -3,7 +3,7 @@
 use super::*;
 use crate::secrets::Log;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_64_requests_at_once_one_runs() {
     let bench = bench();
     let runs = AtomicUsize::new(0);
@@ -36,7 +36,7 @@ async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
     assert_eq!(before.elapsed(), Duration::from_millis(50));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_rejected_duplicate_changes_nothing() {
     let bench = bench();
     bench.crash().await;
@@ -57,7 +57,7 @@ async fn a_rejected_duplicate_changes_nothing() {
     assert_eq!(bench.found().await, completed);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_log_of_a_refusal_has_the_attempt_that_was_met_and_its_age() {
     let bench = bench();
     bench.crash().await;
@@ -72,7 +72,7 @@ async fn the_log_of_a_refusal_has_the_attempt_that_was_met_and_its_age() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_without_limit_is_no_panic() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::MAX)));
     assert_eq!(value(bench.run(1).await), 1);

@@ -4,7 +4,7 @@ use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
     let bench = bench();
     let failed = bench.once.run(key(), payload(), |_| async {
@@ -33,7 +33,7 @@ async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_corrected_payload_may_use_the_key_of_a_failed_attempt() {
     let bench = bench();
     let failed = bench.once.run(key(), payload(), |_| async {
@@ -48,7 +48,7 @@ async fn a_corrected_payload_may_use_the_key_of_a_failed_attempt() {
     assert_eq!(value(corrected.await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_corrected_payload_may_use_the_key_of_two_failed_attempts() {
     let bench = bench();
     for _ in 0..2 {
@@ -60,7 +60,7 @@ async fn a_corrected_payload_may_use_the_key_of_two_failed_attempts() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_corrected_payload_may_use_the_key_of_an_attempt_whose_claim_was_sent_twice() {
     let store = FaultyStore::new(MemoryStore::new());
     let once = Idempotency::builder(store.clone()).namespace("engine");
@@ -76,7 +76,7 @@ async fn a_corrected_payload_may_use_the_key_of_an_attempt_whose_claim_was_sent_
     assert_eq!(value(corrected.await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_payload_of_a_crashed_attempt_stays_bound_when_the_claim_after_it_was_sent_twice() {
     let (store, clock) = (FaultyStore::new(MemoryStore::new()), ManualClock::default());
     let once = Idempotency::builder(store.clone()).namespace("engine");
@@ -96,7 +96,7 @@ async fn the_payload_of_a_crashed_attempt_stays_bound_when_the_claim_after_it_wa
     assert!(matches!(other.await, Err(Error::Mismatch)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_success_that_is_not_final_is_handed_out_and_released() {
     let bench = bench();
     let busy = bench.once.run_with(
@@ -109,7 +109,7 @@ async fn a_success_that_is_not_final_is_handed_out_and_released() {
     assert_eq!(value(bench.run(200).await), 200);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_releases_and_goes_on() {
     let bench = bench();
     let panicking = bench.once.run(key(), payload(), |_| async {
@@ -126,7 +126,7 @@ async fn a_panic_releases_and_goes_on() {
     assert_eq!(value(bench.run(1).await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_binds_the_key_to_its_payload() {
     let bench = bench();
     let panicking = bench.once.run(key(), payload(), |claim| async move {
@@ -146,7 +146,7 @@ async fn a_panic_binds_the_key_to_its_payload() {
     assert_eq!(value(bench.run(2).await), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_leaves_the_lease_where_a_person_must_look() {
     let bench = bench_with(|builder| builder.crashed(Crashed::Interrupt));
     let panicking = bench.once.run(key(), payload(), |claim| async move {
@@ -162,7 +162,7 @@ async fn a_panic_leaves_the_lease_where_a_person_must_look() {
     assert!(matches!(bench.run(1).await, Err(Error::Interrupted { .. })));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
     let bench = bench();
     let failing = |derive: bool| {
@@ -189,7 +189,7 @@ async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
     assert_eq!(value(bench.run(1).await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
     struct Explosive;
     impl serde::Serialize for Explosive {
@@ -211,7 +211,7 @@ async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
     assert!(matches!(again, Err(Error::OutcomeOmitted { .. })));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_verdict_that_panics_leaves_the_default() {
     let bench = bench();
     let judge = |_: &Result<i32, Infallible>| panic!("boom");
@@ -225,7 +225,7 @@ async fn a_verdict_that_panics_leaves_the_default() {
     assert_eq!(value(bench.run(2).await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outcome_without_a_json_form_is_done_and_never_run_again() {
     let bench = bench();
     let map = || std::collections::HashMap::from([(Some(1), 2), (None, 3)]);
@@ -249,7 +249,7 @@ impl std::fmt::Display for Unspeakable {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_permanent_failure_whose_display_panics_is_stored_under_its_types_name() {
     let bench = bench();
     let fail = || {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn falsy_outcomes_replay_exactly() {
     async fn replays<T>(first: T)
     where
@@ -30,7 +30,7 @@ async fn falsy_outcomes_replay_exactly() {
     replays(serde_json::Value::Null).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_replay_tells_when_and_in_which_attempt_the_request_was_processed() {
     let bench = bench();
     bench.crash().await;
@@ -46,7 +46,7 @@ async fn a_replay_tells_when_and_in_which_attempt_the_request_was_processed() {
     assert_eq!(replay.attempt, 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_changes_its_input_changes_neither_key_nor_fingerprint() {
     let bench = bench();
     let mut body = br#"{"amount":1}"#.to_vec();
@@ -59,7 +59,7 @@ async fn a_handler_that_changes_its_input_changes_neither_key_nor_fingerprint() 
     assert_eq!(bench.record().await.fingerprint, Some(fingerprint));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_default_an_outcome_is_kept_for_seven_days_and_a_failure_for_an_hour() {
     const HOUR: Duration = Duration::from_hours(1);
     let kept = bench();
@@ -77,7 +77,7 @@ async fn by_default_an_outcome_is_kept_for_seven_days_and_a_failure_for_an_hour(
     assert_eq!(failed.record().await.expiration, until);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_replayed_for_its_retention() {
     let bench = bench_with(|builder| builder.failure_retention(Duration::from_mins(10)));
     let decline = || {
@@ -99,7 +99,7 @@ async fn a_permanent_failure_is_replayed_for_its_retention() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_permanent_failure_with_much_to_say_is_still_a_failure() {
     let bench = bench_with(|builder| builder.inline_limit(10));
     for _ in 0..2 {
@@ -115,7 +115,7 @@ async fn a_permanent_failure_with_much_to_say_is_still_a_failure() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_expired_outcome_counts_as_absent_though_nothing_swept_it() {
     let bench = bench_with(|builder| builder.retention(Duration::from_hours(1)));
     assert_eq!(value(bench.run(1).await), 1);
@@ -128,7 +128,7 @@ async fn an_expired_outcome_counts_as_absent_though_nothing_swept_it() {
     assert_eq!(value(fresh.await), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outcome_over_the_inline_limit_is_compressed_and_replays() {
     let bench = bench_with(|builder| builder.inline_limit(10));
     assert_eq!(value(bench.run("x".repeat(5_000)).await).len(), 5_000);
@@ -137,7 +137,7 @@ async fn an_outcome_over_the_inline_limit_is_compressed_and_replays() {
     assert_eq!(again.into_inner(), "x".repeat(5_000));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outcome_of_another_type_is_an_error_that_quotes_nothing() {
     let bench = bench();
     bench.run("secret".to_owned()).await.unwrap();

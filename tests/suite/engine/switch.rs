@@ -34,7 +34,7 @@ fn counted_by_a_process(value: Option<&str>) -> String {
         .to_owned()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn only_a_word_for_yes_runs_duplicates_and_an_unknown_word_is_warned_of() {
     if alone::child().is_some() {
         let (log, _capture) = Log::capture();

@@ -51,7 +51,7 @@ async fn by_default_a_claim_may_take_ten_seconds() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_default_a_lease_lasts_fifteen_minutes_and_a_second_of_margin() {
     let bench = defaults();
     let run = bench.once.run(key(), payload(), |_| async {
@@ -61,7 +61,7 @@ async fn by_default_a_lease_lasts_fifteen_minutes_and_a_second_of_margin() {
     assert_eq!(value(run.await), expected.0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_default_a_permanent_failure_is_kept_for_an_hour() {
     let bench = defaults();
     let declined = |_| async { Err::<i32, _>(HandlerError::other("declined")) };
@@ -73,7 +73,7 @@ async fn by_default_a_permanent_failure_is_kept_for_an_hour() {
     assert_eq!(bench.record().await.expiration, expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outcome_is_kept_as_long_as_its_own_operation_says() {
     let bench = defaults();
     for (own, expected) in [
@@ -93,7 +93,7 @@ async fn an_outcome_is_kept_as_long_as_its_own_operation_says() {
     assert_eq!(bench.record().await.expiration, expiration);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_default_eight_kibibytes_stay_in_the_record_and_one_more_is_compressed() {
     // A text has two quotes around it in JSON.
     for (length, inline) in [(8 * 1_024 - 2, true), (8 * 1_024 - 1, false)] {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::secrets::Log;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_key_is_refused_or_runs_unprotected() {
     let strict = bench();
     let without = strict
@@ -37,7 +37,7 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_kill_switch_runs_handlers_unprotected_and_keeps_derived_keys() {
     let on = bench();
     let off = bench_with(|builder| builder.disabled(true));
@@ -57,7 +57,7 @@ async fn the_kill_switch_runs_handlers_unprotected_and_keeps_derived_keys() {
     assert_eq!(unusable.await.unwrap(), Outcome::Unprotected(1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_that_cannot_be_used_runs_nothing() {
     let bench = bench();
     let long = "x".repeat(256);

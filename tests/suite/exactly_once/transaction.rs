@@ -11,7 +11,7 @@ use lambda_idempotency::{Error, Idempotency, MissingKey, Omission, Outcome, Stor
 use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
 use crate::support::Server;
-use crate::support::{Begun, Fault, decided};
+use crate::support::{Begun, Fault, VirtualClock};
 
 /// Deposits 5, once.
 pub(super) async fn deposit(
@@ -23,15 +23,6 @@ pub(super) async fn deposit(
         Ok(claim.derive_uuid("deposit"))
     })
     .await
-}
-
-/// What a run ended with, and the balance then; `None` where the run could not find out whether it had committed.
-async fn known<T>(
-    ended: Result<Outcome<T>, Error<Failed>>,
-    bench: &Bench,
-) -> Option<(Result<Outcome<T>, Error<Failed>>, i64)> {
-    let is_known = !matches!(ended, Err(Error::OutcomeUnknown(_)));
-    is_known.then_some((ended, bench.balance().await))
 }
 
 on_each_server!(the_effect_and_the_outcome_stand_together);
@@ -140,24 +131,21 @@ async fn a_condition_without_an_answer_comes_back_with_its_place_and_what_it_met
 
 on_each_server!(a_handler_that_outlived_its_lease_writes_nothing);
 async fn a_handler_that_outlived_its_lease_writes_nothing(server: Server) {
-    let (late, balance) = decided(async || {
-        let bench = Bench::on(&server).await;
-        let clock = ManualClock::default();
-        let once = bench.builder().clock(clock.clone()).build().unwrap();
-        let late = once
-            .run(key(), payload(), async |claim| {
-                claim.write(bench.deposit(100))?;
-                clock.advance(Duration::from_hours(1));
-                assert!(matches!(
-                    deposit(&bench, &once).await,
-                    Ok(Outcome::Executed(_))
-                ));
-                Ok::<_, Failed>("mine".to_owned())
-            })
-            .await;
-        known(late, &bench).await
-    })
-    .await;
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let once = bench.builder().clock(clock.clone()).build().unwrap();
+    let late = once
+        .run(key(), payload(), async |claim| {
+            claim.write(bench.deposit(100))?;
+            clock.advance(Duration::from_hours(1));
+            assert!(matches!(
+                deposit(&bench, &once).await,
+                Ok(Outcome::Executed(_))
+            ));
+            Ok::<_, Failed>("mine".to_owned())
+        })
+        .await;
+    let balance = bench.balance().await;
     assert!(
         late.unwrap().is_replayed(),
         "the successor's outcome stands"
@@ -167,26 +155,23 @@ async fn a_handler_that_outlived_its_lease_writes_nothing(server: Server) {
 
 on_each_server!(a_handler_whose_successor_is_still_running_loses_its_lease);
 async fn a_handler_whose_successor_is_still_running_loses_its_lease(server: Server) {
-    let (late, balance) = decided(async || {
-        let bench = Bench::on(&server).await;
-        let clock = ManualClock::default();
-        let once = bench.builder().clock(clock.clone()).build().unwrap();
-        let late = once
-            .run(key(), payload(), async |claim| {
-                claim.write(bench.deposit(100))?;
-                clock.advance(Duration::from_hours(1));
-                let begun = Begun::default();
-                begun
-                    .cut_off(once.run(key(), payload(), |_| {
-                        begun.then_never::<Result<String, Failed>>()
-                    }))
-                    .await;
-                Ok::<_, Failed>("mine".to_owned())
-            })
-            .await;
-        known(late, &bench).await
-    })
-    .await;
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let once = bench.builder().clock(clock.clone()).build().unwrap();
+    let late = once
+        .run(key(), payload(), async |claim| {
+            claim.write(bench.deposit(100))?;
+            clock.advance(Duration::from_hours(1));
+            let begun = Begun::default();
+            begun
+                .cut_off(once.run(key(), payload(), |_| {
+                    begun.then_never::<Result<String, Failed>>()
+                }))
+                .await;
+            Ok::<_, Failed>("mine".to_owned())
+        })
+        .await;
+    let balance = bench.balance().await;
     assert!(matches!(late, Err(Error::LeaseLost)), "{late:?}");
     assert_eq!(balance, 0);
 }
@@ -208,31 +193,23 @@ async fn a_reply_that_is_lost_changes_nothing(server: Server) {
 
 on_each_server!(a_reply_that_is_lost_to_the_end_is_settled_by_the_record);
 async fn a_reply_that_is_lost_to_the_end_is_settled_by_the_record(server: Server) {
-    let (lost, balance) = decided(async || {
-        let bench = Bench::on(&server).await;
-        for _ in 0..200 {
-            bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-        }
-        let lost = deposit(&bench, &bench.lasting(3)).await;
-        known(lost, &bench).await
-    })
-    .await;
+    let bench = Bench::on(&server).await;
+    for _ in 0..200 {
+        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
+    }
+    let lost = deposit(&bench, &bench.lasting(3)).await;
+    let balance = bench.balance().await;
     assert!(matches!(lost, Ok(Outcome::Executed(_))), "{lost:?}");
     assert_eq!(balance, 5);
 }
 
 on_each_server!(a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs);
 async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(server: Server) {
-    let (bench, lost) = decided(async || {
-        let bench = Bench::on(&server).await;
-        for _ in 0..200 {
-            bench.proxy.inject("TransactWriteItems", Fault::LoseRequest);
-        }
-        let lost = deposit(&bench, &bench.lasting(3)).await;
-        let (lost, _) = known(lost, &bench).await?;
-        Some((bench, lost))
-    })
-    .await;
+    let bench = Bench::on(&server).await;
+    for _ in 0..200 {
+        bench.proxy.inject("TransactWriteItems", Fault::LoseRequest);
+    }
+    let lost = deposit(&bench, &bench.lasting(3)).await;
     assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
     assert_eq!(
         bench.record().await["in_progress_expiration"],
@@ -290,23 +267,15 @@ async fn a_conflict_with_another_transaction_is_tried_again(server: Server) {
 
 on_each_server!(conflicts_to_the_end_release_the_claim);
 async fn conflicts_to_the_end_release_the_claim(server: Server) {
-    let conflict = decided(async || {
-        let bench = Bench::on(&server).await;
-        for _ in 0..500 {
-            bench.proxy.inject(
-                "TransactWriteItems",
-                Fault::Cancel(&["None", "TransactionConflict"]),
-            );
-        }
-        let conflict = deposit(&bench, &bench.lasting(2)).await;
-        // The last send may have had no time to be answered.
-        let in_time = !matches!(conflict, Err(Error::NotCommitted(StoreError::Timeout)));
-        let (conflict, _) = known(conflict, &bench).await.filter(|_| in_time)?;
-        // Nor may the release.
-        let released = bench.record().await["in_progress_expiration"] == number(0);
-        released.then_some(conflict)
-    })
-    .await;
+    let bench = Bench::on(&server).await;
+    for _ in 0..500 {
+        bench.proxy.inject(
+            "TransactWriteItems",
+            Fault::Cancel(&["None", "TransactionConflict"]),
+        );
+    }
+    let conflict = deposit(&bench, &bench.lasting(2)).await;
+    assert_eq!(bench.record().await["in_progress_expiration"], number(0));
     assert!(
         matches!(conflict, Err(Error::NotCommitted(StoreError::Conflict))),
         "{conflict:?}"
@@ -487,6 +456,7 @@ async fn a_cached_store_commits_and_remembers(server: Server) {
     let bench = Bench::on(&server).await;
     let store = CachedStore::new(bench.once().store().clone());
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("exactly-once")
         .build()
         .unwrap();
@@ -505,7 +475,7 @@ async fn a_cached_store_commits_and_remembers(server: Server) {
     assert_eq!(bench.proxy.take_total(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
     let once = Idempotency::builder(MemoryStore::new())
         .namespace("exactly-once")
@@ -527,7 +497,7 @@ async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_after_the_handler_has_returned_is_refused() {
     let bench = Bench::on(&crate::support::Server::dynoxide().await).await;
     let kept = std::sync::Mutex::new(None);

@@ -7,7 +7,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::{Idempotency, Key, Outcome};
 
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 const ID: &str = "strays#1";
 
@@ -34,6 +34,7 @@ async fn released_with(
         .unwrap();
     let store = DynamoDbStore::new(server.client(), table);
     Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("strays")
         .build()
         .unwrap()

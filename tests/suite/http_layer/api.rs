@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Begun, Server};
+use crate::support::{Begun, Server, VirtualClock};
 
 /// Where a request comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +278,9 @@ impl Api {
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
         B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
     {
-        let once = Idempotency::builder(server.store().await).namespace("shop");
+        let once = Idempotency::builder(server.store().await)
+            .clock(VirtualClock)
+            .namespace("shop");
         Self::under(&layer(once.build().unwrap()), handler)
     }
 
@@ -294,7 +296,11 @@ impl Api {
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
         B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
     {
-        let once = engine(Idempotency::builder(store).namespace("shop"));
+        let once = engine(
+            Idempotency::builder(store)
+                .clock(VirtualClock)
+                .namespace("shop"),
+        );
         let layer = layer(IdempotencyLayer::unscoped(once.build().unwrap()));
         Self::under(&layer, handler)
     }

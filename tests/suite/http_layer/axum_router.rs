@@ -19,11 +19,13 @@ use tower::ServiceExt;
 
 use super::api::Door;
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::virtual_time::stand;
+use crate::support::{Server, VirtualClock};
 
 /// `POST /tenants/{tenant}/orders`, nested, and `POST /echo`.
 fn router(store: DynamoDbStore) -> Router {
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("shop")
         .build()
         .unwrap();
@@ -55,6 +57,7 @@ async fn serve(router: Router) -> String {
 
 /// Status, headers and text.
 async fn send(base: &str, path: &str, key: Option<&str>, body: &str) -> (u16, HeaderMap, String) {
+    let _stands = stand();
     let mut request = Request::post(format!("{base}{path}"));
     if let Some(key) = key {
         request = request.header("idempotency-key", key);
@@ -101,6 +104,7 @@ async fn a_plain_server_runs_a_request_once_and_replays_it(server: Server) {
 on_each_server!(one_key_on_two_paths_of_a_nested_template_is_a_mismatch);
 async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
     let once = Idempotency::builder(server.store().await)
+        .clock(VirtualClock)
         .namespace("shop")
         .build()
         .unwrap();
@@ -140,7 +144,7 @@ async fn a_router_in_a_function_does_the_same_at_each_door(server: Server) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handler_extracts_its_claim() {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::api::{Api, Door, Failure, cut_off_at_work, place_order};
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 /// Longer than a lease.
 const LATER: Duration = Duration::from_hours(1);
@@ -77,10 +77,8 @@ async fn the_invocations_deadline_ends_the_claim(server: Server) {
         move |run, request| gate.clone().handle(run, request)
     };
     let api = Api::new(&server, handler).await;
-    let deadline = SystemTime::now() + Duration::from_mins(2);
     let mut context = lambda_http::Context::default();
-    context.deadline =
-        u64::try_from(deadline.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    context.deadline = VirtualClock::deadline(Duration::from_mins(2));
 
     for (key, context, longest) in [
         ("k-1", context, 121),
@@ -207,7 +205,7 @@ async fn a_handler_that_outlives_its_lease_hears_that_another_took_over(server: 
     assert_eq!(second.await.unwrap().status, 201);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_reached_is_a_503_and_nothing_runs() {
     let store = DynamoDbStore::new(
         Server::behind("http://127.0.0.1:1".to_owned()).client(),

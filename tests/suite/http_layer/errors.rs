@@ -11,7 +11,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 type Request = http::Request<Full<Bytes>>;
 
@@ -21,6 +21,7 @@ async fn failing(server: &Server, logs: bool, panics: bool) -> (String, Vec<Stri
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let once = Idempotency::builder(server.store().await)
+        .clock(VirtualClock)
         .namespace("shop")
         .log_errors(logs)
         .build()

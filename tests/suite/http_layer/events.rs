@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, place_order};
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 type UrlRequest = aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest;
 
@@ -43,6 +43,7 @@ impl Function {
         answer: Value,
     ) -> Self {
         let once = Idempotency::builder(store)
+            .clock(VirtualClock)
             .namespace("shop")
             .build()
             .unwrap();

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -26,10 +26,10 @@ use tokio::time::{Instant, timeout};
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
-use crate::support::{Begun, Fault, Proxy, Server};
+use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
 
-/// Longer than anything here takes.
-const LONG: Duration = Duration::from_secs(30);
+/// Longer than anything here takes. Sockets are waited for in real time.
+const LONG: Duration = Duration::from_mins(1);
 
 /// An axum server with one handler, which says when it has begun and waits to be let go.
 #[derive(Clone)]
@@ -63,7 +63,9 @@ impl Shop {
         settings: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
         gate: &Arc<Semaphore>,
     ) -> Self {
-        let once = Idempotency::builder(store).namespace("shop");
+        let once = Idempotency::builder(store)
+            .clock(VirtualClock)
+            .namespace("shop");
         let once = once.in_flight(InFlight::WaitUpTo(LONG));
         let once = settings(once).build().unwrap();
         let seen = Arc::new(Seen::default());
@@ -168,7 +170,10 @@ fn assert_overloaded(answer: &str) {
     assert!(answer.contains(r#""code":"overloaded""#), "{answer}");
 }
 
-on_each_server!(a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry);
+on_each_server!(
+    a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry,
+    start_paused = false
+);
 async fn a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry(
     server: Server,
 ) {
@@ -184,7 +189,8 @@ async fn a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_th
 }
 
 on_each_server!(
-    a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry
+    a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry,
+    start_paused = false
 );
 async fn a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry(
     server: Server,
@@ -193,16 +199,20 @@ async fn a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
     let gate = Arc::new(Semaphore::new(2));
     let shop = Shop::open(store, |once| once, &gate).await;
-    proxy.inject("UpdateItem", Fault::Delay(Duration::from_secs(1)));
+    proxy.inject("UpdateItem", Fault::Stop);
     let client = shop.ask("k-1", "").await;
     proxy.held().await;
     shop.hang_up(client).await;
+    proxy.let_go();
 
     assert_replay_of_the_first(&shop.send("k-1").await);
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(a_timeout_outside_of_the_layer_leaves_the_run_going);
+on_each_server!(
+    a_timeout_outside_of_the_layer_leaves_the_run_going,
+    start_paused = false
+);
 async fn a_timeout_outside_of_the_layer_leaves_the_run_going(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -214,7 +224,10 @@ async fn a_timeout_outside_of_the_layer_leaves_the_run_going(server: Server) {
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(a_request_beyond_the_limit_is_a_503_and_claims_nothing);
+on_each_server!(
+    a_request_beyond_the_limit_is_a_503_and_claims_nothing,
+    start_paused = false
+);
 async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let one = |once: Builder<_>| once.detached_limit(NonZeroU32::MIN);
@@ -236,7 +249,10 @@ async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) 
     assert_eq!((shop.runs(), other.runs()), (1, 1));
 }
 
-on_each_server!(a_duplicate_whose_client_hung_up_waits_no_longer);
+on_each_server!(
+    a_duplicate_whose_client_hung_up_waits_no_longer,
+    start_paused = false
+);
 async fn a_duplicate_whose_client_hung_up_waits_no_longer(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
@@ -262,7 +278,10 @@ async fn a_duplicate_whose_client_hung_up_waits_no_longer(server: Server) {
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(draining_waits_for_the_run_of_a_client_that_hung_up);
+on_each_server!(
+    draining_waits_for_the_run_of_a_client_that_hung_up,
+    start_paused = false
+);
 async fn draining_waits_for_the_run_of_a_client_that_hung_up(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -280,7 +299,10 @@ async fn draining_waits_for_the_run_of_a_client_that_hung_up(server: Server) {
     assert_eq!((shop.runs(), next.runs()), (1, 0));
 }
 
-on_each_server!(a_panic_of_the_handler_ends_the_connection_and_releases_the_claim);
+on_each_server!(
+    a_panic_of_the_handler_ends_the_connection_and_releases_the_claim,
+    start_paused = false
+);
 async fn a_panic_of_the_handler_ends_the_connection_and_releases_the_claim(server: Server) {
     let gate = Arc::new(Semaphore::new(2));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -292,12 +314,14 @@ async fn a_panic_of_the_handler_ends_the_connection_and_releases_the_claim(serve
     assert!(!retry.contains("idempotent-replayed"), "{retry}");
 }
 
-on_each_server!(the_lease_of_a_server_is_renewed_while_its_handler_runs);
+on_each_server!(
+    the_lease_of_a_server_is_renewed_while_its_handler_runs,
+    start_paused = false
+);
 async fn the_lease_of_a_server_is_renewed_while_its_handler_runs(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
-    // Renewed after two seconds, with four to spare.
-    let short = |once: Builder<_>| once.renewed_lease(Duration::from_secs(6));
-    let shop = Shop::open(server.store().await, short, &gate).await;
+    let renewed = |once: Builder<_>| once.renewed_lease(LONG);
+    let shop = Shop::open(server.store().await, renewed, &gate).await;
     let client = shop.ask("k-1", "").await;
     shop.begun().await;
     let key = Key::new("POST /charges", "k-1");
@@ -309,12 +333,9 @@ async fn the_lease_of_a_server_is_renewed_while_its_handler_runs(server: Server)
     let first = lease().await;
     // The client's going ends no renewal.
     shop.hang_up(client).await;
-    let renewed = async {
-        while lease().await == first {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    shop.soon(renewed).await;
+    tokio::time::pause();
+    tokio::time::sleep(LONG / 2).await;
+    tokio::time::resume();
     assert!(lease().await > first);
 
     gate.add_permits(1);
@@ -337,9 +358,7 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
     };
     let api = Api::new(&server, handler).await;
     let mut context = lambda_http::Context::default();
-    let deadline = SystemTime::now() + Duration::from_mins(2);
-    context.deadline =
-        u64::try_from(deadline.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    context.deadline = VirtualClock::deadline(Duration::from_mins(2));
     let call = Door::Http.post("k-1").context(context);
     begun.hang_up(api.send(&call)).await;
 

@@ -129,7 +129,7 @@ async fn a_server_error_is_kept_for_a_time_of_its_own(server: Server) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_claim_a_server_error_is_kept_for_an_hour_at_least() {
     let server = Server::dynoxide().await;
     let clock = ManualClock::default();

@@ -15,7 +15,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 on_each_server!(a_refusal_links_to_the_apis_own_documentation);
 async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
@@ -91,7 +91,7 @@ async fn a_duplicate_waits_for_the_first_where_the_setting_says_so(server: Serve
     assert_eq!(api.runs(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_without_protection_says_so() {
     let unreachable = Server::behind("http://127.0.0.1:1".to_owned()).client();
     let open = Api::on(
@@ -178,6 +178,7 @@ on_each_server!(a_failure_that_other_code_stored_under_the_key_is_a_500);
 async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server) {
     let store = server.store().await;
     let once = Idempotency::builder(store.clone())
+        .clock(VirtualClock)
         .namespace("shop")
         .build()
         .unwrap();
@@ -194,7 +195,7 @@ async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server)
     assert_eq!((refused.retry_after(), api.runs()), (None, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_breaks_off_is_a_400_and_nothing_runs() {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());

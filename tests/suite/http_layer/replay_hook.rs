@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::api::{Api, Door, answer, place_order};
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 type Answer = Result<Response<Bytes>, std::io::Error>;
 
@@ -57,7 +57,7 @@ async fn a_hook_changes_replays_and_never_a_first_answer_or_the_record(server: S
     assert_eq!(api.runs(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_stored_answer_is_given_where_the_hook_fails() {
     let server = Server::dynoxide().await;
     let hooks: [fn(ReplayedResponse) -> Answer; 2] = [
@@ -76,7 +76,7 @@ async fn the_stored_answer_is_given_where_the_hook_fails() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged() {
     let server = Server::dynoxide().await;
     for log_errors in [false, true] {
@@ -94,23 +94,21 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_hangs_ends_before_its_invocation() {
     let server = Server::dynoxide().await;
     let layer = |layer: IdempotencyLayer<_>| layer.on_replay(|_| std::future::pending::<Answer>());
     let api = Api::configured(&server, |once| once, layer, place_order).await;
     let call = || {
         let mut context = lambda_http::Context::default();
-        let end = std::time::SystemTime::now() + Duration::from_secs(2);
-        let end = end.duration_since(std::time::UNIX_EPOCH).unwrap();
-        context.deadline = end.as_millis().try_into().unwrap();
+        context.deadline = VirtualClock::deadline(Duration::from_secs(2));
         Door::Http.post("k-1").context(context)
     };
     assert_eq!(api.send(&call()).await.text(), "order 1");
     assert_eq!(api.send(&call()).await.text(), "order 1");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_hook_runs_where_nothing_is_replayed() {
     let server = Server::dynoxide().await;
     let layer = |layer: IdempotencyLayer<_>| {

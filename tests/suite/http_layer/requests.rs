@@ -243,7 +243,7 @@ async fn patch_is_guarded_and_apart_from_post(server: Server) {
         .assert_problem(400, "key-missing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_service_outside_lambda_is_served_alike() {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());

@@ -96,7 +96,7 @@ async fn the_key_may_be_a_parameter_of_the_path(server: Server) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
     let server = Server::dynoxide().await;
     let closure = Selector::closure(|_, _| Some(""));
@@ -121,7 +121,7 @@ async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
     assert!(detail(&refused).ends_with("from the header `idempotency-key`."));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_required() {
     let server = Server::dynoxide().await;
     let api = api(&server, RoutePolicy::required().key_from(from_body())).await;
@@ -140,7 +140,7 @@ async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_require
     assert_eq!((api.runs(), short.runs()), (0, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_without_a_key_runs_where_the_key_is_optional() {
     let server = Server::dynoxide().await;
     let api = api(&server, RoutePolicy::optional().key_from(from_body())).await;
@@ -154,7 +154,7 @@ async fn a_request_without_a_key_runs_where_the_key_is_optional() {
     assert!(api.send(&keyed).await.is_replayed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
     let server = Server::dynoxide().await;
     let layer = |once| {
@@ -179,7 +179,7 @@ async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
     refused.assert_problem(403, "scope-missing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_parameter_that_the_route_does_not_have_is_a_misconfiguration() {
     let server = Server::dynoxide().await;
     let policy = RoutePolicy::required().key_from(Selector::path_parameter("cart"));
@@ -194,7 +194,7 @@ async fn a_parameter_that_the_route_does_not_have_is_a_misconfiguration() {
     assert_eq!(api.runs(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_template_that_the_gateway_matched_has_its_parameters() {
     let server = Server::dynoxide().await;
     let policy = RoutePolicy::required().key_from(Selector::path_parameter("shop"));
@@ -241,7 +241,7 @@ fn posted(body: &str) -> Request<Body> {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_nothing_is_protected_no_selector_refuses_anything() {
     let passive: [fn(Builder<MemoryStore>) -> Builder<MemoryStore>; 2] =
         [|once| once.observe(true), |once| once.disabled(true)];
@@ -265,7 +265,7 @@ async fn where_nothing_is_protected_no_selector_refuses_anything() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_kill_switch_leaves_derived_keys_as_they_were() {
     let derived = async |engine: fn(Builder<MemoryStore>) -> Builder<MemoryStore>| {
         let api = echo(engine, from_body());
@@ -277,7 +277,7 @@ async fn the_kill_switch_leaves_derived_keys_as_they_were() {
     assert_eq!(derived(|once| once.observe(true)).await, protected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_comes_in_base64_has_its_key_too() {
     let server = Server::dynoxide().await;
     let api = api(&server, RoutePolicy::required().key_from(from_body())).await;

@@ -8,7 +8,7 @@ use super::api::{Api, Call, Door, answer};
 use crate::secrets::Log;
 use crate::support::{Proxy, Server};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn secrets_reach_neither_problems_nor_logs() {
     let (log, _capture) = Log::capture();
 

@@ -76,7 +76,7 @@ async fn a_handler_may_have_a_streamed_answer_run_again(server: Server) {
 }
 
 /// An event stream that never ends reaches the client at its first event.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn server_sent_events_are_not_waited_for_and_are_logged() {
     let (log, _capture) = Log::capture();
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");

@@ -44,7 +44,7 @@ fn unwritable() -> HashMap<(u8, u8), u8> {
     HashMap::from([((1, 2), 3)])
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_no_json_is_an_error_each_time_and_the_work_is_done_once() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -59,7 +59,7 @@ async fn an_answer_that_is_no_json_is_an_error_each_time_and_the_work_is_done_on
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_no_answer_is_asked_for_each_event_that_is_done_gets_null() {
     let once = engine();
     let runs = Runs::default();

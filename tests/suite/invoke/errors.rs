@@ -4,7 +4,7 @@ use lambda_idempotency::invoke::Selector;
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_key_with_another_payload_is_a_mismatch() {
     let runs = Runs::default();
     let function = settling(&engine(), &runs);
@@ -40,7 +40,7 @@ async fn an_event_in_flight_elsewhere_fails_and_is_answered_later(server: Server
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "7");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_handlers_error_keeps_its_own_type_and_a_retry_runs() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -60,7 +60,7 @@ async fn the_handlers_error_keeps_its_own_type_and_a_retry_runs() {
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "2");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_stored() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -76,7 +76,7 @@ async fn a_permanent_failure_is_stored() {
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_is_an_error_and_a_retry_runs() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -95,7 +95,7 @@ async fn a_panic_is_an_error_and_a_retry_runs() {
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "3");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_layer_without_a_key_says_what_to_set() {
     let runs = Runs::default();
     let function = counting(InvokeLayer::new(engine()), &runs);
@@ -105,7 +105,7 @@ async fn a_layer_without_a_key_says_what_to_set() {
     assert_eq!(runs.take(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_that_is_missing_or_not_usable_is_named() {
     let runs = Runs::default();
     let function = settling(&engine(), &runs);
@@ -124,7 +124,7 @@ async fn a_key_that_is_missing_or_not_usable_is_named() {
     assert_eq!(runs.take(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_payload_that_does_not_decode_is_not_quoted() {
     let function = settling(&engine(), &Runs::default());
     for (payload, said) in [
@@ -144,7 +144,7 @@ async fn a_payload_that_does_not_decode_is_not_quoted() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_selector_reads_what_arrived_and_not_the_decoded_payload() {
     let runs = Runs::default();
     let selector = Selector::pointer("/transport/id").unwrap();
@@ -159,7 +159,7 @@ async fn a_selector_reads_what_arrived_and_not_the_decoded_payload() {
     assert_ne!(invoke(&function, &from("t-2")).await.unwrap(), first);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_event_without_a_value_where_the_selector_looks_says_where_that_is() {
     let runs = Runs::default();
     let selector = Selector::pointer("/transport/id").unwrap();
@@ -172,7 +172,7 @@ async fn an_event_without_a_value_where_the_selector_looks_says_where_that_is() 
     assert_eq!(runs.take(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_left_out_of_the_fingerprint_may_differ() {
     let runs = Runs::default();
     let left_out = ["/sent_at".parse().unwrap()];
@@ -191,7 +191,7 @@ async fn what_is_left_out_of_the_fingerprint_may_differ() {
     assert_eq!(invoke(&by_key, &sent(1, 6)).await.unwrap(), first);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tenants_with_the_same_token_have_records_of_their_own() {
     let runs = Runs::default();
     let layer = settle(&engine()).scope(|settlement: &Settlement| settlement.amount.to_string());

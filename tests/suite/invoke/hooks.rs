@@ -21,7 +21,7 @@ fn answering(
         })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_answers_what_no_retry_mends_and_nothing_else() {
     let seen = Seen::default();
     let function = answering(&engine(), &seen).handler(|event| async move {
@@ -50,7 +50,7 @@ async fn a_hook_answers_what_no_retry_mends_and_nothing_else() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_fails_or_panics_leaves_the_error_as_it_was() {
     for panics in [false, true] {
         let layer = settle(&engine()).on_rejected(move |_, _| async move {
@@ -63,7 +63,7 @@ async fn a_hook_that_fails_or_panics_leaves_the_error_as_it_was() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged() {
     for log_errors in [false, true] {
         let (log, _capture) = Log::capture();
@@ -85,7 +85,7 @@ async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_changes_replays_and_no_first_answer() {
     let runs = Runs::default();
     let layer = settle(&engine()).on_replay(|replayed: ReplayedAnswer| async move {
@@ -114,7 +114,7 @@ async fn a_hook_changes_replays_and_no_first_answer() {
     assert_eq!(invoke(&function, &broken).await.unwrap(), first);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_is_shown_each_error_of_the_handler() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let shown = Arc::clone(&seen);

@@ -4,7 +4,7 @@ use lambda_idempotency::{InFlight, MissingKey};
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_event_without_a_key_runs_unprotected_where_the_policy_says_so() {
     let once = builder(MemoryStore::new()).missing_key(MissingKey::RunUnprotected);
     let runs = Runs::default();
@@ -15,7 +15,7 @@ async fn an_event_without_a_key_runs_unprotected_where_the_policy_says_so() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_nothing_is_protected_the_handler_runs_each_time_whatever_the_key() {
     for is_observing in [false, true] {
         let once = builder(MemoryStore::new());

@@ -63,7 +63,7 @@ async fn a_retention_of_the_engines_own_counts_before_the_sources(server: Server
     assert_eq!(days(&server, &table).await, [2]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_declared_retention_of_the_source_that_is_longer_is_warned_about_once() {
     for (kept, declared, warnings) in [(None, 14, 1), (None, 7, 0), (Some(30), 14, 0)] {
         let (log, _capture) = Log::capture();
@@ -87,7 +87,7 @@ async fn a_declared_retention_of_the_source_that_is_longer_is_warned_about_once(
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_batch_is_warned_about_in_the_same_way() {
     let (log, _capture) = Log::capture();
     let mut worker = sqs::BatchLayer::new(engine())

@@ -77,7 +77,7 @@ async fn a_task_that_is_tried_again_replays_its_result_under_the_new_ids(server:
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_of_the_object_survives_another_job_and_other_arguments_are_a_mismatch() {
     let runs = Runs::default();
     let layer = InvokeLayer::s3_batch(engine()).key(|task: &S3BatchTask| task.key.clone());
@@ -93,7 +93,7 @@ async fn a_key_of_the_object_survives_another_job_and_other_arguments_are_a_mism
     assert_eq!(runs.take(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handlers_error_is_temporary_unless_the_layer_calls_it_permanent() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -123,7 +123,7 @@ async fn a_handlers_error_is_temporary_unless_the_layer_calls_it_permanent() {
     assert!(text.starts_with("Idempotency.Failed: "), "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_in_flight_and_one_that_panics_come_again() {
     let runs = Runs::default();
     let count = runs.clone();
@@ -147,7 +147,7 @@ async fn a_task_in_flight_and_one_that_panics_come_again() {
     first.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_whose_time_is_over_comes_again_before_lambda_ends_it() {
     let function = InvokeLayer::s3_batch(engine())
         .handler(|_: Invocation<S3BatchTask>| std::future::pending::<Result<(), SettleError>>());
@@ -159,7 +159,7 @@ async fn a_task_whose_time_is_over_comes_again_before_lambda_ends_it() {
     assert!(text.starts_with("Idempotency.TimedOut: "), "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn work_that_is_done_succeeds_where_its_answer_was_not_kept_or_not_asked_for() {
     let once = engine();
     let unwritable = || HashMap::from([((1_u8, 2_u8), 3_u8)]);
@@ -178,7 +178,7 @@ async fn work_that_is_done_succeeds_where_its_answer_was_not_kept_or_not_asked_f
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_key_that_does_not_decode_is_permanent_and_a_hook_may_answer_it() {
     let runs = Runs::default();
     let undecodable = with(V1, [("/tasks/0/s3Key", json!("hunter2%FF"))]);
@@ -194,7 +194,7 @@ async fn an_object_key_that_does_not_decode_is_permanent_and_a_hook_may_answer_i
     assert_eq!(runs.take(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_event_without_the_ids_of_one_task_fails_its_invocation() {
     let runs = Runs::default();
     let function = thumbnails(InvokeLayer::s3_batch(engine()), &runs);

@@ -35,7 +35,7 @@ fn with(payload: &str, pointer: &str, value: Value) -> Value {
     payload
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_sns_message_that_is_delivered_again_runs_once_and_a_new_one_runs() {
     let runs = Runs::default();
     let function = paying(InvokeLayer::sns(engine()), &runs);
@@ -48,7 +48,7 @@ async fn an_sns_message_that_is_delivered_again_runs_once_and_a_new_one_runs() {
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_of_the_message_survives_that_it_is_published_again() {
     let runs = Runs::default();
     let layer = InvokeLayer::sns(engine()).key(|payment: &Payment| payment.payment_id.clone());
@@ -63,7 +63,7 @@ async fn a_key_of_the_message_survives_that_it_is_published_again() {
     assert_eq!(mismatch, "Idempotency.Mismatch");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bus_event_that_is_delivered_again_runs_once() {
     let runs = Runs::default();
     let function = paying(InvokeLayer::event_bridge(engine()), &runs);
@@ -76,7 +76,7 @@ async fn a_bus_event_that_is_delivered_again_runs_once() {
     assert_eq!(runs.take(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_operations_of_one_engine_handle_the_same_bus_event_once_each() {
     let (once, runs) = (engine(), Runs::default());
     for operation in ["first rule", "second rule", "first rule"] {
@@ -97,7 +97,7 @@ fn schedule(arn: &str, time: &str, attempt: u32) -> Value {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_time_of_a_schedule_runs_once_however_often_it_is_tried() {
     const ARN: &str = "arn:aws:scheduler:eu-central-1:123456789012:schedule/default/nightly";
     let runs = Runs::default();
@@ -133,7 +133,7 @@ fn task(state: &str, index: Option<u32>, amount: u64) -> Value {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_is_retried_gets_the_answer_of_the_first_try() {
     let runs = Runs::default();
     let function = paying(InvokeLayer::step_functions(engine()), &runs);
@@ -157,7 +157,7 @@ async fn a_task_that_is_retried_gets_the_answer_of_the_first_try() {
     assert_eq!(refused, "Idempotency.WrongEvent");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_event_of_another_source_is_refused_in_words_and_not_quoted() {
     let events = [
         parsed(SNS),

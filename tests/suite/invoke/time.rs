@@ -1,6 +1,6 @@
 //! A handler whose time is over.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -20,7 +20,8 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(serv
     });
     let invocation = TestInvocation::json(&settlement("s-1", 5)).unwrap();
     let began = Instant::now();
-    let hanging = invocation.clone().timeout(Duration::from_secs(4)).event();
+    let mut hanging = invocation.clone().event();
+    hanging.context.deadline = VirtualClock::deadline(Duration::from_secs(4));
     let ended = function.clone().oneshot(hanging).await.unwrap_err();
     assert_eq!(ended.error_type(), Some("Idempotency.TimedOut"));
     let took = began.elapsed();
@@ -31,7 +32,7 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(serv
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "2");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_is_never_ready_holds_no_key() {
     #[derive(Clone)]
     struct NeverReady;

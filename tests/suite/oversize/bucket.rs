@@ -3,7 +3,7 @@
 use lambda_idempotency::dynamodb::OutcomeBucket;
 
 use super::*;
-use crate::support::Bucket;
+use crate::support::{Bucket, VirtualClock};
 
 /// Compressed, it is larger than an item may be.
 const LARGE: usize = 700_000;
@@ -28,7 +28,9 @@ impl WithBucket {
     fn builder_on(&self, name: &str) -> Builder<DynamoDbStore> {
         let bucket = OutcomeBucket::new(self.bucket.client(), name).prefix("kept/");
         let store = DynamoDbStore::new(self.bench.proxy.server().client(), &self.bench.table);
-        Idempotency::builder(store.outcome_bucket(bucket)).namespace("oversize")
+        Idempotency::builder(store.outcome_bucket(bucket))
+            .clock(VirtualClock)
+            .namespace("oversize")
     }
 }
 

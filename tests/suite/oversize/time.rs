@@ -1,21 +1,9 @@
 //! How much of an attempt's time its large outcome may take; in virtual time.
 
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Clock, EpochMillis};
 use tokio::time::Instant;
 
 use super::*;
-
-/// A clock that goes with tokio's.
-#[derive(Debug)]
-struct Virtual(Instant);
-
-impl Clock for Virtual {
-    fn now(&self) -> EpochMillis {
-        let elapsed = i64::try_from(self.0.elapsed().as_millis()).unwrap();
-        EpochMillis(1_800_000_000_000 + elapsed)
-    }
-}
 
 const LEASE: Duration = Duration::from_secs(20);
 
@@ -27,7 +15,7 @@ async fn half_of_the_time_is_left_for_the_completion() {
     let began = Instant::now();
     let once = Idempotency::builder(store)
         .namespace("oversize")
-        .clock(Virtual(began))
+        .clock(VirtualClock)
         .lease(LEASE)
         .build()
         .unwrap();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::canary::{Canary, Seen};
 use super::engine::Quoting;
 use crate::on_each_server;
-use crate::support::{Bucket, Fault, Proxy, Server};
+use crate::support::{Bucket, Fault, Proxy, Server, VirtualClock};
 
 fn canary() -> Canary {
     Canary::new("hunterseventeen", "\"\\4111")
@@ -45,6 +45,7 @@ impl Bench {
 
     fn once(&self) -> Idempotency<DynamoDbStore> {
         Idempotency::builder(self.store())
+            .clock(VirtualClock)
             .namespace("secrets")
             .inline_limit(100)
             .build()
@@ -120,7 +121,9 @@ async fn no_transaction_tells_a_secret(server: Server) {
     };
     let [claimed, claimless] = bench.refused(&mut seen, "condition", conditional).await;
     assert_eq!([claimed, claimless], ["condition_failed"; 2]);
-    let short = Idempotency::builder(bench.store()).namespace("secrets");
+    let short = Idempotency::builder(bench.store())
+        .clock(VirtualClock)
+        .namespace("secrets");
     let short = short.retention(Duration::from_mins(1)).build().unwrap();
     let key = bench.key("short");
     let claimless = short.claimless();
@@ -350,6 +353,7 @@ async fn no_large_outcome_tells_a_secret(server: Server) {
         .outcome_bucket(OutcomeBucket::new(bucket.client(), Bucket::NAME));
     seen.debug(&store);
     let once = Idempotency::builder(store)
+        .clock(VirtualClock)
         .namespace("secrets")
         .inline_limit(10)
         .store_timeout(std::time::Duration::from_secs(3))

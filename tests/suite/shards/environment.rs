@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use lambda_idempotency::batch::BatchError;
 
+use lambda_idempotency::Idempotency;
 use lambda_idempotency::kinesis::{self, ItemFailures, KinesisEvent};
 use lambda_idempotency::store::Store;
-use lambda_idempotency::{Clock, EpochMillis, Idempotency, SystemClock};
 use lambda_runtime::{Context, LambdaEvent};
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -18,13 +18,14 @@ use tower::util::BoxService;
 use tower::{Service, ServiceExt};
 
 use super::judge::Ledger;
+use crate::support::VirtualClock;
 use crate::support::shards::{Invoked, Record, event};
 
 /// How long an invocation may take. A claim of one that died lasts so much longer than its arrival, and a second.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// From then on a completion may be given up for the sake of the reply: on a busy machine, with a real server.
+/// From then on a completion may be given up for the sake of the reply.
 const LATE: Duration = Duration::from_secs(6);
-/// Longer than anything that a batch in memory waits for, in tokio's paused time.
+/// Longer than anything that a batch waits for.
 const REST: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,24 +55,11 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             crash: Crash::AtOnce,
-            crash_in: 100,
+            crash_in: 40,
             fail_in: 30,
-            lose_in: 10,
+            lose_in: 5,
             poison_every: None,
         }
-    }
-}
-
-/// Runs on tokio's time, which a test can pause.
-#[derive(Clone, Copy, Debug)]
-struct TokioClock {
-    base: EpochMillis,
-    start: Instant,
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> EpochMillis {
-        self.base + self.start.elapsed()
     }
 }
 
@@ -103,7 +91,6 @@ struct State {
 /// All that a function has: environments that wait for an event, and the table behind them.
 pub struct Environments<S> {
     once: Idempotency<S>,
-    clock: TokioClock,
     plan: Plan,
     dice: Arc<Mutex<Rng>>,
     ledger: Arc<Ledger>,
@@ -113,14 +100,11 @@ pub struct Environments<S> {
 
 impl<S: Store> Environments<S> {
     pub fn new(store: S, plan: Plan, seed: u64) -> Self {
-        let clock = TokioClock {
-            base: SystemClock.now(),
-            start: Instant::now(),
-        };
-        let once = Idempotency::builder(store).namespace("shards").clock(clock);
+        let once = Idempotency::builder(store)
+            .namespace("shards")
+            .clock(VirtualClock);
         Self {
             once: once.build().expect("an engine"),
-            clock,
             plan,
             dice: Arc::new(Mutex::new(Rng::with_seed(seed))),
             ledger: Arc::default(),
@@ -142,11 +126,8 @@ impl<S: Store> Environments<S> {
         let state = Arc::clone(&environment.state);
         state.invocation.store(invocation, Ordering::Relaxed);
         let arrival = Instant::now();
-        let deadline = self.clock.now() + TIMEOUT;
         let event = serde_json::from_value(event(batch)).expect("a Kinesis event");
-        let mut call = environment
-            .worker
-            .call(LambdaEvent::new(event, context(deadline)));
+        let mut call = environment.worker.call(LambdaEvent::new(event, context()));
         let crash = async {
             tokio::select! {
                 () = state.crash.notified() => {}
@@ -250,8 +231,8 @@ fn happens(dice: &Mutex<Rng>, ledger: &Ledger, once_in: u32, what: &'static str)
     happens
 }
 
-fn context(deadline: EpochMillis) -> Context {
+fn context() -> Context {
     let mut context = Context::default();
-    context.deadline = u64::try_from(deadline.0).expect("after 1970");
+    context.deadline = VirtualClock::deadline(TIMEOUT);
     context
 }

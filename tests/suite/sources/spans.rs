@@ -42,7 +42,7 @@ where
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_record_tells_where_it_comes_from() {
     has::<Kafka>(
         include_str!("../../fixtures/kafka-msk.json"),

@@ -177,7 +177,7 @@ async fn a_body_that_is_not_in_its_envelope_fails_its_message_alone(server: Serv
 }
 
 /// The attributes that a publisher sets are in the envelope, not on the message.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_selector_looks_inside_the_envelope() {
     let server = Server::dynoxide().await;
     for selector in [

@@ -70,7 +70,7 @@ async fn a_key_from_a_pointer_changes_no_default(server: Server) {
     assert_eq!(reported(&server, |layer| layer).await, everything);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_without_the_selected_part_differs_from_one_with_it() {
     let server = Server::dynoxide().await;
     let (once, effects) = (engine(&server).await, Effects::default());
@@ -92,7 +92,7 @@ async fn a_message_without_the_selected_part_differs_from_one_with_it() {
     assert_eq!(effects.take(), ["m-1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fingerprint_that_panics_is_its_messages_own_trouble() {
     let server = Server::dynoxide().await;
     let (once, effects) = (engine(&server).await, Effects::default());

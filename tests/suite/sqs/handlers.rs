@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use tower::ServiceBuilder;
 use tracing_subscriber::EnvFilter;
@@ -40,9 +39,7 @@ async fn a_claim_lasts_until_the_invocations_deadline(server: Server) {
         async { Ok(()) }
     });
     let mut event = batch([payment("m-1", "p-1", 5)]);
-    let in_a_minute = SystemTime::now() + Duration::from_mins(1);
-    let since_epoch = in_a_minute.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    event.context.deadline = u64::try_from(since_epoch.as_millis()).unwrap();
+    event.context.deadline = VirtualClock::deadline(Duration::from_mins(1));
     let deadline = event.context.deadline();
     worker.call(event).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), Some(deadline));

@@ -4,11 +4,11 @@ use std::convert::Infallible;
 
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Begun, Clock, Crashed, InFlight, Key, Step};
+use lambda_idempotency::{Begun, Crashed, InFlight, Key, Step};
 use tokio::time::Instant;
 use tower::Layer as _;
 
-use super::turns::{Reluctant, VirtualClock};
+use super::turns::Reluctant;
 use super::*;
 
 /// What an invocation has.
@@ -18,7 +18,6 @@ type Layer = BatchLayer<MemoryStore, u64, Infallible>;
 
 struct Bench {
     once: Idempotency<MemoryStore>,
-    start: Instant,
 }
 
 impl Bench {
@@ -27,12 +26,11 @@ impl Bench {
     }
 
     fn with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Self {
-        let start = Instant::now();
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("sqs")
-            .clock(VirtualClock(start));
+            .clock(VirtualClock);
         let once = settings(once).build().unwrap();
-        Self { once, start }
+        Self { once }
     }
 
     fn layer(&self) -> Layer {
@@ -42,8 +40,7 @@ impl Bench {
     /// Delivers messages to a worker. What must come again.
     async fn call(&self, worker: &mut impl Worker, messages: Vec<Value>) -> Vec<String> {
         let mut event = batch(messages);
-        let deadline = VirtualClock(self.start).now() + TIME;
-        event.context.deadline = u64::try_from(deadline.0).unwrap();
+        event.context.deadline = VirtualClock::deadline(TIME);
         let began = Instant::now();
         let reply = worker.call(event).await.unwrap();
         assert!(began.elapsed() < TIME, "the reply is in time");
@@ -140,7 +137,7 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
         let store = FaultyStore::new(MemoryStore::new());
         let once = Idempotency::builder(store.clone())
             .namespace("sqs")
-            .clock(VirtualClock(start))
+            .clock(VirtualClock)
             .build()
             .unwrap();
         // Short, so that the least time of a store call doesn't fit into it.
@@ -161,8 +158,7 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
             }
         });
         let mut event = batch((1..=3).map(|n| message(&format!("m-{n}"), n.to_string())));
-        let deadline = VirtualClock(start).now() + TIME;
-        event.context.deadline = u64::try_from(deadline.0).unwrap();
+        event.context.deadline = VirtualClock::deadline(TIME);
         let reply = worker.call(event).await.unwrap();
         let took = start.elapsed();
         assert!(took < TIME, "{end:?}: the reply is in time: {took:?}");

@@ -74,7 +74,7 @@ async fn a_layer_keeps_its_messages_as_long_as_the_engine_that_it_is_made_of(ser
     assert_eq!(days(&server, &table).await, [2, 30]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closure_that_panics_concerns_its_message_alone() {
     let server = Server::dynoxide().await;
     for is_observing in [false, true] {

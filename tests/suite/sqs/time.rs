@@ -1,21 +1,18 @@
 //! The end of an invocation: no message starts in the reserve, and none is cut off half-way by the layer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use super::*;
 use crate::support::Fault;
 
-/// Of an invocation: enough for a claim before the reserve, and for a reply within it, on a machine that does much else.
+/// Of an invocation.
 const TIME: Duration = Duration::from_secs(8);
 const RESERVE: Duration = Duration::from_secs(4);
 
 /// A batch in an invocation that has this much time.
 fn within(time: Duration, messages: impl IntoIterator<Item = Value>) -> LambdaEvent<SqsEvent> {
     let mut event = batch(messages);
-    let deadline = SystemTime::now() + time;
-    let since_epoch = deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    event.context.deadline = u64::try_from(since_epoch.as_millis()).unwrap();
+    event.context.deadline = VirtualClock::deadline(time);
     event
 }
 

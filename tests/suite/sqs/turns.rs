@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::sqs::Order;
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Clock, EpochMillis};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Layer;
 
@@ -17,16 +16,6 @@ use crate::metrics::Counted;
 /// How long a claim lasts; its lease in the table is longer by the margin.
 const LEASE: Duration = Duration::from_secs(10);
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// Shows Tokio's time, which is paused: it moves when everything waits.
-#[derive(Debug)]
-pub(super) struct VirtualClock(pub(super) Instant);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> EpochMillis {
-        EpochMillis(1_800_000_000_000) + self.0.elapsed()
-    }
-}
 
 /// A worker whose invocations have no deadline.
 struct Bench {
@@ -41,7 +30,7 @@ impl Bench {
             .namespace("sqs")
             .lease(LEASE)
             .skew_margin(MARGIN)
-            .clock(VirtualClock(Instant::now()))
+            .clock(VirtualClock)
             .build()
             .unwrap();
         Self {
@@ -241,7 +230,7 @@ async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
     assert_eq!(*attempts.lock().unwrap(), [1]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_started_counts_whatever_its_predecessor_left() {
     let bench = Bench::new();
     let handler =

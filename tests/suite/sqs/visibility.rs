@@ -117,7 +117,7 @@ async fn a_lease_of_days_hides_for_no_longer_than_sqs_allows(server: Server) {
     assert_eq!(requests.len(), 1);
     let (_, request) = &requests[0];
     assert_eq!(request["QueueUrl"], "http://queue/payments");
-    assert!((42_880..=42_900).contains(&seconds(request)), "{request}");
+    assert!((42_800..=42_900).contains(&seconds(request)), "{request}");
 }
 
 on_each_server!(a_queue_that_refuses_is_a_line_in_the_log);

@@ -9,7 +9,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 
 use super::*;
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 pub(super) struct Wire {
     proxy: Proxy,
@@ -30,7 +30,9 @@ impl Wire {
 
     pub(super) fn builder(&self) -> Builder<DynamoDbStore> {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store).namespace("steps")
+        Idempotency::builder(store)
+            .clock(VirtualClock)
+            .namespace("steps")
     }
 
     pub(super) fn effect(

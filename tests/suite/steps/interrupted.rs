@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so() {
     let bench = &bench();
     bench.die_in_the_step().await;
@@ -22,7 +22,7 @@ async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so()
     assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
     let bench = &bench();
     bench.die_in_the_step().await;
@@ -41,7 +41,7 @@ async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
     assert!(bench.record().await.is_released());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() {
     let bench = &bench();
     bench.die_in_the_step().await;
@@ -58,7 +58,7 @@ async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() 
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(41));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_person_is_to_look() {
     let bench = &bench();
     let step = || {
@@ -93,7 +93,7 @@ async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_p
     assert_eq!((entry.state, entry.tries), (StepState::Pending, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
     let bench = &bench();
     let outcome = bench.run(|claim| async move {

@@ -13,7 +13,7 @@ type Plan = (u8, u32);
 
 fn any_plans() -> impl Strategy<Value = Vec<Plan>> {
     let failures = prop_oneof![3 => Just(0), 1 => 1..3_u32];
-    prop::collection::vec((0..4_u8, failures), 0..40)
+    prop::collection::vec((0..4_u8, failures), 0..20)
 }
 
 fn runtime() -> Runtime {

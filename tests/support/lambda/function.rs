@@ -2,16 +2,20 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_simulator::Simulator;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::process::Process;
 use super::programs::Version;
 use super::{Item, LOOK_AGAIN, PATIENCE, Running, Sandbox, Watch, number, text};
 use crate::support::provider::Provider;
-use crate::support::{Proxy, Server};
+use crate::support::proxy::Meddler;
+use crate::support::{Fault, Proxy, Server};
 
 /// A function as it is deployed: its program, its tables, its timeout.
 #[derive(Clone)]
@@ -25,6 +29,22 @@ pub struct Function {
     timeout: Duration,
     environment: Vec<(&'static str, String)>,
 }
+
+/// Stops what writes to this table.
+struct StoppingWrites(String);
+
+impl Meddler for StoppingWrites {
+    fn fault(&self, _: &str, request: &Value) -> Fault {
+        if request["TableName"] == *self.0 {
+            Fault::Stop
+        } else {
+            Fault::Pass
+        }
+    }
+}
+
+/// What an invocation may take, and how long its claims last. Nothing waits for it.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Function {
     pub async fn orders_api() -> Self {
@@ -43,7 +63,7 @@ impl Function {
             endpoint: server.endpoint().to_owned(),
             records: outbox.to_owned(),
             effects: outbox.to_owned(),
-            timeout: Duration::from_secs(10),
+            timeout: TIMEOUT,
             environment: vec![("OUTBOX_TABLE", outbox.to_owned())],
         };
         function.outbox_relay(queues)
@@ -124,7 +144,7 @@ impl Function {
             program,
             version: Version::This,
             endpoint: server.endpoint().to_owned(),
-            timeout: Duration::from_secs(10),
+            timeout: TIMEOUT,
             environment: vec![
                 ("IDEMPOTENCY_TABLE", records.clone()),
                 (variable, effects.clone()),
@@ -181,6 +201,14 @@ impl Function {
     /// The same function, which reaches DynamoDB through a wire that can be cut.
     pub async fn behind_a_proxy(&self) -> (Proxy, Self) {
         let proxy = Proxy::before(&self.server).await;
+        let function = self.behind(&proxy);
+        (proxy, function)
+    }
+
+    /// The same function, whose effects are stopped on their way to DynamoDB until the test lets them go.
+    pub async fn with_stopped_effects(&self) -> (Proxy, Self) {
+        let stopping = Arc::new(StoppingWrites(self.effects.clone()));
+        let proxy = Proxy::meddled_with(&self.server, stopping).await;
         let function = self.behind(&proxy);
         (proxy, function)
     }
@@ -293,6 +321,40 @@ impl Function {
             assert!(Instant::now() < patience, "attempt {attempt} never came");
             sleep(LOOK_AGAIN).await;
         }
+    }
+
+    /// Lets the lease of the only record, which must be this one, be over.
+    pub async fn end_lease(&self, record: &Item) {
+        assert_eq!(self.record().await, *record);
+        assert!(self.ends(record).await, "it stands as it was");
+    }
+
+    /// Lets all leases be over that are so within this time.
+    pub async fn end_leases_within(&self, time: Duration) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let until = since_epoch.expect("after 1970") + time;
+        let until = i64::try_from(until.as_millis()).expect("an age");
+        for record in self.records().await {
+            if text(&record, "status") == "INPROGRESS"
+                && (1..until).contains(&number(&record, "in_progress_expiration"))
+            {
+                self.ends(&record).await;
+            }
+        }
+    }
+
+    /// Whether the record still has this owner, and its lease is over now.
+    async fn ends(&self, record: &Item) -> bool {
+        let update = self.server.client().update_item();
+        let ended = update
+            .table_name(&self.records)
+            .key("id", record["id"].clone())
+            .condition_expression("#owner = :owner")
+            .update_expression("SET in_progress_expiration = :long_ago")
+            .expression_attribute_names("#owner", "owner")
+            .expression_attribute_values(":owner", record["owner"].clone())
+            .expression_attribute_values(":long_ago", AttributeValue::N("1".to_owned()));
+        ended.send().await.is_ok()
     }
 
     async fn scan(&self, table: &str) -> Vec<Item> {

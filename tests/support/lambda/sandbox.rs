@@ -58,6 +58,11 @@ impl Sandbox {
         self.process.pid()
     }
 
+    /// From the next event on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// Delivers an event and waits for what becomes of it, at most until the deadline.
     pub async fn invoke(&mut self, event: Value) -> Reply {
         let invocation = self.begin(event).await;

@@ -26,6 +26,8 @@ pub enum Fault {
     Pass,
     /// Never answered. The test hears of it, and whether the server does is said here.
     Park { applies: bool },
+    /// Forwarded when the test [lets it go](super::Proxy::let_go).
+    Stop,
     /// Forwarded after a pause.
     Delay(Duration),
     /// The same, and it arrives whether or not the client still waits.

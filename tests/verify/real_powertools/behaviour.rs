@@ -12,7 +12,10 @@ use super::{PREFIX, Shared, after, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
-on_each_server!(a_stale_function_overwrites_its_successors_result);
+on_each_server!(
+    a_stale_function_overwrites_its_successors_result,
+    start_paused = false
+);
 async fn a_stale_function_overwrites_its_successors_result(server: Server) {
     let shared = Shared::on(&server).await;
     let mut stale = shared.function().await.with("remaining", 100);
@@ -27,7 +30,10 @@ async fn a_stale_function_overwrites_its_successors_result(server: Server) {
     );
 }
 
-on_each_server!(a_stale_function_that_fails_deletes_its_successors_record);
+on_each_server!(
+    a_stale_function_that_fails_deletes_its_successors_record,
+    start_paused = false
+);
 async fn a_stale_function_that_fails_deletes_its_successors_record(server: Server) {
     let shared = Shared::on(&server).await;
     let mut stale = shared.function().await.with("remaining", 100);
@@ -40,7 +46,10 @@ async fn a_stale_function_that_fails_deletes_its_successors_record(server: Serve
     successor.run("o-1", json!("third")).await;
 }
 
-on_each_server!(of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix);
+on_each_server!(
+    of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix,
+    start_paused = false
+);
 async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix(
     server: Server,
 ) {
@@ -74,7 +83,10 @@ async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_on
     assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
 }
 
-on_each_server!(of_two_functions_that_share_a_store_the_one_called_first_configures_both);
+on_each_server!(
+    of_two_functions_that_share_a_store_the_one_called_first_configures_both,
+    start_paused = false
+);
 async fn of_two_functions_that_share_a_store_the_one_called_first_configures_both(server: Server) {
     let shared = Shared::on(&server).await;
     let of_orders = json!({"event_key_jmespath": "order_id", "expires_after_seconds": 60});
@@ -121,7 +133,10 @@ async fn of_two_functions_that_share_a_store_the_one_called_first_configures_bot
     assert!(records.iter().any(|record| record["id"] == id));
 }
 
-on_each_server!(input_that_the_function_changes_keeps_its_record);
+on_each_server!(
+    input_that_the_function_changes_keeps_its_record,
+    start_paused = false
+);
 async fn input_that_the_function_changes_keeps_its_record(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -136,7 +151,10 @@ async fn input_that_the_function_changes_keeps_its_record(server: Server) {
     );
 }
 
-on_each_server!(a_falsy_result_is_stored_and_yet_replayed_as_none);
+on_each_server!(
+    a_falsy_result_is_stored_and_yet_replayed_as_none,
+    start_paused = false
+);
 async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -152,7 +170,10 @@ async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
     }
 }
 
-on_each_server!(a_missing_key_leaves_the_call_unprotected);
+on_each_server!(
+    a_missing_key_leaves_the_call_unprotected,
+    start_paused = false
+);
 async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -163,7 +184,10 @@ async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
     assert!(shared.records().await.is_empty());
 }
 
-on_each_server!(another_payload_is_refused_on_the_conflict_path);
+on_each_server!(
+    another_payload_is_refused_on_the_conflict_path,
+    start_paused = false
+);
 async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared
@@ -178,7 +202,10 @@ async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
     );
 }
 
-on_each_server!(a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again);
+on_each_server!(
+    a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again,
+    start_paused = false
+);
 async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("remaining", 300);
@@ -191,7 +218,10 @@ async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(ser
     assert_eq!(function.return_(large).await, raised(PERSISTENCE));
 }
 
-on_each_server!(a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires);
+on_each_server!(
+    a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires,
+    start_paused = false
+);
 async fn a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires(
     server: Server,
 ) {
@@ -219,7 +249,10 @@ async fn a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_
     );
 }
 
-on_each_server!(the_same_payment_twice_in_a_batch_runs_once_in_turn);
+on_each_server!(
+    the_same_payment_twice_in_a_batch_runs_once_in_turn,
+    start_paused = false
+);
 async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("do", "batch");

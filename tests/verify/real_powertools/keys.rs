@@ -61,7 +61,8 @@ async fn ids_are_those_that_the_function_makes() {
 }
 
 crate::on_each_server!(
-    without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it
+    without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it,
+    start_paused = false
 );
 async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it(
     server: Server,
@@ -79,7 +80,7 @@ async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_nam
     assert_eq!(replayed.into_inner(), "receipt");
 }
 
-crate::on_each_server!(a_key_of_several_fields_is_a_list);
+crate::on_each_server!(a_key_of_several_fields_is_a_list, start_paused = false);
 async fn a_key_of_several_fields_is_a_list(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared
@@ -99,7 +100,10 @@ async fn a_key_of_several_fields_is_a_list(server: Server) {
     assert_eq!(replayed.into_inner(), "receipt");
 }
 
-crate::on_each_server!(without_an_expression_the_whole_payload_is_the_key);
+crate::on_each_server!(
+    without_an_expression_the_whole_payload_is_the_key,
+    start_paused = false
+);
 async fn without_an_expression_the_whole_payload_is_the_key(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared

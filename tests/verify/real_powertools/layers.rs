@@ -37,7 +37,10 @@ fn payment(message_id: &str, order: &str) -> Value {
     message(message_id, json!({ "order_id": order }).to_string())
 }
 
-on_each_server!(a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back);
+on_each_server!(
+    a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back,
+    start_paused = false
+);
 async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("do", "batch");
@@ -66,7 +69,10 @@ async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(serve
     assert_eq!(back, Called::Returned(json!({"batchItemFailures": []})));
 }
 
-on_each_server!(a_worker_leaves_to_powertools_what_that_is_at_work_on);
+on_each_server!(
+    a_worker_leaves_to_powertools_what_that_is_at_work_on,
+    start_paused = false
+);
 async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -84,7 +90,10 @@ async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
     assert!(reply.batch_item_failures.is_empty());
 }
 
-on_each_server!(a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body);
+on_each_server!(
+    a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body,
+    start_paused = false
+);
 /// With `data_keyword_argument="record"` the payload is the SQS record. The whole record is new in each delivery.
 async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server: Server) {
     type MakesId = fn(&PowertoolsKeys, &Value) -> Option<String>;
@@ -120,7 +129,10 @@ async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server
     }
 }
 
-on_each_server!(a_key_beside_the_body_is_taken_from_the_message);
+on_each_server!(
+    a_key_beside_the_body_is_taken_from_the_message,
+    start_paused = false
+);
 async fn a_key_beside_the_body_is_taken_from_the_message(server: Server) {
     let shared = Shared::on(&server).await;
     let config = json!({"event_key_jmespath": "messageId"});
@@ -145,7 +157,10 @@ async fn a_key_beside_the_body_is_taken_from_the_message(server: Server) {
     assert_eq!(back, Called::Returned(json!("done here")));
 }
 
-on_each_server!(a_worker_that_observes_keeps_its_records_in_its_engines_namespace);
+on_each_server!(
+    a_worker_that_observes_keeps_its_records_in_its_engines_namespace,
+    start_paused = false
+);
 /// A permission for the function's prefix doesn't cover them.
 async fn a_worker_that_observes_keeps_its_records_in_its_engines_namespace(server: Server) {
     let shared = Shared::on(&server).await;
@@ -179,7 +194,10 @@ struct Charge {
     amount: u64,
 }
 
-on_each_server!(a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back);
+on_each_server!(
+    a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back,
+    start_paused = false
+);
 async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back(
     server: Server,
 ) {
@@ -214,7 +232,10 @@ async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing
     assert_eq!(function.call(charge("o-2", 8)).await, raised(VALIDATION));
 }
 
-on_each_server!(a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers);
+on_each_server!(
+    a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers,
+    start_paused = false
+);
 async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(server: Server) {
     let shared = Shared::on(&server).await;
     let result = json!({"any": "result"});
@@ -242,7 +263,10 @@ async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(serv
     assert!(reply.batch_item_failures.is_empty());
 }
 
-on_each_server!(an_api_answers_a_retry_as_the_function_has_answered_it);
+on_each_server!(
+    an_api_answers_a_retry_as_the_function_has_answered_it,
+    start_paused = false
+);
 async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) {
     let shared = Shared::on(&server).await;
     let config = json!({"event_key_jmespath": "headers.\"idempotency-key\""});

@@ -13,34 +13,37 @@ use super::{Shared, after, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
-on_each_server!(what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over);
+on_each_server!(
+    what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over,
+    start_paused = false
+);
 async fn what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over(
     server: Server,
 ) {
     let shared = Shared::on(&server).await;
-    let once = shared.engine_with(|once| once.skew_margin(Duration::from_secs(3)));
+    let once = shared.engine_with(|once| once.skew_margin(Duration::from_hours(1)));
     let mut function = shared.function().await.with("remaining", 600);
     function.charge("o-1").await;
     drop(function);
 
     let handler =
         |claim: lambda_idempotency::Claim| async move { Ok::<_, HandlerError>(claim.attempt()) };
-    after(600).await;
+    shared.lease_ended(Duration::from_mins(30)).await;
     // Powertools adds no margin to its own.
     let waits = once.run(charge("o-1"), None, handler).await;
     assert!(matches!(waits, Err(Error::InFlight { .. })), "{waits:?}");
-    after(3_000).await;
+    shared.lease_ended(Duration::from_hours(2)).await;
     let ran = once.run(charge("o-1"), None, handler).await.unwrap();
     assert_eq!((ran.is_replayed(), ran.into_inner()), (false, 2));
 }
 
-on_each_server!(what_was_left_behind_here_is_taken_over_by_the_function);
+on_each_server!(
+    what_was_left_behind_here_is_taken_over_by_the_function,
+    start_paused = false
+);
 async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server) {
     let shared = Shared::on(&server).await;
-    let once = shared.engine_with(|once| {
-        once.lease(Duration::from_secs(3))
-            .skew_margin(Duration::ZERO)
-    });
+    let once = shared.engine();
     let mut function = shared.function().await;
     let begun = Arc::new(Notify::new());
     let working = Arc::clone(&begun);
@@ -56,7 +59,7 @@ async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server)
         () = begun.notified() => {}
     }
     assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
-    after(3_000).await;
+    shared.lease_ended(Duration::from_hours(1)).await;
     assert_eq!(function.charge("o-1").await, Called::Running);
     // Its own attributes alone: owner, attempt and the journal of steps are gone.
     let mut left: Vec<_> = shared.records().await.remove(0).into_keys().collect();
@@ -68,16 +71,16 @@ async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server)
     function.return_(json!("there")).await;
 }
 
-on_each_server!(a_handler_here_that_the_function_took_over_changes_nothing);
+on_each_server!(
+    a_handler_here_that_the_function_took_over_changes_nothing,
+    start_paused = false
+);
 async fn a_handler_here_that_the_function_took_over_changes_nothing(server: Server) {
     let shared = Shared::on(&server).await;
-    let once = shared.engine_with(|once| {
-        once.lease(Duration::from_secs(2))
-            .skew_margin(Duration::ZERO)
-    });
+    let once = shared.engine();
     let mut function = shared.function().await;
     let stale = once.run(charge("o-1"), None, |_| async {
-        after(2_000).await;
+        shared.lease_ended(Duration::from_hours(1)).await;
         assert_eq!(function.charge("o-1").await, Called::Running);
         Ok::<_, HandlerError>("stale".to_owned())
     });
@@ -98,7 +101,10 @@ async fn take_over(once: &Idempotency<lambda_idempotency::dynamodb::DynamoDbStor
     assert!(!successor.await.unwrap().is_replayed());
 }
 
-on_each_server!(a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote);
+on_each_server!(
+    a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote,
+    start_paused = false
+);
 /// A limit of the shared table: the function completes and deletes without a condition.
 async fn a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote(server: Server) {
     for (fails, left) in [(false, 1), (true, 0)] {

@@ -11,7 +11,10 @@ use super::{Shared, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
-on_each_server!(a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs);
+on_each_server!(
+    a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs,
+    start_paused = false
+);
 async fn a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs(server: Server) {
     let shared = Shared::on(&server).await;
     let declined = |_| async { Err::<String, _>(HandlerError::other("card declined")) };
@@ -26,7 +29,10 @@ async fn a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs(server: 
     );
 }
 
-on_each_server!(an_outcome_above_the_inline_limit_is_none_there);
+on_each_server!(
+    an_outcome_above_the_inline_limit_is_none_there,
+    start_paused = false
+);
 async fn an_outcome_above_the_inline_limit_is_none_there(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -46,7 +52,10 @@ async fn an_outcome_above_the_inline_limit_is_none_there(server: Server) {
     }
 }
 
-on_each_server!(a_table_with_a_sort_key_and_names_of_its_own_is_shared_too);
+on_each_server!(
+    a_table_with_a_sort_key_and_names_of_its_own_is_shared_too,
+    start_paused = false
+);
 async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(server: Server) {
     use aws_sdk_dynamodb::types::KeyType;
 

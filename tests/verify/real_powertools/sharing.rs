@@ -11,7 +11,10 @@ use super::{Shared, after, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
-on_each_server!(what_the_function_has_done_is_replayed_here);
+on_each_server!(
+    what_the_function_has_done_is_replayed_here,
+    start_paused = false
+);
 async fn what_the_function_has_done_is_replayed_here(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -38,7 +41,10 @@ async fn what_the_function_has_done_is_replayed_here(server: Server) {
     }
 }
 
-on_each_server!(what_was_done_here_is_replayed_by_the_function);
+on_each_server!(
+    what_was_done_here_is_replayed_by_the_function,
+    start_paused = false
+);
 async fn what_was_done_here_is_replayed_by_the_function(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -60,7 +66,10 @@ async fn what_was_done_here_is_replayed_by_the_function(server: Server) {
     }
 }
 
-on_each_server!(while_the_function_runs_nothing_runs_here);
+on_each_server!(
+    while_the_function_runs_nothing_runs_here,
+    start_paused = false
+);
 async fn while_the_function_runs_nothing_runs_here(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -90,7 +99,10 @@ async fn while_the_function_runs_nothing_runs_here(server: Server) {
     assert_eq!(replayed.into_inner(), "receipt");
 }
 
-on_each_server!(while_it_runs_here_the_function_does_not);
+on_each_server!(
+    while_it_runs_here_the_function_does_not,
+    start_paused = false
+);
 async fn while_it_runs_here_the_function_does_not(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -106,7 +118,10 @@ async fn while_it_runs_here_the_function_does_not(server: Server) {
     );
 }
 
-on_each_server!(a_record_of_the_function_that_has_expired_is_fresh_here);
+on_each_server!(
+    a_record_of_the_function_that_has_expired_is_fresh_here,
+    start_paused = false
+);
 async fn a_record_of_the_function_that_has_expired_is_fresh_here(server: Server) {
     let shared = Shared::on(&server).await;
     let once = shared.engine_with(|once| once.skew_margin(Duration::ZERO));
@@ -122,7 +137,10 @@ async fn a_record_of_the_function_that_has_expired_is_fresh_here(server: Server)
     assert_eq!(again.await.unwrap().into_inner(), 1);
 }
 
-on_each_server!(a_record_from_here_that_has_expired_is_fresh_to_the_function);
+on_each_server!(
+    a_record_from_here_that_has_expired_is_fresh_to_the_function,
+    start_paused = false
+);
 async fn a_record_from_here_that_has_expired_is_fresh_to_the_function(server: Server) {
     let shared = Shared::on(&server).await;
     let once = shared.engine_with(|once| once.retention(Duration::from_secs(1)));
@@ -137,7 +155,7 @@ async fn a_record_from_here_that_has_expired_is_fresh_to_the_function(server: Se
     function.run("o-1", json!("new")).await;
 }
 
-on_each_server!(what_failed_in_the_function_runs_here);
+on_each_server!(what_failed_in_the_function_runs_here, start_paused = false);
 async fn what_failed_in_the_function_runs_here(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
@@ -150,7 +168,7 @@ async fn what_failed_in_the_function_runs_here(server: Server) {
     assert!(!ran.await.unwrap().is_replayed());
 }
 
-on_each_server!(what_failed_here_runs_in_the_function);
+on_each_server!(what_failed_here_runs_in_the_function, start_paused = false);
 async fn what_failed_here_runs_in_the_function(server: Server) {
     let shared = Shared::on(&server).await;
     let failing = |_| async { Err::<String, _>(HandlerError::other("card declined")) };

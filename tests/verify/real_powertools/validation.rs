@@ -11,7 +11,10 @@ use super::{Shared, charge};
 use crate::on_each_server;
 use crate::support::Server;
 
-on_each_server!(with_one_hash_the_function_replays_the_payload_and_refuses_another);
+on_each_server!(
+    with_one_hash_the_function_replays_the_payload_and_refuses_another,
+    start_paused = false
+);
 async fn with_one_hash_the_function_replays_the_payload_and_refuses_another(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared
@@ -40,7 +43,10 @@ async fn with_one_hash_the_function_replays_the_payload_and_refuses_another(serv
     assert!(matches!(refused, Err(Error::Mismatch)), "{refused:?}");
 }
 
-on_each_server!(with_another_hash_the_function_refuses_whatever_comes);
+on_each_server!(
+    with_another_hash_the_function_refuses_whatever_comes,
+    start_paused = false
+);
 async fn with_another_hash_the_function_refuses_whatever_comes(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared
@@ -59,7 +65,10 @@ async fn with_another_hash_the_function_refuses_whatever_comes(server: Server) {
     }
 }
 
-on_each_server!(a_function_that_does_not_validate_looks_at_no_fingerprint);
+on_each_server!(
+    a_function_that_does_not_validate_looks_at_no_fingerprint,
+    start_paused = false
+);
 async fn a_function_that_does_not_validate_looks_at_no_fingerprint(server: Server) {
     let shared = Shared::on(&server).await;
     let handler = |_| async { Ok::<_, HandlerError>("receipt".to_owned()) };
@@ -74,7 +83,10 @@ async fn a_function_that_does_not_validate_looks_at_no_fingerprint(server: Serve
     );
 }
 
-on_each_server!(another_payload_for_a_record_of_the_function_is_not_noticed_here);
+on_each_server!(
+    another_payload_for_a_record_of_the_function_is_not_noticed_here,
+    start_paused = false
+);
 /// A limit of the shared table: a hash that this crate didn't write isn't compared.
 async fn another_payload_for_a_record_of_the_function_is_not_noticed_here(server: Server) {
     let shared = Shared::on(&server).await;

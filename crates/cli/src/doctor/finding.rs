@@ -45,6 +45,7 @@ pub struct NotChecked {
 
 /// What a look at a deployment found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Findings")]
 pub struct Report {
     /// What is misconfigured, the worst first.
     pub findings: Vec<Finding>,

@@ -22,6 +22,7 @@ pub struct Suggestion {
 
 /// What a plan says.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Plan")]
 pub struct Report {
     /// What the rules find.
     pub check: doctor::Report,

@@ -52,6 +52,7 @@ fn reason(text: &str) -> Result<String, String> {
 
 /// What a command did to a record, or would do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Operation")]
 pub struct Report {
     /// What was done, and why.
     pub act: Act,

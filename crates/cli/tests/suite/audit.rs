@@ -1,5 +1,5 @@
-//! `audit` finds each planted missing and double effect among ten thousand records, and none where
-//! there are none.
+//! `audit` finds each planted missing and double effect among many records, and none where there are
+//! none. `RECORDS=100000` audits ten thousand of them.
 
 use std::io::Write as _;
 
@@ -7,9 +7,11 @@ use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::support::{Said, command, dynamodb, on, run, table};
+use crate::support::{Said, command, dynamodb, on, run, size, table};
 
-const RECORDS: usize = 10_000;
+fn records() -> usize {
+    size("RECORDS", 10_000) / 10
+}
 
 fn id(number: usize) -> String {
     format!("payments#charge#{number:064x}")
@@ -31,11 +33,11 @@ fn record(number: usize) -> Vec<(&'static str, AttributeValue)> {
     ]
 }
 
-/// The effects of a payment: `missing` payments have none, `double` ones two.
+/// The effects of a payment: up to seven payments have none, up to five two.
 fn effects(number: usize, planted: bool) -> usize {
-    match number % 1_000 {
-        17 if planted && number < 7_000 => 0,
-        18 if planted && number < 5_000 => 2,
+    match number % 100 {
+        17 if planted && number < 700 => 0,
+        18 if planted && number < 500 => 2,
         _ => 1,
     }
 }
@@ -111,20 +113,19 @@ fn counts(said: &Said) -> [u64; 3] {
 #[tokio::test]
 async fn what_is_planted_is_found_and_nothing_else() {
     // By queries, where the name is the partition key, and by a scan, where it is not.
-    for (count, key, found) in [(RECORDS, "payment", [7, 5]), (2_000, "account", [2, 2])] {
+    for (count, key) in [(records(), "payment"), (records() / 5, "account")] {
         let (records, ledger) = world(count, true, key).await;
         let said = audit(&records, &ledger, &["--show", "100"])
             .await
             .ended_with(1);
-        let [missing, double] = found;
-        assert_eq!(counts(&said), [count as u64, missing, double], "{said:?}");
+        let with = |wanted| (0..count).filter(move |number| effects(*number, true) == wanted);
+        let found = [count, with(0).count(), with(2).count()].map(|count| count as u64);
+        assert_eq!(counts(&said), found, "{said:?}");
         let report = said.json();
         let ids = report["missing"]["ids"].as_array().unwrap();
         let mut ids: Vec<&str> = ids.iter().map(|id| id.as_str().unwrap()).collect();
         ids.sort_unstable();
-        let expected: Vec<String> = (0..ids.len())
-            .map(|thousand| id(thousand * 1_000 + 17))
-            .collect();
+        let expected: Vec<String> = with(0).map(id).collect();
         assert_eq!(ids, expected);
         let rate = &report["missing"];
         let (low, high) = (
@@ -140,9 +141,10 @@ async fn what_is_planted_is_found_and_nothing_else() {
 
 #[tokio::test]
 async fn nothing_is_found_where_all_is_well() {
-    let (records, ledger) = world(RECORDS, false, "payment").await;
+    let count = self::records();
+    let (records, ledger) = world(count, false, "payment").await;
     let said = audit(&records, &ledger, &[]).await.ended_with(0);
-    assert_eq!(counts(&said), [10_000, 0, 0]);
+    assert_eq!(counts(&said), [count as u64, 0, 0]);
     let said = audit(&records, &ledger, &["--sample", "300", "--seed", "7"])
         .await
         .ended_with(0);
@@ -168,7 +170,10 @@ async fn nothing_is_found_where_all_is_well() {
         ],
     )
     .await
-    .refused(1, "10000 records don't tell which effect is theirs");
+    .refused(
+        1,
+        &format!("{count} records don't tell which effect is theirs"),
+    );
 }
 
 /// An export as DynamoDB writes it, of the first records.

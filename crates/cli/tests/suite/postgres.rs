@@ -1,6 +1,5 @@
 //! The same commands on records in PostgreSQL.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::testing::{Crash, ManualClock};
@@ -8,8 +7,9 @@ use lambda_idempotency::{Claim, Idempotency, Key};
 use lambda_idempotency_postgres::PostgresStore;
 use serde_json::Value;
 use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 
-use crate::support::{Said, run};
+use crate::support::{PATIENCE, Said, run};
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
 fn url() -> String {
@@ -19,10 +19,9 @@ fn url() -> String {
 
 /// A table of its own, and its name.
 async fn store() -> (PostgresStore<PgPool>, String) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("cli_{}_{number}", std::process::id());
-    let pool = PgPool::connect(&url()).await.unwrap();
+    let name = format!("cli_{:016x}", fastrand::u64(..));
+    let options = PgPoolOptions::new().acquire_timeout(PATIENCE);
+    let pool = options.connect(&url()).await.unwrap();
     let store = PostgresStore::with_table(pool, &name).unwrap();
     store.create_tables().await.unwrap();
     (store, name)
@@ -37,6 +36,7 @@ async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
     let engine = Idempotency::builder(store.clone()).namespace("payments");
     let once = engine
+        .store_timeout(PATIENCE)
         .clock(ManualClock::at(hour_ago.into()))
         .build()
         .unwrap();
@@ -52,6 +52,7 @@ async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
 async fn deliver(store: &PostgresStore<PgPool>, token: &str) -> (bool, String) {
     let once = Idempotency::builder(store.clone())
         .namespace("payments")
+        .store_timeout(PATIENCE)
         .build()
         .unwrap();
     let handler =
@@ -132,14 +133,6 @@ async fn records_are_listed_once_each() {
 
 #[tokio::test]
 async fn what_is_wrong_with_the_server_is_said() {
-    let place = |url: &str| {
-        [
-            "get".to_owned(),
-            "any".to_owned(),
-            "--store".to_owned(),
-            url.to_owned(),
-        ]
-    };
     for (url, code, words) in [
         (
             "mysql://localhost/shop".to_owned(),
@@ -159,9 +152,9 @@ async fn what_is_wrong_with_the_server_is_said() {
         ),
         (url(), 3, "idempotency"),
     ] {
-        let words_of = place(&url);
-        let words_of: Vec<&str> = words_of.iter().map(String::as_str).collect();
-        run(&[&words_of[..], &["--timeout", "3s"]].concat())
+        // A server that isn't there is looked for until the time is over.
+        let timeout = if url.contains(":9/") { "1s" } else { "2min" };
+        run(&["get", "any", "--store", &url, "--timeout", timeout])
             .await
             .refused(code, words);
     }

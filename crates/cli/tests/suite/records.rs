@@ -15,7 +15,7 @@ use lambda_idempotency::{
     Claim, Crashed, Error, Fingerprint, Idempotency, Key, Outcome, Step, StepError, SystemClock,
 };
 
-use crate::support::dynamodb;
+use crate::support::{PATIENCE, dynamodb};
 
 type Engine = Idempotency<DynamoDbStore>;
 
@@ -26,6 +26,7 @@ const WHY: [&str; 2] = ["--reason", "ticket 17"];
 fn engine(table: &str) -> Engine {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
+    let engine = engine.store_timeout(PATIENCE);
     engine.clock(SystemClock).build().unwrap()
 }
 
@@ -33,6 +34,7 @@ fn engine(table: &str) -> Engine {
 fn engine_an_hour_ago(table: &str) -> Engine {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
+    let engine = engine.store_timeout(PATIENCE);
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
     let clock = ManualClock::at(hour_ago.into());
     engine.clock(clock).build().unwrap()

@@ -97,8 +97,10 @@ async fn typed(line: &str, table: &str) -> String {
     let folder = folder.parent().unwrap();
     let mut shell = tokio::process::Command::new("/bin/sh");
     let mut environment = command(&[]);
+    // On a machine that does much else, a request takes its time.
+    let patient = "idempotency() { command idempotency --timeout 2min \"$@\"; }";
     shell
-        .args(["-c", line])
+        .args(["-c", &format!("{patient}\n{line}")])
         .env_clear()
         .envs(
             environment

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use lambda_idempotency::testing::TestDynamoDb;
 use serde_json::Value;
@@ -22,11 +22,17 @@ pub(crate) fn dynamodb() -> TestDynamoDb {
 
 /// A new table on DynamoDB Local, with the key `id`.
 pub(crate) async fn table() -> String {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("cli-{}-{number}", std::process::id());
+    let name = format!("cli-{:016x}", fastrand::u64(..));
     dynamodb().create_table(&name, &["id"]).await.unwrap();
     name
+}
+
+/// How long one request may take on a machine that does much else, here and in the binary.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A size that the environment may set.
+pub(crate) fn size(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).map_or(otherwise, |size| size.parse().expect("a number"))
 }
 
 /// What a run of the binary said.
@@ -66,9 +72,12 @@ impl Said {
     }
 }
 
-/// The binary, with nothing of this process's environment that it reads.
+/// The binary, with nothing of this process's environment that it reads. It waits long, unless it is told otherwise.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    if !arguments.contains(&"--timeout") {
+        command.args(["--timeout", "2min"]);
+    }
     command
         .args(arguments)
         .env_clear()
@@ -92,15 +101,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Said {
 /// Runs the binary on a table of DynamoDB Local.
 pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
     let endpoint = dynamodb_endpoint();
-    // On a machine that does much else, a page of DynamoDB Local takes its time.
-    let place = [
-        "--endpoint-url",
-        &endpoint,
-        "--table",
-        table,
-        "--timeout",
-        "2min",
-    ];
+    let place = ["--endpoint-url", &endpoint, "--table", table];
     run(&[arguments, &place].concat()).await
 }
 
@@ -114,7 +115,8 @@ impl Terminal {
     /// Starts a command line on a table of DynamoDB Local.
     pub(crate) fn start(table: &str, words: &str) -> Self {
         let (binary, endpoint) = (env!("CARGO_BIN_EXE_idempotency"), dynamodb_endpoint());
-        let line = format!("{binary} {words} --table {table} --endpoint-url {endpoint}");
+        let line =
+            format!("{binary} {words} --table {table} --endpoint-url {endpoint} --timeout 2min");
         let mut script = Command::new("script");
         script
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])

@@ -1,12 +1,9 @@
 //! Wrong set-ups, handlers and values: the error says what to do, and nothing is lost or written twice.
 
-use std::time::Duration;
-
-use lambda_idempotency::store::Store as Records;
 use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Sql, Transaction, transact};
 
-use crate::support::{Failed, Store, problem};
+use crate::support::{Failed, Store, engine, problem};
 
 mod handlers;
 mod server;
@@ -16,26 +13,16 @@ mod values;
 type Tx = Transaction<deadpool_postgres::Pool>;
 type Done = Result<Outcome<i64>, Error<Failed>>;
 
-/// An engine that gives a transient error up soon.
-fn engine<S: Records>(store: S) -> Idempotency<S> {
-    Idempotency::builder(store)
-        .namespace("tests")
-        .store_timeout(Duration::from_secs(2))
-        .build()
-        .unwrap()
-}
-
 /// Adds one row in an open transaction.
 async fn add(store: &Store, table: &str, token: &str) -> Done {
-    transact(
-        &engine(store.clone()),
-        Key::new("op", token),
-        None,
-        async |tx| {
-            insert(tx, table).await?;
-            Ok(1)
-        },
-    )
+    add_by(&engine(store.clone()), table, token).await
+}
+
+async fn add_by(engine: &Idempotency<Store>, table: &str, token: &str) -> Done {
+    transact(engine, Key::new("op", token), None, async |tx| {
+        insert(tx, table).await?;
+        Ok(1)
+    })
     .await
 }
 

@@ -2,40 +2,55 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
+use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Idempotency, InFlight, Key};
 use lambda_idempotency_postgres::{PostgresStore, Sql, transact};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::{
-    Failed, Gate, Store, name, pool_of, select_of_commits, store_of, table, url, url_with,
+    Failed, Gate, MINUTE, Store, committing, name, number, once_there_is, pool_of, store_of, table,
+    url, url_with, waiting_for,
 };
 
-/// The variable that makes the test `a_worker` one: the tables' names.
+/// The variable that makes the test `a_worker` one: the tables' names, and what becomes of it.
 const WORKER: &str = "POSTGRES_TESTS_WORKER";
 
-/// The time after which another attempt may take over what a killed one claimed.
-const LEASE: Duration = Duration::from_secs(1);
+/// What becomes of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing: its leases last.
+    Lives,
+    /// It is killed. By its clock it is yesterday, so that its leases are over.
+    Dies,
+    /// It may be killed: its leases are short.
+    May,
+}
 
-fn worker_engine(store: Store) -> Idempotency<Store> {
-    Idempotency::builder(store)
+fn worker_engine(store: Store, fate: Fate) -> Idempotency<Store> {
+    let engine = Idempotency::builder(store)
         .namespace("processes")
-        .lease(LEASE)
+        .store_timeout(MINUTE)
         .skew_margin(Duration::ZERO)
-        .in_flight(InFlight::WaitUpTo(Duration::from_secs(10)))
-        .build()
-        .unwrap()
+        .in_flight(InFlight::WaitUpTo(MINUTE));
+    let yesterday = SystemTime::now() - Duration::from_hours(24);
+    match fate {
+        Fate::Lives => engine.build(),
+        Fate::Dies => engine.clock(ManualClock::at(yesterday.into())).build(),
+        Fate::May => engine.lease(Duration::from_secs(1)).build(),
+    }
+    .unwrap()
 }
 
 /// Takes lines `FORM KEY STOP` and answers each with `KEY FORM done`; with `stop`, it halts before.
-async fn work(keys: &str, rows: &str, application: &str) {
+async fn work(keys: &str, rows: &str, application: &str, fate: Fate) {
     let parameters = format!("application_name={application}");
     let pool = pool_of(&url_with("postgres", "postgres", &parameters), 2);
     let store = PostgresStore::with_table(pool, keys).unwrap();
-    let engine = worker_engine(store);
+    let engine = worker_engine(store, fate);
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<_> = line.split(' ').collect();
@@ -79,13 +94,15 @@ async fn work(keys: &str, rows: &str, application: &str) {
 async fn a_worker() {
     if let Ok(tables) = std::env::var(WORKER) {
         let names: Vec<_> = tables.split(' ').collect();
-        let [keys, rows, application] = names[..] else {
+        let [keys, rows, application, fate] = names[..] else {
             panic!("{tables}");
         };
-        return work(keys, rows, application).await;
+        let fates = [Fate::Lives, Fate::Dies, Fate::May];
+        let fate = fates.into_iter().find(|one| format!("{one:?}") == fate);
+        return work(keys, rows, application, fate.unwrap()).await;
     }
     let tables = Tables::new("n bigint").await;
-    let mut worker = tables.start();
+    let mut worker = tables.start(Fate::Lives);
     assert_eq!(worker.ask("open a none").await, "a open done");
     assert_eq!(worker.ask("claim a none").await, "a claim done");
     assert_eq!(tables.rows().await, HashMap::from([("a".to_owned(), 2)]));
@@ -104,11 +121,12 @@ impl Tables {
         Self { keys, rows, store }
     }
 
-    fn start(&self) -> Worker {
+    fn start(&self, fate: Fate) -> Worker {
         let application = name("worker");
+        let words = format!("{} {} {application} {fate:?}", self.keys, self.rows);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "processes::a_worker", "--nocapture"])
-            .env(WORKER, format!("{} {} {application}", self.keys, self.rows))
+            .env(WORKER, words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -179,10 +197,10 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
             if point == "during" {
                 closed = Some(Gate::before_commits_to(&tables.rows).await.close().await);
             }
-            let mut worker = tables.start();
+            let mut worker = tables.start(Fate::Dies);
             worker.send(&format!("{form} a {point}")).await;
             if point == "during" {
-                select_of_commits("1", &worker.application).await;
+                once_there_is(&committing(&worker.application), "1").await;
             } else {
                 assert_eq!(worker.answer().await.as_deref(), Some("stopped"));
             }
@@ -191,12 +209,12 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
                 let rows = tables.rows().await;
                 assert_eq!(rows.get("a").copied().unwrap_or(0), left, "{form}, {point}");
             }
-            let mut retry = tables.start();
+            let mut retry = tables.start(Fate::Lives);
             let request = format!("{form} a none");
             let opened = async {
                 if let Some(closed) = closed {
-                    // So that the retry meets the commit of the process that was killed.
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    // The retry meets the commit of the process that was killed.
+                    once_there_is(&waiting_for(&tables.keys), "1").await;
                     drop(closed);
                 }
             };
@@ -215,7 +233,7 @@ async fn a_process_that_is_killed_at_any_point_leaves_one_row_after_a_retry() {
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_processes_at_once_write_one_row() {
     let tables = Tables::new("n bigint").await;
-    let mut workers: Vec<_> = (0..8).map(|_| tables.start()).collect();
+    let mut workers: Vec<_> = (0..8).map(|_| tables.start(Fate::Lives)).collect();
     for form in ["open", "claim"] {
         for worker in &mut workers {
             worker.send(&format!("{form} {form} none")).await;
@@ -229,22 +247,20 @@ async fn eight_processes_at_once_write_one_row() {
     assert!(rows.values().all(|count| *count == 1), "{rows:?}");
 }
 
-const DELIVERIES: usize = 5_000;
-
 /// Delivers each key up to three times to a worker of its own order, and kills workers meanwhile. What
-/// a worker hadn't answered is delivered again.
+/// a worker hadn't answered is delivered again. `PROCESSES_KEYS=5000` delivers more.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_processes_that_are_killed_are_neither_lost_nor_doubled() {
-    let seed = std::env::var("PROCESSES_SEED")
-        .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("PROCESSES_SEED={seed}");
+    let seed = number("PROCESSES_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let keys = number("PROCESSES_KEYS").unwrap_or(600);
+    println!("PROCESSES_KEYS={keys} PROCESSES_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     let tables = Tables::new("n bigint").await;
     let forms = ["open", "claim"];
     let mut expected = HashMap::new();
     let mut queues: [Vec<String>; 4] = Default::default();
-    for delivery in 0..DELIVERIES {
-        let form = forms[delivery % 2];
+    for delivery in 0..keys {
+        let form = forms[usize::from(delivery % 2 == 0)];
         expected.insert(format!("{form}-{delivery}"), 1);
         for _ in 0..rng.usize(1..=3) {
             queues[rng.usize(..4)].push(format!("{form} {form}-{delivery} none"));
@@ -260,17 +276,17 @@ async fn deliveries_to_processes_that_are_killed_are_neither_lost_nor_doubled() 
         let mut rng = Rng::with_seed(rng.u64(..));
         workers.spawn(async move {
             let tables = Tables { keys, rows, store };
-            let (mut worker, mut kills) = (tables.start(), 0);
-            let mut until_kill = rng.usize(50..400);
+            let (mut worker, mut kills) = (tables.start(Fate::May), 0);
+            let mut until_kill = rng.usize(10..80);
             let mut queue = queue.into_iter().peekable();
             while let Some(request) = queue.peek() {
                 worker.send(request).await;
                 if until_kill == 0 && kills < 8 {
                     tokio::time::sleep(Duration::from_micros(rng.u64(..6_000))).await;
                     worker.kill().await;
-                    worker = tables.start();
+                    worker = tables.start(Fate::May);
                     kills += 1;
-                    until_kill = rng.usize(50..400);
+                    until_kill = rng.usize(10..80);
                     continue;
                 }
                 until_kill = until_kill.saturating_sub(1);
@@ -287,7 +303,7 @@ async fn deliveries_to_processes_that_are_killed_are_neither_lost_nor_doubled() 
     while let Some(ended) = workers.join_next().await {
         kills += ended.unwrap();
     }
-    println!("{DELIVERIES} keys, {kills} kills");
+    println!("{keys} keys, {kills} kills");
     assert!(kills >= 8, "{kills} kills");
     let rows = tables.rows().await;
     let wrong: Vec<_> = expected

@@ -1,8 +1,7 @@
 //! Conditional writes, compared with the protocol's own function one by one:
-//! `SEQUENCES=1000000 SEQUENCES_SEED=4711` plays others.
+//! `SEQUENCES=100000 SEQUENCES_SEED=4711` plays others.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Basis, Completion, Final, RecordWrite, Takeover};
@@ -13,7 +12,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, Idempotency, Key, RecordId};
 use lambda_idempotency_postgres::{Pool, PostgresStore};
 use tokio::time::Instant;
 
-use crate::support::{engine, name, sqlx_store, store};
+use crate::support::{MINUTE, engine, name, number, sqlx_store, store};
 
 mod draw;
 mod order;
@@ -24,17 +23,16 @@ use draw::{Kind, Sequence, outcome};
 /// its rows'.
 const GROUP: u64 = 100;
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().expect("a number"))
-}
-
-fn seed() -> u64 {
-    number("SEQUENCES_SEED").unwrap_or_else(|| fastrand::u64(..))
+/// The number of sequences, and their seed.
+fn sequences() -> (u64, u64) {
+    let sequences = number("SEQUENCES").unwrap_or(10_000);
+    let seed = number("SEQUENCES_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("SEQUENCES={sequences} SEQUENCES_SEED={seed}");
+    (sequences, seed)
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_mins(1)
+    Instant::now() + MINUTE
 }
 
 fn id(ids: &Idempotency<MemoryStore>) -> RecordId {
@@ -167,9 +165,7 @@ async fn commit<P: Pool>(store: &PostgresStore<P>, one: &mut Sequence, rng: &mut
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_answer_and_each_record_is_the_models() {
-    let seed = seed();
-    let sequences = number("SEQUENCES").unwrap_or(100_000);
-    println!("SEQUENCES_SEED={seed}");
+    let (sequences, seed) = sequences();
     let (store, sqlx) = (store().await, sqlx_store().await);
     let share_of = sequences.div_ceil(10);
     let mut playing = tokio::task::JoinSet::new();

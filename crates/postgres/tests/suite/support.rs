@@ -1,19 +1,21 @@
 //! A table for each test, on the server that `POSTGRES_URL` leads to.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Idempotency, StoreError};
+use lambda_idempotency::{Idempotency, InFlight, StoreError};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio_postgres::NoTls;
 
-mod commits;
+mod activity;
 
-pub(crate) use commits::{Closed, Gate, select_of_commits};
+pub(crate) use activity::{Closed, Gate, committing, once_there_is, waiting_for};
+
+/// No test waits longer for anything, and none fails on a slow machine before.
+pub(crate) const MINUTE: Duration = Duration::from_mins(1);
 
 /// The store that most tests are about.
 pub(crate) type Store = PostgresStore<Pool>;
@@ -23,11 +25,15 @@ pub(crate) fn url() -> String {
         .expect("run the tests with `scripts/with postgres -- …` before the command")
 }
 
-/// A name that no other test has.
+/// A name that no other test has, of this process or of another one.
 pub(crate) fn name(what: &str) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{what}_{}_{next}", std::process::id())
+    format!("{what}_{:016x}", fastrand::u64(..))
+}
+
+/// A number that the environment may set.
+pub(crate) fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a number"))
 }
 
 pub(crate) fn pool_of(url: &str, size: usize) -> Pool {
@@ -57,18 +63,45 @@ pub(crate) async fn stores() -> (Store, Store) {
 pub(crate) async fn sqlx_store() -> PostgresStore<PgPool> {
     let options = PgPoolOptions::new()
         .max_connections(8)
-        .acquire_timeout(Duration::from_secs(5));
+        .acquire_timeout(MINUTE);
     let pool = options.connect(&url()).await.unwrap();
     let store = PostgresStore::with_table(pool, &name("keys")).unwrap();
     store.create_tables().await.unwrap();
     store
 }
 
+/// An engine that waits as long as any test does. A transaction takes its time to open from what a
+/// duplicate may wait.
 pub(crate) fn engine<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
     Idempotency::builder(store)
         .namespace("tests")
+        .store_timeout(MINUTE)
+        .in_flight(InFlight::WaitUpTo(MINUTE))
         .build()
         .unwrap()
+}
+
+/// An engine that says of a duplicate that its key is in flight.
+pub(crate) fn refusing(store: Store) -> Idempotency<Store> {
+    Idempotency::builder(store)
+        .namespace("tests")
+        .store_timeout(MINUTE)
+        .build()
+        .unwrap()
+}
+
+/// Looks until there is something, for a minute.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looked = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let found = tokio::time::timeout(MINUTE, looked).await;
+    found.unwrap_or_else(|_| panic!("not within a minute: {what}"))
 }
 
 /// Makes a table of the application's own, and returns its name.

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Fingerprint, Idempotency, InFlight, Key, Outcome, Verdict};
-use lambda_idempotency_postgres::{Transaction, transact, transact_with};
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
+use lambda_idempotency_postgres::{PostgresStore, Transaction, transact, transact_with};
 use tokio::sync::Notify;
 
-use crate::support::{Failed, Store, count, engine, sqlx_store, store, stores, table};
+use crate::support::{
+    Failed, Store, count, engine, once_there_is, pool_of, refusing, sqlx_store, store, store_of,
+    stores, table, url, waiting_for,
+};
 
 type Tx = Transaction<deadpool_postgres::Pool>;
 
@@ -21,9 +24,16 @@ async fn insert(tx: &Tx, table: &str) -> Result<i64, Failed> {
 }
 
 async fn once(store: &Store, table: &str, token: &str) -> Result<Outcome<i64>, Error<Failed>> {
-    let engine = engine(store.clone());
+    by(&engine(store.clone()), table, token).await
+}
+
+async fn by(
+    engine: &Idempotency<Store>,
+    table: &str,
+    token: &str,
+) -> Result<Outcome<i64>, Error<Failed>> {
     transact(
-        &engine,
+        engine,
         Key::new("op", token),
         Fingerprint::json(b"{}"),
         async |tx| insert(tx, table).await,
@@ -114,14 +124,6 @@ async fn another_payload_is_a_mismatch() {
     assert_eq!(count(&store, &table).await, 1);
 }
 
-fn waiting(store: &Store, in_flight: InFlight) -> Idempotency<Store> {
-    Idempotency::builder(store.clone())
-        .namespace("tests")
-        .in_flight(in_flight)
-        .build()
-        .unwrap()
-}
-
 /// Runs one transaction that stays open until it is told to end, and calls `meanwhile`.
 async fn while_open(first: &Store, table: &str, meanwhile: impl AsyncFnOnce(Arc<Notify>)) {
     let (inside, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -153,7 +155,7 @@ async fn a_concurrent_duplicate_is_in_flight_in_this_process_and_in_another() {
     let table = table(&store, "n bigint").await;
     while_open(&store, &table, async |_| {
         for store in [&store, &elsewhere] {
-            let met = once(store, &table, "a").await;
+            let met = by(&refusing(store.clone()), &table, "a").await;
             assert!(
                 matches!(met, Err(Error::InFlight { retry_after }) if retry_after > Duration::ZERO),
                 "{met:?}"
@@ -170,23 +172,18 @@ async fn a_concurrent_duplicate_is_in_flight_in_this_process_and_in_another() {
 
 #[tokio::test]
 async fn a_concurrent_duplicate_that_may_wait_replays() {
-    let (store, elsewhere) = stores().await;
+    let (store, keys) = store_of(&url(), 8).await;
+    let elsewhere = PostgresStore::with_table(pool_of(&url(), 8), &keys).unwrap();
     let table = table(&store, "n bigint").await;
     while_open(&store, &table, async |end| {
-        let wait = InFlight::WaitUpTo(Duration::from_secs(20));
         let duplicates: Vec<_> = [&store, &elsewhere, &store, &elsewhere]
             .into_iter()
             .map(|store| {
-                let (engine, table) = (waiting(store, wait), table.clone());
-                tokio::spawn(async move {
-                    let done = transact(&engine, Key::new("op", "a"), None, async |tx| {
-                        insert(tx, &table).await
-                    });
-                    done.await.map_err(|error| error.to_string())
-                })
+                let (store, table) = (store.clone(), table.clone());
+                tokio::spawn(async move { once(&store, &table, "a").await })
             })
             .collect();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        once_there_is(&waiting_for(&keys), "1").await;
         end.notify_one();
         for duplicate in duplicates {
             let done = duplicate.await.unwrap();

@@ -1,4 +1,4 @@
-//! The store behind a wire that fails: `WIRE_SEED=4711` plays a night again.
+//! The store behind a wire that fails: `WIRE_KEYS=600 WIRE_SEED=4711` plays a longer night again.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,9 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
 
-use crate::support::{Failed, Store, pool_of, store_of, table, url};
+use crate::support::{
+    Failed, MINUTE, Store, engine, eventually, number, pool_of, store_of, table, url,
+};
 
 mod proxy;
 
@@ -21,15 +23,80 @@ use proxy::{Fault, Proxy};
 /// An open transaction, and a claim with a write, on each driver.
 const FORMS: [&str; 4] = ["open", "claim", "sqlx-open", "sqlx-claim"];
 
-fn engine<S: Records>(store: S) -> Idempotency<S> {
-    Idempotency::builder(store)
-        .namespace("wire")
-        .lease(Duration::from_secs(1))
-        .skew_margin(Duration::ZERO)
-        .store_timeout(Duration::from_millis(400))
-        .in_flight(InFlight::WaitUpTo(Duration::from_millis(300)))
-        .build()
-        .unwrap()
+/// The engines of both drivers, and how long they wait.
+struct Waits {
+    engine: Idempotency<Store>,
+    sqlx: Idempotency<PostgresStore<PgPool>>,
+    run: Duration,
+    /// The driver itself waits without end where the wire is silent.
+    statement: Duration,
+}
+
+impl Waits {
+    /// So short that requests of a bad wire fail by it.
+    fn little(store: Store, sqlx: PostgresStore<PgPool>) -> Self {
+        fn engine<S: Records>(store: S) -> Idempotency<S> {
+            Idempotency::builder(store)
+                .namespace("tests")
+                .lease(Duration::from_secs(1))
+                .skew_margin(Duration::ZERO)
+                .store_timeout(Duration::from_millis(400))
+                .in_flight(InFlight::WaitUpTo(Duration::from_millis(300)))
+                .build()
+                .unwrap()
+        }
+        Self {
+            engine: engine(store),
+            sqlx: engine(sqlx),
+            run: Duration::from_secs(2),
+            statement: Duration::from_millis(300),
+        }
+    }
+
+    /// So long that none fails by it.
+    fn long(store: Store, sqlx: PostgresStore<PgPool>) -> Self {
+        Self {
+            engine: engine(store),
+            sqlx: engine(sqlx),
+            run: MINUTE,
+            statement: MINUTE,
+        }
+    }
+
+    /// Adds the key's row, by one of the forms.
+    async fn run(&self, form: &str, key: &str, rows: &str) -> Done {
+        let until = SystemTime::now() + self.run;
+        let (engine, sqlx) = (self.engine.deadline(until), self.sqlx.deadline(until));
+        let insert = format!("INSERT INTO {rows} VALUES ($1)");
+        let token = Key::new(form, key);
+        match form {
+            "claim" => claimed(&engine, token, Sql::new(insert).bind(key)).await,
+            "sqlx-claim" => claimed(&sqlx, token, Sql::new(insert).bind(key)).await,
+            "open" => {
+                let run = transact(&engine, token, None, async |tx| {
+                    self.soon(async { tx.execute(&insert, &[&key]).await })
+                        .await
+                });
+                run.await
+            }
+            _ => {
+                let run = transact(&sqlx, token, None, async |tx| {
+                    let insert = sqlx::query(AssertSqlSafe(insert)).bind(key);
+                    self.soon(insert.execute(&mut **tx)).await
+                });
+                run.await
+            }
+        }
+    }
+
+    async fn soon<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> Result<i64, Failed>
+    where
+        Failed: From<E>,
+    {
+        let answer = timeout(self.statement, answer).await;
+        answer.map_err(|_| Failed::Own)??;
+        Ok(1)
+    }
 }
 
 /// Hands the write over to a claim.
@@ -41,23 +108,13 @@ async fn claimed<S: Records>(engine: &Idempotency<S>, key: Key, write: Sql) -> D
     run.await
 }
 
-/// The driver itself waits without end where the wire is silent.
-async fn soon<T, E>(answer: impl Future<Output = Result<T, E>>) -> Result<i64, Failed>
-where
-    Failed: From<E>,
-{
-    let answer = timeout(Duration::from_millis(300), answer).await;
-    answer.map_err(|_| Failed::Own)??;
-    Ok(1)
-}
-
 /// The application's tables, and a store that reaches them through the wire.
 struct Lane {
     proxy: Proxy,
     direct: Store,
     rows: String,
-    engine: Idempotency<Store>,
-    sqlx: Idempotency<PostgresStore<PgPool>>,
+    little: Waits,
+    long: Waits,
 }
 
 impl Lane {
@@ -79,37 +136,12 @@ impl Lane {
             proxy,
             direct,
             rows,
-            engine: engine(store),
-            sqlx: engine(sqlx),
+            little: Waits::little(store.clone(), sqlx.clone()),
+            long: Waits::long(store, sqlx),
         }
     }
 
-    /// Adds the key's row, by one of the forms.
-    async fn run(&self, form: &str, key: &str, within: Duration) -> Done {
-        let until = SystemTime::now() + within;
-        let (engine, sqlx) = (self.engine.deadline(until), self.sqlx.deadline(until));
-        let insert = format!("INSERT INTO {} VALUES ($1)", self.rows);
-        let token = Key::new(form, key);
-        match form {
-            "claim" => claimed(&engine, token, Sql::new(insert).bind(key)).await,
-            "sqlx-claim" => claimed(&sqlx, token, Sql::new(insert).bind(key)).await,
-            "open" => {
-                let run = transact(&engine, token, None, async |tx| {
-                    soon(async { tx.execute(&insert, &[&key]).await }).await
-                });
-                run.await
-            }
-            _ => {
-                let run = transact(&sqlx, token, None, async |tx| {
-                    let insert = sqlx::query(AssertSqlSafe(insert)).bind(key);
-                    soon(insert.execute(&mut **tx)).await
-                });
-                run.await
-            }
-        }
-    }
-
-    async fn rows(&self) -> HashMap<String, i64> {
+    async fn counts(&self) -> HashMap<String, i64> {
         let client = self.direct.pool().get().await.unwrap();
         let counts = format!("SELECT key, count(*) FROM {} GROUP BY key", self.rows);
         let counts = client.query(&counts, &[]).await.unwrap();
@@ -125,23 +157,21 @@ impl Lane {
 
 type Done = Result<Outcome<i64>, Error<Failed>>;
 
-const LONG: Duration = Duration::from_secs(20);
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_reply_is_lost_is_proven_by_reading() {
     let lane = Lane::new(0).await;
     for form in FORMS {
         lane.proxy.at_next_commit(Fault::CutAfter);
-        let done = lane.run(form, form, LONG).await;
+        let done = lane.long.run(form, form, &lane.rows).await;
         assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
-        let again = lane.run(form, form, LONG).await;
+        let again = lane.long.run(form, form, &lane.rows).await;
         assert!(
             matches!(again, Ok(Outcome::Replayed(1, _))),
             "{form}: {again:?}"
         );
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
-    assert_eq!(lane.rows().await, HashMap::from(once));
+    assert_eq!(lane.counts().await, HashMap::from(once));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +179,7 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
     let lane = Lane::new(0).await;
     for form in FORMS {
         lane.proxy.at_next_commit(Fault::CutBefore);
-        let done = lane.run(form, form, LONG).await;
+        let done = lane.long.run(form, form, &lane.rows).await;
         if form.ends_with("claim") {
             assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
             continue;
@@ -160,24 +190,23 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
             "{form}: {done:?}"
         );
         assert!(!lane.has_row(form).await);
-        let again = lane.run(form, form, LONG).await;
+        let again = lane.long.run(form, form, &lane.rows).await;
         assert!(
             matches!(again, Ok(Outcome::Executed(1))),
             "{form}: {again:?}"
         );
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
-    assert_eq!(lane.rows().await, HashMap::from(once));
+    assert_eq!(lane.counts().await, HashMap::from(once));
 }
 
-const KEYS: usize = 600;
 const TRIES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_bad_wire_nothing_is_lost_or_doubled_and_every_key_completes() {
-    let seed =
-        std::env::var("WIRE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("WIRE_SEED={seed}");
+    let seed = number("WIRE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let keys = usize::try_from(number("WIRE_KEYS").unwrap_or(120)).unwrap();
+    println!("WIRE_KEYS={keys} WIRE_SEED={seed}");
     let lane = Arc::new(Lane::new(seed).await);
     lane.proxy.set_rate(60);
     let mut clients = tokio::task::JoinSet::new();
@@ -185,11 +214,11 @@ async fn on_a_bad_wire_nothing_is_lost_or_doubled_and_every_key_completes() {
         let lane = Arc::clone(&lane);
         clients.spawn(async move {
             let (mut answered, mut undone) = (Vec::new(), 0);
-            for place in (client..KEYS).step_by(12) {
+            for place in (client..keys).step_by(12) {
                 let form = FORMS[place % FORMS.len()];
                 let key = format!("{form}-{place}");
                 for _ in 0..TRIES {
-                    match lane.run(form, &key, Duration::from_secs(2)).await {
+                    match lane.little.run(form, &key, &lane.rows).await {
                         Ok(_) => {
                             // It is there when it is answered, not some time later.
                             assert!(lane.has_row(&key).await, "WIRE_SEED={seed}: lost {key}");
@@ -226,26 +255,20 @@ async fn on_a_bad_wire_nothing_is_lost_or_doubled_and_every_key_completes() {
     assert!(undone > 0, "the wire was too good");
 
     lane.proxy.set_rate(0);
-    for place in 0..KEYS {
+    for place in 0..keys {
         let form = FORMS[place % FORMS.len()];
         let key = format!("{form}-{place}");
-        let mut done = lane.run(form, &key, LONG).await;
-        // A lease, a dead connection of the pool, or a transaction on a silent wire may be left.
-        for _ in 0..40 {
-            if done.is_ok() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            done = lane.run(form, &key, LONG).await;
-        }
-        let done = done.unwrap_or_else(|error| panic!("WIRE_SEED={seed}: {key}: {error}"));
+        // Dead connections may be left in the pools.
+        let what = format!("WIRE_SEED={seed}: {key} is done");
+        let run = async || lane.long.run(form, &key, &lane.rows).await.ok();
+        let done = eventually(&what, run).await;
         assert!(
             done.is_replayed() || !answered.contains(&key),
             "WIRE_SEED={seed}: {key} was answered and ran again"
         );
     }
-    let rows = lane.rows().await;
-    assert_eq!(rows.len(), KEYS, "WIRE_SEED={seed}");
+    let rows = lane.counts().await;
+    assert_eq!(rows.len(), keys, "WIRE_SEED={seed}");
     let doubled: Vec<_> = rows.iter().filter(|(_, count)| **count != 1).collect();
     assert!(doubled.is_empty(), "WIRE_SEED={seed}: {doubled:?}");
 }

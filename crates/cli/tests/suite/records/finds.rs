@@ -116,7 +116,7 @@ async fn a_store_that_does_not_answer_is_named() {
         "--table",
         "t",
         "--timeout",
-        "3s",
+        "1s",
     ];
     run(&[&["get", "any"][..], &place].concat())
         .await

@@ -1,38 +1,37 @@
-//! The JSON of each command has the schema that is committed.
+//! The JSON of each command has its schema, and all of them the one that is committed.
 
 use super::{WHY, dead, deliver, id};
 use crate::support::{on, run, table};
 use lambda_idempotency_cli::schema;
-use serde_json::Value;
+use schemars::Schema;
+use serde_json::{Value, json};
 
-fn committed(name: &str) -> Value {
-    let path = format!("{}/schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    serde_json::from_slice(&text).unwrap()
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/output.json");
+
+/// `UPDATE_SCHEMA=1` writes it.
+#[test]
+fn the_schema_that_is_committed_is_that_of_the_code() {
+    let printed = schema::of_all();
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        let text = serde_json::to_string_pretty(&printed).unwrap() + "\n";
+        std::fs::write(COMMITTED, text).unwrap();
+    }
+    let committed = std::fs::read(COMMITTED).unwrap();
+    let committed: Value = serde_json::from_slice(&committed).unwrap();
+    assert_eq!(&committed, printed.as_value());
 }
 
-/// `UPDATE_SCHEMA=1` writes them.
-#[test]
-fn the_schemas_that_are_committed_are_those_of_the_code() {
-    for name in schema::commands() {
-        let schema = serde_json::to_value(schema::of(name).unwrap()).unwrap();
-        if std::env::var_os("UPDATE_SCHEMA").is_some() {
-            let path = format!("{}/schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
-            let text = serde_json::to_string_pretty(&schema).unwrap();
-            std::fs::write(path, text + "\n").unwrap();
-        }
-        assert_eq!(committed(name), schema, "{name}");
-    }
+fn errors(schema: &Schema, document: &Value) -> Vec<String> {
+    let validator = jsonschema::validator_for(schema.as_value()).unwrap();
+    let errors = validator.iter_errors(document);
+    errors.map(|error| error.to_string()).collect()
 }
 
 fn validate(name: &str, document: &Value) {
-    let schema = committed(name);
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(document)
-        .map(|error| error.to_string())
-        .collect();
-    assert_eq!(errors, [] as [&str; 0], "{name}: {document}");
+    for schema in [schema::of(name).unwrap(), schema::of_all()] {
+        let errors = errors(&schema, document);
+        assert_eq!(errors, [] as [&str; 0], "{name}: {document}");
+    }
 }
 
 #[tokio::test]
@@ -54,13 +53,13 @@ async fn what_is_printed_has_its_schema() {
     let release = [&["release", &dead, "--yes", "--json"][..], &WHY].concat();
     validate("release", &on(&table, &release).await.json());
     let printed = run(&["schema", "get"]).await.ended_with(0).json();
-    assert_eq!(printed, committed("get"));
+    assert_eq!(&printed, schema::of("get").unwrap().as_value());
+    let printed = run(&["schema"]).await.ended_with(0).json();
+    assert_eq!(&printed, schema::of_all().as_value());
     run(&["schema", "man"])
         .await
         .refused(2, "`man` prints no JSON");
-    let validator = jsonschema::validator_for(&committed("get")).unwrap();
-    assert!(
-        !validator.is_valid(&serde_json::json!({"id": 17})),
-        "a schema that takes anything"
-    );
+    for schema in [schema::of("get").unwrap(), schema::of_all()] {
+        assert_ne!(errors(&schema, &json!({"id": 17})), [] as [&str; 0]);
+    }
 }

@@ -1,22 +1,24 @@
 //! Connections that die, statements that the server cancels, and locks that cross.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
+use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::store::transaction::{Commit, Write};
+use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, transact};
 use tokio::sync::Barrier;
+use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
-use super::{add, claimed, engine, insert, says, store_error};
+use super::{add, claimed, insert, says, store_error};
 use crate::support::{
-    Closed, Failed, Gate, Store, count, name, pool_of, problem, select_of_commits, sql, store,
-    store_of, table, url, url_with,
+    Closed, Failed, Gate, MINUTE, committing, count, engine, eventually, name, once_there_is,
+    pool_of, problem, sql, store, store_of, table, url, url_with, waiting_for,
 };
 
 /// Ends the connections that are in `COMMIT`, once there is one, and lets later ones pass.
-async fn end_commits(application: String, _closed: Closed) {
-    select_of_commits("pg_terminate_backend(pid)", &application).await;
+async fn end_commits(application: &str, _closed: Closed) {
+    once_there_is(&committing(application), "pg_terminate_backend(pid)").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,9 +32,8 @@ async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
     let own = PostgresStore::with_table(pool_of(&named, 4), &keys).unwrap();
 
     // The handler's transaction is gone: its caller sends the request again.
-    let ending = tokio::spawn(end_commits(application.clone(), gate.close().await));
-    let done = add(&own, &rows, "open").await;
-    ending.await.unwrap();
+    let closed = gate.close().await;
+    let (done, ()) = tokio::join!(add(&own, &rows, "open"), end_commits(&application, closed));
     assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
     says(&store_error(done), "send the request again");
     assert_eq!(count(&store, &rows).await, 0);
@@ -42,10 +43,15 @@ async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
     ));
 
     // Writes that were handed over are sent again by the engine.
-    let ending = tokio::spawn(end_commits(application, gate.close().await));
-    let write = Sql::new(format!("INSERT INTO {rows} VALUES (2)"));
-    let done = claimed(&crate::support::engine(own), "claim", write).await;
-    ending.await.unwrap();
+    let closed = gate.close().await;
+    let (own, write) = (
+        engine(own),
+        Sql::new(format!("INSERT INTO {rows} VALUES (2)")),
+    );
+    let (done, ()) = tokio::join!(
+        claimed(&own, "claim", write),
+        end_commits(&application, closed)
+    );
     assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
     assert_eq!(count(&store, &rows).await, 2);
 }
@@ -80,58 +86,49 @@ async fn connections_that_died_in_the_pool_are_replaced() {
     let application = name("idle");
     let parameters = format!("application_name={application}");
     let named = url_with("postgres", "postgres", &parameters);
-    let own = PostgresStore::with_table(pool_of(&named, 4), &keys).unwrap();
+    let own = PostgresStore::with_table(pool_of(&named, 1), &keys).unwrap();
     let rows = table(&own, "n bigint").await;
     for token in ["a", "b", "c"] {
         add(&own, &rows, token).await.unwrap();
+        let client = own.pool().get().await.unwrap();
         sql(&format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{application}'"
         ))
         .await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let is_closed = async || client.is_closed().then_some(());
+        eventually("the connection is closed", is_closed).await;
     }
     assert_eq!(count(&own, &rows).await, 3);
 }
 
 #[tokio::test]
 async fn a_statement_timeout_says_which_setting_it_is() {
-    let (store, keys) = store_of(&url(), 2).await;
+    let store = store().await;
     let rows = table(&store, "n bigint").await;
-    let hasty = url_with(
-        "postgres",
-        "postgres",
-        "options=-c%20statement_timeout%3D100",
-    );
-    let hasty = PostgresStore::with_table(pool_of(&hasty, 2), &keys).unwrap();
-    let slow = format!("INSERT INTO {rows} SELECT 1 FROM pg_sleep(0.4)");
-    let open = hasty.clone();
-    let (once, statement) = (engine(open.clone()), slow.clone());
-    let handed_over = transact_with_write(&once, &open, Sql::new(statement)).await;
-    // A claim's write is sent again until the lease ends: here, until the deadline.
-    let soon = std::time::SystemTime::now() + Duration::from_secs(3);
-    let once = once.deadline(soon);
-    let claim = claimed(&once, "claim", Sql::new(slow)).await;
-    for done in [handed_over, claim] {
-        assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
-        let error = store_error(done);
+    // Other statements take as long as they like.
+    let hasty = || Sql::new("SET LOCAL statement_timeout = '100ms'");
+    let slow = || Sql::new(format!("INSERT INTO {rows} SELECT 1 FROM pg_sleep(120)"));
+    let once = engine(store.clone()).claimless();
+    let open = once.run(Key::new("op", "open"), None, async |claim| {
+        let tx = store.transaction(&claim).await?;
+        tx.batch_execute("SELECT 1").await?;
+        claim.write(hasty())?;
+        claim.write(slow())?;
+        Ok(1)
+    });
+    let open = open.await;
+    assert!(matches!(open, Err(Error::NotCommitted(_))), "{open:?}");
+    // The engine sends the writes of a claim again until its time is over.
+    let writes = [Write::from(hasty()), Write::from(slow())];
+    let commit = Commit::new("token", None, &writes);
+    let claim = store.commit(commit, Instant::now() + MINUTE).await;
+    for error in [store_error(open), claim.unwrap_err()] {
         assert_eq!(problem(&error), Problem::Cancelled);
         says(&error, "raise the role's `statement_timeout`");
     }
     assert_eq!(count(&store, &rows).await, 0);
     assert!(add(&store, &rows, "open").await.is_ok());
     assert_eq!(count(&store, &rows).await, 1);
-}
-
-/// Runs an open transaction, and hands a write over that runs when it ends.
-async fn transact_with_write(once: &Idempotency<Store>, store: &Store, write: Sql) -> super::Done {
-    let once = once.claimless();
-    let done = once.run(Key::new("op", "open"), None, async |claim| {
-        let tx = store.transaction(&claim).await?;
-        tx.batch_execute("SELECT 1").await?;
-        claim.write(write)?;
-        Ok(1)
-    });
-    done.await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,36 +176,47 @@ async fn a_deadlock_of_writes_that_were_handed_over_is_the_engines_to_repeat() {
     let store = store().await;
     let rows = table(&store, "id bigint, n bigint").await;
     sql(&format!("INSERT INTO {rows} VALUES (1, 0), (2, 0)")).await;
-    // The user's own transaction holds row 2 and then wants row 1.
+    let gate = Gate::before_commits_to(&rows).await;
+    let closed = gate.close().await;
+    // The user's own transaction holds row 2. It never looks for a deadlock: the other one is ended.
     let mut own = pool_of(&url(), 1).get().await.unwrap();
     let transaction = own.transaction().await.unwrap();
-    // It waits longer before it looks for a deadlock: the other one is ended.
     let hold =
-        format!("SET LOCAL deadlock_timeout = '20s'; UPDATE {rows} SET n = n + 10 WHERE id = 2");
+        format!("SET LOCAL deadlock_timeout = '1h'; UPDATE {rows} SET n = n + 10 WHERE id = 2");
     transaction.batch_execute(&hold).await.unwrap();
     let commit = {
-        let (store, rows) = (store.clone(), rows.clone());
+        let (rows, gate) = (rows.clone(), gate.name.clone());
         tokio::spawn(async move {
             let write = |id: i64| {
                 Sql::new(format!("UPDATE {rows} SET n = n + 1 WHERE id = $1"))
                     .bind(id)
                     .affects(1)
             };
-            let once = crate::support::engine(store);
+            let once = engine(store);
             let done = once.run(Key::new("op", "a"), None, async |claim| {
+                claim.write(Sql::new("SET LOCAL deadlock_timeout = '10ms'"))?;
                 claim.write(write(1))?;
+                claim.write(Sql::new(format!(
+                    "SELECT pg_advisory_xact_lock_shared(hashtext('{gate}'))"
+                )))?;
                 claim.write(write(2))?;
                 Ok::<i64, Failed>(1)
             });
             done.await.map_err(|error| error.to_string())
         })
     };
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // It has row 1: the user's transaction waits for that, and then it goes on to row 2.
+    once_there_is(&waiting_for(&gate.name), "1").await;
     let cross = format!("UPDATE {rows} SET n = n + 10 WHERE id = 1");
-    transaction.batch_execute(&cross).await.unwrap();
+    let open = async {
+        once_there_is(&waiting_for(&rows), "1").await;
+        drop(closed);
+    };
+    let (crossed, ()) = tokio::join!(transaction.batch_execute(&cross), open);
+    crossed.unwrap();
     transaction.commit().await.unwrap();
     assert!(matches!(commit.await.unwrap(), Ok(Outcome::Executed(1))));
-    let client = store.pool().get().await.unwrap();
+    let client = pool_of(&url(), 1).get().await.unwrap();
     let sums = client.query(&format!("SELECT n FROM {rows}"), &[]).await;
     let sums: Vec<i64> = sums.unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(sums, [11, 11]);

@@ -3,27 +3,34 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool, Runtime};
+use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{PostgresStore, Problem, schema, transact};
-use sqlx::PgPool;
+use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, schema, transact};
 use sqlx::postgres::PgPoolOptions;
+use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
-use super::{add, claimed, engine, insert, says, store_error};
+use super::{add, claimed, insert, says, store_error};
 use crate::support::{
-    Failed, Store, count, name, pool_of, problem, sql, store_of, table, url, url_with,
+    Failed, MINUTE, Store, count, engine, eventually, name, pool_of, problem, sql, store_of, table,
+    url, url_with,
 };
 
-fn sqlx_pool(url: &str) -> PgPool {
-    let options = PgPoolOptions::new().acquire_timeout(Duration::from_secs(2));
-    options.connect_lazy(url).unwrap()
-}
+/// How long one waits for what never comes.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// What both forms say, on both drivers, about this server and table. No handler runs.
 async fn refused(url: &str, table: &str, words: &str) -> Vec<StoreError> {
+    refused_within(MINUTE, url, table, words).await
+}
+
+/// The same, where the pool of `sqlx` tries to connect for this long.
+async fn refused_within(wait: Duration, url: &str, table: &str, words: &str) -> Vec<StoreError> {
     let store = PostgresStore::with_table(pool_of(url, 2), table).unwrap();
-    let sqlx = PostgresStore::with_table(sqlx_pool(url), table).unwrap();
+    let options = PgPoolOptions::new().acquire_timeout(wait);
+    let sqlx = PostgresStore::with_table(options.connect_lazy(url).unwrap(), table).unwrap();
     let once = engine(store.clone());
     let open = transact(&once, Key::new("op", "a"), None, async |_| {
         panic!("the handler ran");
@@ -100,7 +107,6 @@ async fn a_read_only_server_names_the_primary() {
 
 #[tokio::test]
 async fn a_wrong_password_is_the_roles() {
-    sql("CREATE ROLE guarded LOGIN PASSWORD 'right'").await;
     let wrong = url_with("guarded:wrong", "postgres", "");
     for error in refused(&wrong, "idempotency", "password").await {
         assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
@@ -118,7 +124,6 @@ async fn a_database_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn a_server_that_wants_tls_says_so() {
-    sql("CREATE ROLE encrypted LOGIN").await;
     for mode in ["sslmode=disable", "sslmode=require"] {
         let plain = url_with("encrypted", "postgres", mode);
         for error in refused(&plain, "idempotency", "sslmode=require").await {
@@ -130,13 +135,8 @@ async fn a_server_that_wants_tls_says_so() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
-    for error in refused(
-        "postgres://postgres@127.0.0.1:1/postgres",
-        "keys",
-        "reached",
-    )
-    .await
-    {
+    let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
+    for error in refused_within(SHORT, nowhere, "keys", "reached").await {
         assert!(error.is_unreachable(), "{error:?}");
     }
 }
@@ -165,38 +165,48 @@ async fn a_role_without_privileges_says_which_it_needs() {
     let own = PostgresStore::with_table(pool_of(&as_role, 4), &keys).unwrap();
     conformance(&own).await.unwrap();
     // On a table of the application's own, the words are the statement's.
-    let write = lambda_idempotency_postgres::Sql::new(format!("INSERT INTO {rows} VALUES (1)"));
+    let write = Sql::new(format!("INSERT INTO {rows} VALUES (1)"));
     let error = store_error(claimed(&engine(own), "b", write).await);
     assert_eq!(problem(&error), Problem::Statement);
     says(&error, &rows);
     assert_eq!(count(&store, &rows).await, 0);
 }
 
-fn small_pool(wait: Duration) -> Pool {
+/// A pool of one connection, for which nobody waits long.
+fn small_pool() -> Pool {
     let manager = Manager::new(url().parse().unwrap(), NoTls);
     Pool::builder(manager)
         .max_size(1)
-        .wait_timeout(Some(wait))
+        .wait_timeout(Some(SHORT))
         .runtime(Runtime::Tokio1)
         .build()
         .unwrap()
+}
+
+/// What a claim gets, which the engine sends again until its time is over.
+async fn claim_error<P: lambda_idempotency_postgres::Pool>(store: &PostgresStore<P>) -> StoreError {
+    let write = [Write::from(Sql::new("SELECT 1"))];
+    let commit = Commit::new("token", None, &write);
+    let done = store.commit(commit, Instant::now() + MINUTE).await;
+    done.unwrap_err()
+}
+
+#[track_caller]
+fn says_exhausted(error: &StoreError) {
+    assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+    assert_eq!(problem(error), Problem::PoolExhausted);
+    says(error, "raise the pool's size");
 }
 
 #[tokio::test]
 async fn an_exhausted_pool_says_its_size_is_too_small() {
     let (store, keys) = store_of(&url(), 1).await;
     let rows = table(&store, "n bigint").await;
-    let pool = small_pool(Duration::from_millis(50));
+    let pool = small_pool();
     let small: Store = PostgresStore::with_table(pool.clone(), &keys).unwrap();
     let taken = pool.get().await.unwrap();
-    for error in [
-        store_error(add(&small, &rows, "a").await),
-        store_error(claimed(&engine(small.clone()), "a", one(&rows)).await),
-    ] {
-        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
-        assert_eq!(problem(&error), Problem::PoolExhausted);
-        says(&error, "raise the pool's size");
-    }
+    says_exhausted(&store_error(add(&small, &rows, "a").await));
+    says_exhausted(&claim_error(&small).await);
     drop(taken);
     assert!(matches!(
         add(&small, &rows, "a").await,
@@ -209,23 +219,20 @@ async fn an_exhausted_pool_says_its_size_is_too_small() {
 async fn a_handler_that_needs_a_second_connection_of_a_pool_of_one_gets_an_error() {
     let (store, keys) = store_of(&url(), 1).await;
     let rows = table(&store, "n bigint").await;
-    let pool = small_pool(Duration::from_millis(50));
-    let small: Store = PostgresStore::with_table(pool, &keys).unwrap();
+    let small: Store = PostgresStore::with_table(small_pool(), &keys).unwrap();
     let once = engine(small.clone());
     let nested = transact(&once, Key::new("op", "a"), None, async |tx| {
         insert(tx, &rows).await?;
-        add(&small, &rows, "b")
-            .await
-            .map_err(|_| Failed::Own)
-            .map(Outcome::into_inner)
+        says_exhausted(&store_error(add(&small, &rows, "b").await));
+        Err::<i64, _>(Failed::Own)
     });
-    assert!(nested.await.is_err());
+    let nested = nested.await;
+    assert!(
+        matches!(nested, Err(Error::Handler(Failed::Own))),
+        "{nested:?}"
+    );
     assert_eq!(count(&store, &rows).await, 0);
     assert!(add(&small, &rows, "a").await.is_ok());
-}
-
-fn one(rows: &str) -> lambda_idempotency_postgres::Sql {
-    lambda_idempotency_postgres::Sql::new(format!("INSERT INTO {rows} VALUES (1)"))
 }
 
 #[tokio::test]
@@ -233,15 +240,11 @@ async fn an_exhausted_pool_of_sqlx_says_the_same() {
     let (_, keys) = store_of(&url(), 1).await;
     let options = PgPoolOptions::new()
         .max_connections(1)
-        .acquire_timeout(Duration::from_millis(100));
-    let pool = options.connect(&url()).await.unwrap();
-    let _taken = pool.acquire().await.unwrap();
+        .acquire_timeout(Duration::from_secs(1));
+    let pool = options.connect_lazy(&url()).unwrap();
+    let _taken = eventually("a connection", async || pool.acquire().await.ok()).await;
     let small = PostgresStore::with_table(pool.clone(), &keys).unwrap();
-    let done = engine(small)
-        .run(Key::new("op", "a"), None, async |_| Ok::<i64, Failed>(1))
-        .await;
-    let error = store_error(done);
-    assert_eq!(problem(&error), Problem::PoolExhausted);
+    says_exhausted(&claim_error(&small).await);
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Met, Problem, Sql, transact};
 
-use super::{add, claimed, engine, says, store_error};
-use crate::support::{Failed, Store, count, problem, sqlx_store, store, table};
+use super::{add, claimed, says, store_error};
+use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table};
 
 async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::Done {
     let once = engine(store.clone());

@@ -9,7 +9,7 @@ use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 
 use super::draw::{Kind, Sequence};
-use super::{id, number, seed, soon};
+use super::{id, sequences, soon};
 use crate::support::{engine, store};
 
 const WRITERS: usize = 4;
@@ -58,9 +58,8 @@ fn explains(stories: &[Story], end: Option<&Record>) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_at_once_have_an_order() {
-    let seed = seed();
-    let rounds = number("SEQUENCES").unwrap_or(100_000) / 200;
-    println!("SEQUENCES_SEED={seed}");
+    let (sequences, seed) = sequences();
+    let rounds = sequences / 200;
     let store = Arc::new(store().await);
     let ids = engine(MemoryStore::new());
     for round in 0..rounds {

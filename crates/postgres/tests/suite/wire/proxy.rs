@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
+use crate::support::MINUTE;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Delay,
@@ -114,7 +116,7 @@ impl Wire {
                         Some(Fault::CutBefore) => return Ok(()),
                         Some(Fault::CutAfter) => {
                             server.write_all(request).await?;
-                            let _ = timeout(Duration::from_secs(1), server.read(&mut reply)).await;
+                            let _ = timeout(MINUTE, server.read(&mut reply)).await;
                             return Ok(());
                         }
                         Some(Fault::HalfOpen) => {

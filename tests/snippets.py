@@ -2,7 +2,7 @@
 """Checks the snippets of docs/operations/deploy.md that define the table elsewhere: each must describe the table of infra/table.yaml.
 
 The AWS CDK synthesises its snippet; the Terraform one is parsed, since Terraform itself would need the provider's download to say more.
-Run by `scripts/deployment lint`, in SAM's Python: check-snippets CDK_FOLDER
+Run by `scripts/deployment snippets`, in SAM's Python
 """
 
 import json

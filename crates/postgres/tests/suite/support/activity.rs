@@ -1,14 +1,12 @@
-//! Commits that are held up, and connections that are in one.
-
-use std::time::Duration;
+//! What the server's connections are doing, and commits that are held up.
 
 use deadpool_postgres::Pool;
 
-use super::{name, pool_of, sql, url};
+use super::{eventually, name, pool_of, sql, url};
 
 /// Stands before each `COMMIT` of a row of one table.
 pub(crate) struct Gate {
-    name: String,
+    pub(crate) name: String,
 }
 
 /// Holds these up until it is dropped. Its lock is the session's of the pool's one connection.
@@ -40,19 +38,23 @@ impl Gate {
     }
 }
 
-/// Selects this of each connection that is in `COMMIT`, once there is one.
-pub(crate) async fn select_of_commits(what: &str, application: &str) {
+/// The connections of an application that are in `COMMIT`.
+pub(crate) fn committing(application: &str) -> String {
+    format!("application_name = '{application}' AND query = 'COMMIT' AND state = 'active'")
+}
+
+/// The connections whose statement names this, and that wait for another transaction.
+pub(crate) fn waiting_for(name: &str) -> String {
+    format!("wait_event_type = 'Lock' AND position('{name}' IN query) > 0")
+}
+
+/// Selects this of each connection of these, once there is one.
+pub(crate) async fn once_there_is(connections: &str, what: &str) {
     let client = pool_of(&url(), 1).get().await.unwrap();
-    let select = format!(
-        "SELECT {what} FROM pg_stat_activity \
-         WHERE application_name = $1 AND query = 'COMMIT' AND state = 'active'"
-    );
-    for _ in 0..20_000 {
-        let found = client.query(&select, &[&application]).await.unwrap();
-        if !found.is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("no commit was seen");
+    let select = format!("SELECT {what} FROM pg_stat_activity WHERE {connections}");
+    let look = async || {
+        let found = client.query(&select, &[]).await.unwrap();
+        (!found.is_empty()).then_some(())
+    };
+    eventually(connections, look).await;
 }

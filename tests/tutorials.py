@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does what the tutorials of docs/tutorials say, command by command, and compares what is said then.
 
-    scripts/tutorials [NAME…]   all of them, or these
+    tests/tutorials.py [NAME…]   all of them, or these
 
 A block of `sh` is run as it is written; the block of `text` after it is what it must print, where `…` stands for anything, and a line
 must come somewhere. A comment before a block says what else becomes of it. `~/lambda-idempotency` is this repository.
