@@ -46,7 +46,7 @@ fn compare(Diagram { name, text }: &Diagram) {
 
 #[test]
 fn each_picture_is_of_its_text() {
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams/config.json");
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/diagrams.json");
     let config = fs::read(config).unwrap();
     let names = RECORDED
         .iter()
