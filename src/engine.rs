@@ -36,7 +36,6 @@ mod oversize;
 mod pace;
 mod permission;
 mod persist;
-#[cfg(feature = "batch")]
 mod place;
 mod protection;
 mod renew;

@@ -13,12 +13,12 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-#[cfg(feature = "batch")]
-use crate::engine::{Batch, Place};
 use crate::engine::claim::{Claim, to_json};
 use crate::engine::error::{Error, Obstacle};
 #[cfg(feature = "http")]
 use crate::engine::settings::MissingKey;
+#[cfg(feature = "batch")]
+use crate::engine::{Batch, Place};
 use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};

@@ -263,7 +263,7 @@ where
         if let Some(permit) = free.take() {
             let position = turns.take().unwrap_or_default();
             let message = messages.get_mut(position).and_then(Option::take);
-            let planned = match message {
+            let plan = match message {
                 Some(_) if times.is_some_and(Times::is_over) => {
                     // No message starts from now on, so this one is not decoded.
                     Planned::Decided(Fate::Reported(Reason::OutOfTime))
@@ -271,7 +271,7 @@ where
                 Some(message) => planner.plan(position, message),
                 None => Planned::Decided(Fate::Reported(Reason::NotRun)),
             };
-            match planned {
+            match plan {
                 Planned::ToRun(message) => {
                     // A repeated delivery probably meets a record. A read that finds it is cheaper than
                     // a write that fails.

@@ -36,7 +36,12 @@ impl Turns {
                 set(&mut next, position, Some(later));
             }
         }
-        let first = |first: usize| (behind.get(first).copied().unwrap_or_default(), Reverse(first));
+        let first = |first: usize| {
+            (
+                behind.get(first).copied().unwrap_or_default(),
+                Reverse(first),
+            )
+        };
         ready.extend(firsts.into_values().map(first));
         Self {
             next,

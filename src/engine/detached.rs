@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::engine::place::Place;
 
 /// The runs of an engine that have tasks of their own.
 #[derive(Debug)]
@@ -13,6 +16,22 @@ pub(crate) struct DetachedRuns {
     limit: u32,
     permits: Arc<Semaphore>,
     is_draining: AtomicBool,
+}
+
+/// A run that was admitted. Dropping this gives its place back, whatever else still holds it.
+#[derive(Debug)]
+pub(crate) struct Admitted(Arc<Place>);
+
+impl Admitted {
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
 }
 
 impl DetachedRuns {
@@ -25,13 +44,16 @@ impl DetachedRuns {
         }
     }
 
-    /// Admits a run, which holds the permit until it ends; `None` where the limit is reached, or
-    /// the engine drains.
-    pub(crate) fn admit(&self) -> Option<OwnedSemaphorePermit> {
+    /// Admits a run, which has its place until it ends, but not while it waits for another attempt;
+    /// `None` where the limit is reached, or the engine drains.
+    pub(crate) fn admit(&self) -> Option<Admitted> {
         if self.is_draining.load(Ordering::Relaxed) {
             return None;
         }
-        Arc::clone(&self.permits).try_acquire_owned().ok()
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        // Who gave the place back has it again at once, or not at all.
+        let place = Place::new(&self.permits, permit, Some(Instant::now()));
+        Some(Admitted(place))
     }
 
     /// Admits no further run, waits until each has ended, and returns the number of those that have
@@ -45,7 +67,7 @@ impl DetachedRuns {
             drop(all);
             return 0;
         }
-        // Each run holds the semaphore. Its free permits don't tell: another drain may hold them.
+        // Each run that has its place holds the semaphore. Its free permits don't tell: another drain may hold them.
         let runs = Arc::strong_count(&self.permits).saturating_sub(1);
         u32::try_from(runs).unwrap_or(self.limit)
     }

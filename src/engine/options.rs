@@ -1,17 +1,15 @@
 //! The options of one call or one batch, which go before the engine's settings.
 
-#[cfg(feature = "batch")]
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::caller::CalledBy;
+use crate::engine::place::Place;
 use crate::engine::settings::{EVENT_RETENTION, MissingKey};
 use crate::protocol::clock::EpochMillis;
 
-#[cfg(feature = "batch")]
-use crate::engine::place::Place;
 #[cfg(feature = "batch")]
 use crate::protocol::owner::Owners;
 #[cfg(feature = "batch")]
@@ -35,7 +33,6 @@ pub(crate) struct Options {
     #[cfg(feature = "batch")]
     pub(crate) batch: Option<Arc<Batch>>,
     /// Given back while the request waits for another attempt.
-    #[cfg(feature = "batch")]
     pub(crate) place: Option<Arc<Place>>,
 }
 
@@ -52,7 +49,6 @@ impl Default for Options {
             called_by: CalledBy::default(),
             #[cfg(feature = "batch")]
             batch: None,
-            #[cfg(feature = "batch")]
             place: None,
         }
     }
@@ -64,7 +60,6 @@ impl Options {
         Self {
             #[cfg(feature = "batch")]
             batch: None,
-            #[cfg(feature = "batch")]
             place: None,
             ..self.clone()
         }
@@ -79,26 +74,16 @@ impl Options {
 }
 
 impl Options {
-    /// Gives back the message's place among those that run side by side, for the time of a wait.
-    #[cfg_attr(
-        not(feature = "batch"),
-        expect(clippy::unused_self, reason = "only a message has a place")
-    )]
+    /// Gives back the place among those that run side by side, for the time of a wait.
     pub(super) fn left_place(&self) -> bool {
-        #[cfg(feature = "batch")]
         if let Some(place) = &self.place {
             place.leave();
         }
         true
     }
 
-    /// Waits until the message has its place again; `false` where none was free in time.
-    #[cfg_attr(
-        not(feature = "batch"),
-        expect(clippy::unused_self, clippy::unused_async, reason = "only a message has a place")
-    )]
+    /// Waits until it has its place again; `false` where none was free in time.
     pub(super) async fn has_place(&self) -> bool {
-        #[cfg(feature = "batch")]
         if let Some(place) = &self.place {
             return Box::pin(place.take()).await;
         }

@@ -6,7 +6,8 @@
 //! was, and then beyond, so that a limit that is over is forgotten by itself.
 //!
 //! Only what begins something waits for its turn. What ends something is sent at once, and takes a
-//! turn from the claims.
+//! turn from the claims, but no more than a second of them at once: many handlers may end together,
+//! and a store that takes what they send shows that it takes more.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ struct State {
     limit: Option<Limit>,
     /// The first turn that nobody has taken.
     free: Instant,
+    /// The first turn that what ended has left, as if nothing had begun.
+    free_of_ends: Instant,
     /// The keys that were throttled last, and when.
     keys: VecDeque<(RecordId, Instant)>,
 }
@@ -96,6 +99,7 @@ impl Pace {
             },
             limit: None,
             free: now,
+            free_of_ends: now,
             keys: VecDeque::new(),
         }))
     }
@@ -113,7 +117,7 @@ impl Turns<'_> {
         match self {
             Self::Elsewhere => Some(Turn(now)),
             Self::End(pace, _) => {
-                pace.state().pass(now);
+                pace.state().pass_end(now);
                 Some(Turn(now))
             }
             Self::Begin(pace, _) => {
@@ -176,6 +180,16 @@ impl State {
         }
     }
 
+    /// The same for a request that ends something.
+    fn pass_end(&mut self, now: Instant) {
+        self.sent.count(now);
+        if let Some(rate) = self.rate(now) {
+            let free = self.free_of_ends.max(now);
+            self.free_of_ends = (free + gap(rate)).min(now + WINDOW).max(free);
+            self.free = self.free.max(now) + (self.free_of_ends - free);
+        }
+    }
+
     /// Tells whether this key's being throttled says something about the others. One key that gets
     /// more requests than a partition takes is throttled again and again, and they aren't.
     fn is_news(&mut self, now: Instant, key: &RecordId) -> bool {
@@ -210,6 +224,7 @@ impl State {
         let rate = self.limit?.rate(now);
         if rate >= MOST {
             self.limit = None;
+            (self.free, self.free_of_ends) = (now, now);
             return None;
         }
         Some(rate)

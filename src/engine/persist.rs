@@ -21,7 +21,8 @@ fn pauses() -> ExponentialBuilder {
 
 /// Sends the same request until it is answered, fails for a reason that `again` rules out, or the
 /// deadline would pass. A store that answered by throttling until the deadline cut it off has
-/// answered: its error is the result, not the timeout.
+/// answered: its error is the result, not the timeout. A request that was sent once and got no answer
+/// may have applied, whatever its last try met: that error is the result then.
 pub(super) async fn persist<T, Fut>(
     turns: Turns<'_>,
     deadline: Instant,
@@ -31,12 +32,12 @@ pub(super) async fn persist<T, Fut>(
 where
     Fut: Future<Output = Result<T, StoreError>>,
 {
-    let mut throttled = None;
+    let mut earlier = None;
     // Most requests are answered at once: what only another try needs is made for it.
     let mut left = None;
     loop {
         let Some(turn) = turns.next(deadline).await else {
-            return Err(throttled.unwrap_or_else(no_turn));
+            return Err(told(earlier, no_turn()));
         };
         let error = match send().await {
             Ok(answer) => return Ok(answer),
@@ -56,15 +57,28 @@ where
         });
         match pause.flatten() {
             Some(pause) if Instant::now() + pause < deadline => {
-                if is_throttled {
-                    throttled = Some(error);
+                if error.is_unreachable() || (is_throttled && !is_silence(earlier.as_ref())) {
+                    earlier = Some(error);
                 }
                 Box::pin(tokio::time::sleep(pause)).await;
             }
-            _ if matches!(error, StoreError::Timeout | StoreError::NotSent) => return Err(throttled.unwrap_or(error)),
-            _ => return Err(error),
+            _ => return Err(told(earlier, error)),
         }
     }
+}
+
+/// Returns the error that tells most of what became of a request: of an earlier try, or of the last.
+fn told(earlier: Option<StoreError>, last: StoreError) -> StoreError {
+    let is_cut_off = matches!(last, StoreError::Timeout | StoreError::NotSent);
+    match earlier {
+        Some(error) if error.is_unreachable() && last.is_transient() => error,
+        Some(throttled) if is_cut_off && !throttled.is_unreachable() => throttled,
+        _ => last,
+    }
+}
+
+fn is_silence(error: Option<&StoreError>) -> bool {
+    error.is_some_and(StoreError::is_unreachable)
 }
 
 /// The error of a request that was not sent: its turn would come too late.

@@ -1,17 +1,17 @@
-//! The place of a message among those that a batch runs side by side.
+//! The place of a run among those that go on side by side.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// One of so many places. A message has it from its claim to the end of its handler, but not while it
-/// waits for another attempt.
+/// One of so many places: those of a batch's messages, or of an engine's detached runs. A run has it
+/// from its claim to the end of its handler, but not while it waits for another attempt.
 #[derive(Debug)]
 pub(crate) struct Place {
-    places: Arc<Semaphore>,
+    places: Weak<Semaphore>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// When no message starts any more.
+    /// Until when it waits to have its place again.
     stop: Option<Instant>,
 }
 
@@ -22,7 +22,7 @@ impl Place {
         stop: Option<Instant>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            places: Arc::clone(places),
+            places: Arc::downgrade(places),
             permit: Mutex::new(Some(permit)),
             stop,
         })
@@ -38,7 +38,10 @@ impl Place {
         if self.permit().is_some() {
             return true;
         }
-        let free = Arc::clone(&self.places).acquire_owned();
+        let Some(places) = self.places.upgrade() else {
+            return false;
+        };
+        let free = places.acquire_owned();
         let permit = match self.stop {
             Some(stop) => timeout_at(stop, free).await.ok(),
             None => Some(free.await),

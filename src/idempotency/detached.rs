@@ -143,14 +143,17 @@ impl<S: Store> Idempotency<S> {
         T: Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
     {
-        let Some(permit) = self.engine.detached.admit() else {
+        let Some(admitted) = self.engine.detached.admit() else {
             tracing::warn!(event = "overloaded", "idempotency");
             return Err(Error::Overloaded);
         };
         let caller = Caller::default();
-        let run = run(self.with(|options| options.called_by = caller.called_by()));
+        let run = run(self.with(|options| {
+            options.called_by = caller.called_by();
+            options.place = Some(admitted.place());
+        }));
         let task = async move {
-            let _permit = permit;
+            let _admitted = admitted;
             run.await
         };
         let task = tokio::spawn(task.in_current_span().with_current_subscriber());

@@ -55,7 +55,11 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Timeout | Self::NotSent | Self::Throttled(_) | Self::Conflict | Self::Unavailable(_)
+            Self::Timeout
+                | Self::NotSent
+                | Self::Throttled(_)
+                | Self::Conflict
+                | Self::Unavailable(_)
         )
     }
 }

@@ -114,11 +114,10 @@ impl Groups {
         };
         match timeout_at(deadline, &mut answer).await {
             Ok(Ok(answer)) => answer,
-            // The group's task has ended without an answer: the runtime stops, or the store has
-            // panicked.
-            Ok(Err(_)) => Err(StoreError::Timeout),
             Err(_) if queue.withdraw(number) => Err(StoreError::NotSent),
-            Err(_) => Err(StoreError::Timeout),
+            // The group's task may also have ended without an answer: the runtime stops, or the
+            // store has panicked.
+            Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
         }
     }
 
@@ -394,7 +393,10 @@ impl<R: Request> Group<R> {
     /// callers get a timeout.
     async fn send(self, store: &AnyStore) {
         let answers = R::send_all(&self.requests, store, self.deadline).await;
-        let answers = answers.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let answers = answers
+            .into_iter()
+            .map(Some)
+            .chain(std::iter::repeat_with(|| None));
         for ((_, waiter), answer) in self.waiters.into_iter().zip(answers) {
             // A caller that went away needs no answer.
             let _ = waiter.send(answer.unwrap_or(Err(StoreError::Timeout)));

@@ -130,7 +130,7 @@ async fn a_call_whose_time_is_over_is_not_made() {
     let call = |deadline| store.call("dynamodb:GetItem", deadline, sent());
     assert!(matches!(
         call(Instant::now()).await,
-        Err(StoreError::Timeout)
+        Err(StoreError::NotSent)
     ));
     let soon = Instant::now() + std::time::Duration::from_millis(1);
     assert!(matches!(call(soon).await, Ok(Ok(()))));

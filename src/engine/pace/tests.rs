@@ -200,3 +200,30 @@ async fn what_ends_something_waits_a_second_at_most() {
     assert_eq!(turns(Duration::from_millis(20)), LONGEST_TO_END);
     assert_eq!(turns(Duration::from_secs(2)), Duration::from_secs(2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_that_end_at_once_hold_up_what_begins_for_a_second_at_most() {
+    let (pace, turn) = at(1_000).await;
+    throttled(&pace, 1, turn);
+    advance(Duration::from_secs(2)).await;
+    let gap = space(&pace);
+    for _ in 0..1_000 {
+        end(&pace).await;
+    }
+    assert!(waited(&pace).await <= Duration::from_secs(1) + gap);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_has_ended_leaves_nothing_for_the_next_one() {
+    let (pace, turn) = at(0).await;
+    throttled(&pace, 1, turn);
+    // More than the limit lasts.
+    let waiting: Vec<_> = (0..2_000)
+        .map(|_| pace.state().take(Instant::now(), Instant::now() + FAR))
+        .collect();
+    assert!(waiting.iter().all(Option::is_some));
+    advance(Duration::from_mins(1)).await;
+    let turn = begin(&pace, FAR).await.unwrap();
+    throttled(&pace, 2, turn);
+    about(waited(&pace).await, space(&pace).as_secs_f64());
+}

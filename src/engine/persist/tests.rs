@@ -117,3 +117,18 @@ async fn a_wait_without_a_limit_lasts_longer_than_any_invocation() {
     tokio::time::advance(Duration::from_hours(23)).await;
     assert!(wait.pause().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_once_without_an_answer_may_have_applied_whatever_comes_last() {
+    let silent = || StoreError::Unavailable("reset".into());
+    for last in [throttled(), StoreError::NotSent, StoreError::Conflict] {
+        // The next pause would end after the deadline.
+        let (answer, _) = persisted(vec![silent(), last], Duration::from_millis(60)).await;
+        assert!(
+            answer.as_ref().is_err_and(StoreError::is_unreachable),
+            "{answer:?}"
+        );
+    }
+    let (answer, _) = persisted(vec![StoreError::NotSent], Duration::from_millis(1)).await;
+    assert!(matches!(answer, Err(StoreError::NotSent)), "{answer:?}");
+}

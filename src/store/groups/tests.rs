@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
 use crate::store::{GroupedStore, MemoryStore};
+use crate::{Claim, Error, Idempotency, Key, StoreDown};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 
@@ -355,6 +357,28 @@ async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     assert_eq!(gate.records.len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_not_sent_does_not_open_what_fails_open() {
+    let gate = Gate::closed();
+    let once = Idempotency::builder(GroupedStore::new(Arc::clone(&gate)))
+        .namespace("groups")
+        .store_down(StoreDown::FailOpen)
+        .store_timeout(Duration::from_secs(2))
+        .build()
+        .unwrap();
+    let run = |key: &'static str| {
+        let (once, key) = (once.clone(), Key::new("charge", key));
+        let is_protected = async |claim: Claim| Ok::<_, Infallible>(claim.is_protected());
+        async move { once.run(key, None, is_protected).await }
+    };
+    // The store answers nothing: what leaves has no answer, what waits behind it doesn't leave.
+    let (first, second) = tokio::join!(run("a"), run("b"));
+    assert!(first.is_ok_and(|is_protected| !is_protected.into_inner()));
+    let not_sent = matches!(second, Err(Error::Store(StoreError::NotSent)));
+    assert!(not_sent, "{second:?}");
+    assert_eq!(gate.sizes()[0], 1);
+}
+
 /// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
 /// draws: every caller that stays gets the answer to its own request, and nothing waits at the end.
 #[tokio::test(start_paused = true)]
@@ -455,11 +479,7 @@ impl Store for Forgetful {
         Ok(None)
     }
 
-    async fn load_all(
-        &self,
-        _: &[RecordId],
-        _: Instant,
-    ) -> Vec<Result<Option<Found>, StoreError>> {
+    async fn load_all(&self, _: &[RecordId], _: Instant) -> Vec<Result<Option<Found>, StoreError>> {
         vec![Ok(None)]
     }
 }

@@ -160,7 +160,6 @@ pub(super) async fn batch() -> Diagram {
     let mut worker = BatchLayer::new(environment.once.clone())
         .operation("charge")
         .key(|order: &String| order.clone())
-        .concurrency(1)
         .handler(move |message: Message<String>| {
             let own = own.clone();
             async move {

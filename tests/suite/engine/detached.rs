@@ -65,6 +65,45 @@ async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn duplicates_that_wait_for_a_detached_run_keep_no_other_request_out() {
+    let bench = bench_with(|builder| {
+        let two = NonZeroU32::new(2).unwrap();
+        builder
+            .detached_limit(two)
+            .in_flight(InFlight::WaitUpTo(LEASE))
+    });
+    let gate = Gate::default();
+    let run = |value, gate: Option<Gate>| {
+        let once = bench.once.clone();
+        tokio::spawn(async move {
+            let handler = async move |_| match gate {
+                Some(gate) => gate.pass(value).await,
+                None => Ok(value),
+            };
+            once.run_detached(key(), payload(), handler).await
+        })
+    };
+    let mut all = vec![run(1, Some(gate.clone()))];
+    gate.begun.notified().await;
+    for duplicate in 2..9 {
+        all.push(run(duplicate, None));
+        // It has met the first one's record.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let other = |_| async { Ok::<_, Infallible>(10) };
+    let other = bench
+        .once
+        .run_detached(Key::new("charge", "another"), None, other);
+    assert_eq!(value(other.await), 10);
+
+    gate.open.notify_one();
+    for answer in all {
+        assert_eq!(value(answer.await.unwrap()), 1);
+    }
+    assert_eq!(bench.once.drain(LEASE).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_that_drained_begins_no_detached_run() {
     let bench = bench();
     assert_eq!(bench.once.drain(Duration::ZERO).await, 0);

@@ -43,7 +43,12 @@ async fn after_a_completion_without_permission_one_claim_a_minute_is_made(server
 
     // A trial, whose completion is refused again.
     clock.advance(Duration::from_mins(1));
-    assert_eq!(charge("3").await.unwrap(), Outcome::Unrecorded(1));
+    let trial = async |_| {
+        assert!(charge("4").await.is_err(), "no other one while it runs");
+        Ok::<_, std::convert::Infallible>(1)
+    };
+    let trial = once.run(Key::new("charge", "3"), payload(), trial).await;
+    assert_eq!(trial.unwrap(), Outcome::Unrecorded(1));
     assert!(charge("4").await.is_err());
 
     // The permission is there by the next one.

@@ -168,6 +168,29 @@ async fn a_duplicate_of_a_rejected_message_shares_its_fate(server: Server) {
     assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
 }
 
+on_each_server!(a_rejected_message_does_not_overtake_a_reported_one_of_its_group);
+async fn a_rejected_message_does_not_overtake_a_reported_one_of_its_group(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut worker = paying(parking(&once, &parked));
+    let fifo = |id: &str, body: Value| {
+        let mut message = payment(id, id, 2);
+        message["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:payments.fifo");
+        message["attributes"]["MessageGroupId"] = json!("a");
+        message["body"] = body;
+        message
+    };
+    let unreachable = || fifo("m-1", json!(body("m-1", 1)));
+    let poison = || fifo("m-2", json!("not JSON"));
+    let declined = || fifo("m-3", json!(body("m-3", 0)));
+    let all = [unreachable(), poison(), declined()];
+    assert_eq!(deliver(&mut worker, all).await, ["m-1", "m-2", "m-3"]);
+    assert_eq!(parked.take(), []);
+
+    // Taken when it is their turn, one in each delivery: what is behind a rejected one comes again.
+    assert_eq!(deliver(&mut worker, [poison(), declined()]).await, ["m-3"]);
+    assert_eq!(parked.take(), rejected([(Rejection::Undecodable, "m-2")]));
+}
+
 on_each_server!(a_permanent_failure_is_rejected_under_the_kill_switch_too);
 async fn a_permanent_failure_is_rejected_under_the_kill_switch_too(server: Server) {
     let once = builder(server.store().await)

@@ -1,10 +1,11 @@
-//! No message starts when the time of its own claim is over, whatever it has waited for: its turn, a permit, or the handler.
+//! A message is claimed when its turn has come and a place is free, and doesn't start when the time of its claim is over.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
+use lambda_idempotency::InFlight;
 use lambda_idempotency::sqs::Order;
 use lambda_idempotency::store::MemoryStore;
 use tokio::time::{Instant, Sleep, sleep};
@@ -26,8 +27,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(InFlight::FailFast)
+    }
+
+    fn with(in_flight: InFlight) -> Self {
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("sqs")
+            .in_flight(in_flight)
             .lease(LEASE)
             .skew_margin(MARGIN)
             .clock(VirtualClock)
@@ -81,22 +87,35 @@ fn ran(expected: &[(&str, u64)]) -> Vec<(String, Duration)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_whose_turn_comes_after_its_claims_time_is_released_and_stops_its_group() {
+async fn a_message_is_claimed_when_its_turn_has_come() {
     let bench = Bench::new();
-    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
-    let all = messages(&[6, 6, 1, 1]);
-    // The third could start after 12 seconds: its claim lets it run for 10, though its lease lasts for 15.
-    let reported = deliver(&mut worker, all.clone()).await;
-    assert_eq!(bench.take(), ran(&[("m-1", 10), ("m-2", 4)]));
-    assert_eq!(reported, ["m-3", "m-4"], "in their order, and none is lost");
-
-    // Its lease would last for three more seconds: the next delivery runs at once because it was released.
-    assert_eq!(deliver(&mut worker, all).await, NOTHING);
-    assert_eq!(bench.take(), ran(&[("m-3", 10), ("m-4", 9)]));
+    let ordered = bench.layer().operation("ordered").order(Order::Batch);
+    for layer in [ordered, bench.layer().concurrency(1)] {
+        let mut worker = layer.handler(bench.handler());
+        assert_eq!(deliver(&mut worker, messages(&[6, 6, 1, 1])).await, NOTHING);
+        let all = [("m-1", 10), ("m-2", 10), ("m-3", 10), ("m-4", 10)];
+        assert_eq!(bench.take(), ran(&all));
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_a_successor_took_over_while_it_waited_does_not_run_beside_it() {
+async fn a_process_that_dies_leaves_no_claim_of_a_message_that_it_did_not_run() {
+    let bench = Bench::new();
+    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
+    let mut all = messages(&[5; 10]);
+    let delivered = deliver(&mut worker, all.clone());
+    let died = tokio::time::timeout(Duration::from_secs(1), delivered).await;
+    assert!(died.is_err(), "in the first handler");
+    assert_eq!(bench.take(), ran(&[("m-1", 10)]));
+
+    let began = Instant::now();
+    assert_eq!(deliver(&mut worker, all.split_off(1)).await, NOTHING);
+    assert_eq!(bench.take().len(), 9);
+    assert_eq!(began.elapsed(), Duration::from_secs(9 * 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_another_process_ran_meanwhile_does_not_run_again() {
     let bench = Bench::new();
     let handler = bench.handler();
     let successor = bench.layer().handler(bench.handler());
@@ -106,7 +125,7 @@ async fn a_message_that_a_successor_took_over_while_it_waited_does_not_run_besid
             let first = message.id() == "m-1";
             handler(message).await?;
             if first {
-                // The same queue delivers the second message again, elsewhere, when its lease has run out.
+                // The same queue delivers the second message again, elsewhere.
                 assert_eq!(
                     deliver(&mut successor, messages(&[20, 1]).split_off(1)).await,
                     NOTHING
@@ -116,23 +135,62 @@ async fn a_message_that_a_successor_took_over_while_it_waited_does_not_run_besid
         }
     };
     let mut worker = bench.layer().order(Order::Batch).handler(outer);
-    assert_eq!(deliver(&mut worker, messages(&[20, 1])).await, ["m-2"]);
+    assert_eq!(deliver(&mut worker, messages(&[20, 1])).await, NOTHING);
     assert_eq!(
         bench.take(),
         ran(&[("m-1", 10), ("m-2", 10)]),
-        "once, by the successor"
+        "once, by the other process"
     );
 }
 
+/// Messages of ordered groups, by name and number: all of the first, then all of the second.
+fn in_groups(groups: &[(&str, usize)]) -> Vec<Value> {
+    let of = |(group, count): &(&str, usize)| {
+        let group = (*group).to_owned();
+        (0..*count).map(move |number| {
+            let mut message = message(&format!("{group}-{number}"), "1".to_owned());
+            message["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:orders.fifo");
+            message["attributes"]["MessageGroupId"] = json!(group);
+            message
+        })
+    };
+    groups.iter().flat_map(of).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_message_that_gets_a_permit_after_its_claims_time_is_released() {
+async fn groups_run_side_by_side_wherever_they_stand_in_the_batch() {
     let bench = Bench::new();
+    let mut worker = bench.layer().concurrency(10).handler(bench.handler());
+    let began = Instant::now();
+    let partitions = in_groups(&[("a", 25), ("b", 25), ("c", 25), ("d", 25)]);
+    assert_eq!(deliver(&mut worker, partitions).await, NOTHING);
+    assert_eq!(began.elapsed(), Duration::from_secs(25));
+    bench.take();
+
+    let busy = in_groups(&[("busy", 50), ("other", 1)]);
+    assert_eq!(deliver(&mut worker, busy).await, NOTHING);
+    let ran = bench.take().into_iter().map(|(id, _)| id);
+    assert_eq!(ran.take(2).collect::<Vec<_>>(), ["busy-0", "other-0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_for_another_attempt_has_no_place() {
+    let bench = Bench::with(InFlight::WaitUpTo(Duration::from_mins(1)));
+    let mut elsewhere = bench.layer().handler(bench.handler());
     let mut worker = bench.layer().concurrency(1).handler(bench.handler());
-    let all = messages(&[12, 1]);
-    assert_eq!(deliver(&mut worker, all.clone()).await, ["m-2"]);
-    assert_eq!(bench.take(), ran(&[("m-1", 10)]));
-    assert_eq!(deliver(&mut worker, all).await, NOTHING);
-    assert_eq!(bench.take(), ran(&[("m-2", 10)]));
+    let all = messages(&[8, 1, 1]);
+    let second = async {
+        sleep(Duration::from_secs(1)).await;
+        deliver(&mut worker, all.clone()).await
+    };
+    let watch = async {
+        sleep(Duration::from_secs(4)).await;
+        bench.take().len()
+    };
+    let first = deliver(&mut elsewhere, [all[0].clone()]);
+    let (first, second, ran) = tokio::join!(first, second, watch);
+    assert_eq!((first, second), (vec![], vec![]));
+    assert_eq!(ran, 3, "while the first one still ran elsewhere");
 }
 
 /// A service that becomes ready only after a while.
@@ -199,13 +257,13 @@ async fn a_message_whose_handler_is_ready_after_its_claims_time_is_released() {
 async fn a_claim_whose_message_could_not_start_in_its_time_is_counted() {
     let counted = Counted::new();
     let bench = Bench::new();
-    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
-    deliver(&mut worker, messages(&[12, 1])).await;
+    let mut worker = bench.layer().layer(Reluctant::new(12, bench.handler()));
+    deliver(&mut worker, messages(&[1, 1])).await;
     let counts = counted.take();
     let of = |name| counts.get(name).copied();
     assert_eq!(
         [of("executions"), of("too_late"), of("failures")],
-        [Some(2), Some(1), Some(1)],
+        [Some(2), Some(2), Some(2)],
         "{counts:?}"
     );
 }
@@ -213,12 +271,9 @@ async fn a_claim_whose_message_could_not_start_in_its_time_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
     let bench = Bench::new();
-    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
-    for round in 0..3 {
-        // The second waits for longer than its claim lasts; the first is another message each time.
-        let first = message(&format!("m-1-{round}"), "12".to_owned());
-        let second = message("m-2", "1".to_owned());
-        assert_eq!(deliver(&mut worker, [first, second]).await, ["m-2"]);
+    let mut worker = bench.layer().layer(Reluctant::new(12, bench.handler()));
+    for _ in 0..3 {
+        assert_eq!(deliver(&mut worker, messages(&[1])).await, ["m-1"]);
     }
     let attempts = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&attempts);
@@ -226,7 +281,7 @@ async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
         seen.lock().unwrap().push(message.claim.attempt());
         async { Ok(()) }
     });
-    deliver(&mut worker, [message("m-2", "1".to_owned())]).await;
+    deliver(&mut worker, messages(&[1])).await;
     assert_eq!(*attempts.lock().unwrap(), [1]);
 }
 

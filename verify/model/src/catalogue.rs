@@ -72,7 +72,6 @@ pub fn short() -> Vec<Scope> {
             .faults(|b| (b.renewals, b.replies_lost, b.copies) = (2, 1, 1)),
         groups("a lost reply").faults(|b| (b.replies_lost, b.ticks) = (1, Some(2))),
         groups("a crash").faults(|b| (b.crashes, b.ticks) = (1, Some(2))),
-        groups("a leader that is dropped").faults(|b| (b.leaders, b.ticks) = (1, Some(2))),
     ]
 }
 

@@ -197,29 +197,6 @@ impl Checker {
         Some(())
     }
 
-    /// What has left may arrive at any later time, and each answer is lost. The leader's run is over, its claim stays.
-    fn drop_leader(&self, world: &mut World, w: usize) -> Option<()> {
-        reach(Event::LeaderDropped);
-        world.budget.leaders -= 1;
-        let kind = world.workers[w].phase.call()?.write.word();
-        for lane in self.lanes(w) {
-            let Some(call) = world.workers[lane].phase.call() else {
-                continue;
-            };
-            if call.write.word() != kind {
-                continue;
-            }
-            let is_sent = matches!(world.workers[lane].phase, Phase::Calling(_));
-            if is_sent && !matches!(call.write, Write::Read(_)) {
-                world.late.push((self.key(lane).1, call.write));
-            }
-            world.workers[lane].phase = Phase::Calling(call);
-        }
-        let leader = &mut world.workers[w];
-        (leader.phase, leader.hold) = (Phase::Idle, None);
-        Some(())
-    }
-
     fn crash(&self, world: &mut World, w: usize) {
         reach(Event::Crash);
         world.budget.crashes -= 1;
@@ -274,7 +251,6 @@ impl Model for Checker {
                 }
             }
             Action::Crash(w) => self.crash(&mut world, w),
-            Action::DropLeader(w) => self.drop_leader(&mut world, w)?,
             Action::Late(index) => {
                 let (key, write) = world.late.remove(index);
                 let reply = self.apply(&mut world, usize::from(key), &write);

@@ -32,7 +32,6 @@ pub enum Event {
     RequestLost,
     ReplyLost,
     GroupReplyLost,
-    LeaderDropped,
     ReplyLate,
     LateCopy,
     LateCopyApplied,
@@ -43,7 +42,7 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Self; 32] = [
+    const ALL: [Self; 31] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -68,7 +67,6 @@ impl Event {
         Self::RequestLost,
         Self::ReplyLost,
         Self::GroupReplyLost,
-        Self::LeaderDropped,
         Self::ReplyLate,
         Self::LateCopy,
         Self::LateCopyApplied,

@@ -53,7 +53,6 @@ impl World {
                 };
                 format!("{}: the answer to its group is lost, which {then}", its(w))
             }
-            Action::DropLeader(w) => format!("{} led its group, and its caller is dropped", its(w)),
             Action::LoseRequest(w) => format!("{} is lost, it gives up", its(w)),
             Action::Overdue(w) => format!("{} is too old, it gives up", its(w)),
             Action::Duplicate(w) => format!("{}: the network keeps a copy", its(w)),

@@ -49,8 +49,6 @@ pub struct Effect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Budget {
     pub crashes: u8,
-    /// Callers that are dropped while they send a group.
-    pub leaders: u8,
     pub requests_lost: u8,
     pub replies_lost: u8,
     /// Replies that come only after others have acted, or time has passed.

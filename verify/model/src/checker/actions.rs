@@ -25,8 +25,6 @@ pub enum Action {
     LoseReplyAndGiveUp(usize),
     /// The answer to all statements of a group is lost; they are sent again, or given up.
     LoseGroup(usize, bool),
-    /// The caller that sends a group is dropped; another one sends the group again, without its statement.
-    DropLeader(usize),
     /// A write is lost, and its sender gives up. (Sent again, it would be as if nothing had happened.)
     LoseRequest(usize),
     /// A transaction is too old to be accepted, and its sender gives up.
@@ -127,17 +125,11 @@ impl Checker {
                 if budget.requests_lost > 0 {
                     actions.push(Action::LoseRequest(w));
                 }
-                if budget.leaders > 0 {
-                    actions.push(Action::DropLeader(w));
-                }
                 if budget.copies > 0 && !matches!(call.write, Write::Read(_)) {
                     actions.push(Action::Duplicate(w));
                 }
             }
             Phase::Answered(..) => {
-                if budget.leaders > 0 {
-                    actions.push(Action::DropLeader(w));
-                }
                 actions.push(Action::Receive(w));
                 if self.scope.grouped && budget.replies_lost > 0 && self.group(world, w)[0] == w {
                     actions.extend([Action::LoseGroup(w, true), Action::LoseGroup(w, false)]);
