@@ -65,7 +65,7 @@ def watched(stack):
         variables = properties["Environment"]["Variables"]
         assert "METRIC_NAMESPACE" not in variables, f"{name} reports to a namespace that this test doesn't know"
         if "EFFECTS_TABLE" in variables:
-            found.add(("Drift", name))
+            found |= {("Drift", name), ("Blind", name)}
     return found
 
 
@@ -119,6 +119,7 @@ DAYS = {
     # As tests/suite/end_to_end/ finds it in what the relay and the audit write.
     "Parked": (NOTHING, [reported("LambdaIdempotency", "function", outbox_parked=1)]),
     "Drift": (NOTHING, [reported("LambdaIdempotency", "function", drift_found=1)]),
+    "Blind": (function(Errors=0), [function(Errors=1)]),
     "Dropped": (NOTHING, [function(AsyncEventsDropped=1)]),
     "Failed": (queue(0, 0), [queue(1, 4_000)]),
     "Throttled": (NOTHING, [THROTTLED, NOTHING, NOTHING, THROTTLED]),

@@ -73,12 +73,10 @@ pub(crate) fn failure(failure: &Failure) {
     note(format_args!("{ALARM}error{ALARM:#}: {failure}"));
 }
 
-fn finish(written: io::Result<()>) -> Result<(), Failure> {
+/// The words for what could not be printed.
+pub(crate) fn finish(written: io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
-        _ => Failure::File {
-            path: "the standard output".to_owned(),
-            error,
-        },
+        _ => Failure::Output(error),
     })
 }

@@ -25,6 +25,7 @@ pub(crate) struct Statements {
     pub(crate) amend: String,
     pub(crate) complete: String,
     pub(crate) release: String,
+    pub(crate) intervene: String,
     pub(crate) load: String,
     /// Reads records in the order of their ids.
     pub(crate) page: String,
@@ -55,6 +56,7 @@ impl Statements {
             amend: write.amend(),
             complete: write.complete(),
             release: write.release(),
+            intervene: write.intervene(),
             load: table.fill(&format!(
                 "SELECT {met} FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) \
                  LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",
