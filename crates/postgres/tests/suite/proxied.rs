@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use lambda_idempotency::{Idempotency, Key};
-use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, transact};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction, transact};
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
 use tokio::process::{Child, Command};
 
 use crate::support::{
@@ -52,8 +53,13 @@ async fn bouncer() -> (Child, String) {
     (child, through)
 }
 
-/// Adds the row of each key twice, in each form, with many clients at once.
-async fn all_run_once<P: Pool>(store: PostgresStore<P>, rows: &str) {
+/// Adds the row of each key twice, in each form, with many clients at once. In the open transaction, the
+/// handler adds it by a statement of its own.
+async fn all_run_once<P: Pool>(
+    store: PostgresStore<P>,
+    rows: &str,
+    own: impl AsyncFn(&mut Transaction<P>, String) -> Result<(), Failed>,
+) {
     const CLIENTS: usize = 12;
     const KEYS: usize = 10;
     let once = engine(store);
@@ -63,8 +69,11 @@ async fn all_run_once<P: Pool>(store: PostgresStore<P>, rows: &str) {
             for is_replayed in [false, true] {
                 let key = format!("{rows}-{client}-{place}");
                 let open = transact(once, Key::new("open", &*key), None, async |tx| {
-                    let done = tx.apply(&insert(&key)).await;
-                    done.map_err(|_| Failed::Own)?;
+                    own(
+                        tx,
+                        format!("INSERT INTO {rows} VALUES ('{key}') RETURNING key"),
+                    )
+                    .await?;
                     Ok::<i64, Failed>(1)
                 });
                 assert_eq!(open.await.unwrap().is_replayed(), is_replayed);
@@ -95,7 +104,19 @@ async fn with_a_proxy_that_shares_connections_by_transaction_each_key_runs_once(
         table(&direct, "key text").await,
         table(&direct, "key text").await,
     );
-    tokio::join!(all_run_once(store, &rows), all_run_once(sqlx, &sqlx_rows));
+    let own = async |tx: &mut Transaction<deadpool_postgres::Pool>, insert: String| {
+        tx.query_one(&insert, &[]).await?;
+        Ok(())
+    };
+    let sqlx_own = async |tx: &mut Transaction<PgPool>, insert: String| {
+        let insert = sqlx::query(AssertSqlSafe(insert)).persistent(false);
+        insert.fetch_one(&mut **tx).await?;
+        Ok(())
+    };
+    tokio::join!(
+        all_run_once(store, &rows, own),
+        all_run_once(sqlx, &sqlx_rows, sqlx_own)
+    );
     for rows in [rows, sqlx_rows] {
         assert_eq!(count(&direct, &rows).await, 240);
         let keys = format!("(SELECT DISTINCT key FROM {rows}) keys");
