@@ -46,6 +46,9 @@ impl<P: Pool> PostgresStore<P> {
                     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
                     let mut connection = self.pool().connect().await?;
                     let written = write_commit(ready, &begin, &mut connection, commit).await?;
+                    if written.is_ok() {
+                        ready.carry_out(connection.session()?).await?;
+                    }
                     Ok((connection, written))
                 };
                 let (connection, written) = within(deadline, work).await?;

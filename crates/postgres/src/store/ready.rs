@@ -43,6 +43,23 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// Has a `COMMIT` that is sent next carried out, whatever becomes of its client.
+    pub(crate) async fn carry_out<S: Session>(&self, session: &mut S) -> Result<(), PostgresError> {
+        if self.can_notice {
+            let end = "SET LOCAL client_connection_check_interval = 0";
+            session.batch(end).await?;
+        }
+        Ok(())
+    }
+
+    /// Has it carried out by an `UPDATE`, which is on its way anyway.
+    pub(crate) fn carrying_out(&self, mut update: String) -> String {
+        if self.can_notice {
+            update.push_str(" RETURNING set_config('client_connection_check_interval', '0', true)");
+        }
+        update
+    }
+
     /// Begins a transaction, in which the server waits for no lock longer than this.
     pub(crate) fn begin(&self, begin: &str, lock: Option<Duration>) -> String {
         let mut begin = begin.to_owned();

@@ -196,3 +196,43 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
     let made = tokio::time::timeout(MINUTE, hung.create_tables()).await;
     assert_eq!(made.unwrap().unwrap_err().problem(), Problem::NoAnswer);
 }
+
+#[tokio::test]
+async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let key = || Key::new("op", "a");
+    let hasty = engine_of(store.clone()).store_timeout(SHORT);
+    let hasty = hasty.build().unwrap();
+    let once = engine(store.clone());
+    let held = transact(&once, key(), None, async |_| {
+        let met = hasty.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;
+        assert!(matches!(met, Err(Error::Store(_))), "{met:?}");
+        Err::<i64, _>(Failed::Own)
+    });
+    assert!(matches!(held.await, Err(Error::Handler(Failed::Own))));
+    let look = pool_of(&url(), 1).get().await.unwrap();
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE {}",
+        waiting_for(&keys)
+    );
+    let waiting: i64 = look.query_one(&waiting, &[]).await.unwrap().get(0);
+    assert_eq!(waiting, 0);
+    assert_eq!(count(&store, &keys).await, 0);
+}
+
+#[tokio::test]
+async fn the_handlers_own_lock_timeout_stays_what_it_was() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = engine(store.clone());
+    for (token, limit) in [("a", "0"), ("b", "7s")] {
+        let client = store.pool().get().await.unwrap();
+        let set = format!("SET lock_timeout = '{limit}'");
+        client.batch_execute(&set).await.unwrap();
+        drop(client);
+        let run = transact(&once, Key::new("op", token), None, async |tx| {
+            let row = tx.query_one("SHOW lock_timeout", &[]).await?;
+            Ok::<String, Failed>(row.get(0))
+        });
+        assert_eq!(run.await.unwrap().into_inner(), limit);
+    }
+}

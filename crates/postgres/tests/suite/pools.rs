@@ -6,13 +6,15 @@ use std::time::SystemTime;
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Owner, Renewal};
 use lambda_idempotency::store::Store as Records;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Idempotency, Key};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, transact};
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{Failed, MINUTE, engine_of, name, pool_of, store_of, url, url_with};
+use crate::support::{
+    Failed, MINUTE, count, engine_of, name, pool_of, refusing, store_of, table, url, url_with,
+};
 
 /// So much that it is kept beside its record, however it is compressed.
 fn large() -> String {
@@ -114,4 +116,36 @@ async fn as_many_runs_as_the_pool_has_connections_need_one_more() {
         .unwrap();
     let connections: i64 = connections.get(0);
     assert!(connections <= 5, "{connections}");
+}
+
+#[tokio::test]
+async fn a_large_outcome_is_rolled_back_with_its_transaction() {
+    let (store, keys) = store_of(&url(), 1).await;
+    let rows = "n bigint PRIMARY KEY DEFERRABLE INITIALLY DEFERRED";
+    let rows = table(&store, rows).await;
+    let once = packing(store.clone());
+    let run = transact(&once, Key::new("op", "a"), None, async |tx| {
+        // The constraint refuses it in COMMIT.
+        let twice = format!("INSERT INTO {rows} VALUES (1), (1)");
+        tx.batch_execute(&twice).await?;
+        Ok::<_, Failed>(large())
+    });
+    let run = run.await;
+    assert!(matches!(run, Err(Error::NotCommitted(_))), "{run:?}");
+    assert_eq!(count(&store, &format!("{keys}_outcomes")).await, 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_releases_its_claim_beside_its_transaction() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = refusing(store.clone());
+    for attempt in 1..=2 {
+        let run = once.run(Key::new("op", "a"), None, async |claim| {
+            assert_eq!(claim.attempt(), attempt);
+            store.transaction(&claim).await?;
+            Err::<i64, _>(Failed::Own)
+        });
+        let run = timeout(MINUTE, run).await.unwrap();
+        assert!(matches!(run, Err(Error::Handler(Failed::Own))), "{run:?}");
+    }
 }

@@ -6,7 +6,8 @@ use lambda_idempotency_postgres::{
 };
 
 use crate::support::{
-    Failed, Store, count, engine, name, pool_of, problem, sql, store_of, table, url, url_with,
+    Failed, MINUTE, Store, count, engine, name, pool_of, problem, sql, store_of, table, url,
+    url_with,
 };
 
 async fn run(store: &Store, token: &str) -> Outcome<i64> {
@@ -35,7 +36,7 @@ async fn first_starts_at_once_make_the_tables_once() {
     let keys = name("keys");
     let starts = (0..12).map(|_| {
         let store = PostgresStore::with_table(pool_of(&url(), 1), &keys).unwrap();
-        tokio::spawn(async move { store.create_tables().await })
+        tokio::spawn(async move { store.timeout(MINUTE).create_tables().await })
     });
     for start in futures_util::future::join_all(starts).await {
         start.unwrap().unwrap();
@@ -166,4 +167,24 @@ async fn the_lines_for_pg_cron_delete_what_has_expired_and_read_no_more() {
     for table in ["idempotency", "idempotency_outcomes"] {
         assert_eq!(count(&store, &format!("{first}.{table}")).await, 5);
     }
+}
+
+#[tokio::test]
+async fn a_name_without_a_schema_is_found_as_the_role_finds_it() {
+    let (role, keys) = (name("role"), name("keys"));
+    sql(&format!(
+        "CREATE ROLE {role} LOGIN; CREATE SCHEMA {role} AUTHORIZATION {role}"
+    ))
+    .await;
+    let as_role = url_with(&role, "postgres", "");
+    let by_url = format!("options=-c%20search_path%3D{role}");
+    let by_url = url_with("postgres", "postgres", &by_url);
+    // "$user" comes before public.
+    let own = PostgresStore::with_table(pool_of(&as_role, 1), &keys).unwrap();
+    own.create_tables().await.unwrap();
+    for (url, is_replayed) in [(as_role, false), (by_url, true)] {
+        let store = PostgresStore::with_table(pool_of(&url, 1), &keys).unwrap();
+        assert_eq!(run(&store, "a").await.is_replayed(), is_replayed);
+    }
+    assert_eq!(count(&own, &format!("{role}.{keys}")).await, 1);
 }

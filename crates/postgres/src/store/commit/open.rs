@@ -55,9 +55,13 @@ async fn write_end<P: Pool>(
             .execute(&ready.statements.keep, &kept(&outcome))
             .await?;
     }
+    // Among the writes, the transaction itself is one.
+    let is_last = commit.writes.len() == 1
+        && commit.record.is_some()
+        && matches!(slot.footing(), Footing::Place(_));
     let fenced = match (commit.record, slot.footing()) {
         (Some(record), Footing::Place(expiration)) => {
-            settle(ready, session, record, *expiration).await?
+            settle(ready, session, record, *expiration, is_last).await?
         }
         (Some(record), _) => write_record(ready, session, record).await?,
         (None, _) => {
@@ -66,10 +70,14 @@ async fn write_end<P: Pool>(
             Ok(())
         }
     };
-    match fenced {
-        Ok(()) => write_all(session, commit.writes).await,
-        refused => Ok(refused),
+    if fenced.is_err() {
+        return Ok(fenced);
     }
+    let written = write_all(session, commit.writes).await?;
+    if written.is_ok() && !is_last {
+        ready.carry_out(session).await?;
+    }
+    Ok(written)
 }
 
 /// Writes the record into the place that the transaction took when it began.
@@ -78,11 +86,14 @@ async fn settle<S: Session>(
     session: &mut S,
     record: &Final,
     expiration: EpochSeconds,
+    is_last: bool,
 ) -> Result<Written, PostgresError> {
     let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
-    let (statement, values) = ready
-        .statements
-        .settle(&record.completion.id, &left, expiration);
+    let id = &record.completion.id;
+    let (mut statement, values) = ready.statements.settle(id, &left, expiration);
+    if is_last {
+        statement = ready.carrying_out(statement);
+    }
     let settled = session.execute(&statement, &values).await?;
     if settled == 1 {
         return Ok(Ok(()));
