@@ -139,7 +139,14 @@ async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect(
                     Left::Large => large(&table).await,
                 }
                 let id = id(&table, "A-17");
-                let line = [&words[..1], &[&id], &words[1..], &WHY, &["--yes", "--json"]].concat();
+                let line = [
+                    &words[..1],
+                    &[id.as_str()],
+                    &words[1..],
+                    &WHY,
+                    &["--yes", "--json"],
+                ]
+                .concat();
                 let before = get(&table, &id).await;
                 let address = proxy(answers, lost).await;
                 let cut = through(&address, &table, &line).await;
