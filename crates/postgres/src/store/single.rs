@@ -45,7 +45,9 @@ impl<P: Pool> PostgresStore<P> {
             let (statement, values) = kind.request(&ready.statements, writes);
             // What begins something has no connection yet, and waits for one.
             let way = match kind {
-                Kind::Create | Kind::TakeOver => Way::Pool(self.inner.pool.connect().await?),
+                Kind::Create | Kind::TakeOver | Kind::Intervene => {
+                    Way::Pool(self.inner.pool.connect().await?)
+                }
                 Kind::Renew | Kind::Amend | Kind::Complete | Kind::Release => self.way().await?,
             };
             self.over(way, ready, statement, &values, deadline).await
