@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::output::{ALARM, DIM, GOOD, HEADING, Style, WARNING};
 use crate::records::acts::{Act, OPERATOR_STEP, acts};
 use crate::records::outcome::{Json, OutcomeView};
 use crate::time;
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    pub(crate) fn style(self) -> anstyle::Style {
+    pub(crate) fn style(self) -> Style {
         match self {
             Self::Completed => GOOD,
             Self::InProgress | Self::Released => WARNING,
