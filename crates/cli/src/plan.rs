@@ -24,7 +24,8 @@ pub use report::{Report, Suggestion};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A SAM or `CloudFormation` template, in YAML or JSON. Nested templates are read, where they are
-    /// files.
+    /// files. A function's `Metadata: { Idempotency: { RetentionDays: 56 } }` says what its code sets, and
+    /// goes before `--retention`.
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
     /// A parameter of the template, where its default isn't meant; repeat it for more.
