@@ -77,7 +77,7 @@ use tokio::time::Instant;
 
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
-use crate::protocol::record::{Found, Record, RecordWrite, Takeover};
+use crate::protocol::record::{Found, Record, RecordWrite, Takeover, Version};
 use crate::store::transaction::{Admission, Commit, Committed};
 use crate::store::{Answer, Store, StoreError};
 
@@ -152,7 +152,17 @@ impl Store for DynamoDbStore {
             } if answer.is_applied() => {
                 Answer::Applied(Some(Found::readable(Record::claimed(claim))))
             }
-            _ => answer,
+            // Without it the journal is unknown, and a confirmed step would fire again.
+            RecordWrite::TakeOver { .. } if matches!(answer, Answer::Applied(None)) => {
+                let reason = "the answer to the takeover has no record";
+                Answer::Applied(Some(Found::unreadable(Version::default(), reason)))
+            }
+            _ => match answer {
+                Answer::Refused(found) => {
+                    Answer::Refused(self.met(found, write.id(), deadline).await)
+                }
+                applied @ Answer::Applied(_) => applied,
+            },
         })
     }
 

@@ -130,8 +130,8 @@
 //! of the record: hop-by-hop headers; `Date`, because a replay is a message of today; and
 //! `Set-Cookie`, because a session's cookie is a credential, which must neither lie in the table
 //! nor be handed out again after it was withdrawn.
-//! [`unstored_headers`](IdempotencyLayer::unstored_headers) replaces the last two. Trailers are not
-//! stored.
+//! [`unstored_headers`](IdempotencyLayer::unstored_headers) replaces the last two. Trailers are
+//! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0.
 //!
 //! [`on_replay`](IdempotencyLayer::on_replay) is a hook that may change a replay: for a signed
 //! address that has expired meanwhile.
@@ -179,6 +179,7 @@ mod extract;
 mod fingerprint;
 #[cfg(feature = "lambda-http")]
 mod gateway;
+mod grpc;
 mod handler_response;
 mod header;
 mod identity;

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::engine::claim::{Claim, to_json};
+use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
 #[cfg(feature = "http")]
 use crate::engine::settings::MissingKey;
@@ -278,7 +278,10 @@ impl<S: Store> Idempotency<S> {
     /// error of the handler's ends the lease, so that a retry runs at once;
     /// [`run_with`](Self::run_with) decides otherwise.
     ///
-    /// The value comes back from storage on a replay: it must survive a round trip through JSON.
+    /// The value comes back from storage on a replay, so it is decoded once before it is stored. One
+    /// whose JSON form gives another value (NaN, `Some(())`) is returned and not kept: a duplicate
+    /// gets [`Error::OutcomeOmitted`]. Not seen are fields that the type itself leaves out, as
+    /// `#[serde(skip)]` does.
     ///
     /// # Errors
     ///
@@ -381,11 +384,11 @@ impl<S: Store> Idempotency<S> {
             .unwrap_or_else(|_| Verdict::of(&result));
         let disposition = match (&result, verdict) {
             (Ok(_), Verdict::Release) => Disposition::Release(None),
-            (Ok(value), _) => run.completion(|| to_json(value)),
+            (Ok(value), _) => run.completion(|| to_faithful_json(value)),
             (Err(error), Verdict::Fail) => Disposition::Fail(Failure::of(error)),
             (Err(_), _) => Disposition::Release(Some(error_kind::<E>().into())),
         };
-        match (run.end(disposition).await, result) {
+        match (run.ended(disposition).await, result) {
             (Ok(Ended::Replay(replayed)), _) => given(&replayed),
             (Ok(Ended::Done), Ok(value)) => Ok(Outcome::Executed(value)),
             (Ok(Ended::Unrecorded(_)), Ok(value)) => Ok(Outcome::Unrecorded(value)),

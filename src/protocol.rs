@@ -21,10 +21,10 @@
 pub(crate) mod clock;
 mod decide;
 mod decide_step;
+pub(crate) mod digest;
 pub(crate) mod fingerprint;
 pub(crate) mod hash;
 pub mod journal;
-#[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod json_error;
 pub(crate) mod key;
 pub(crate) mod namespace;

@@ -9,6 +9,7 @@
 //! | an HTTP handler | `TestRequest` (feature `lambda-http`) |
 //! | what a handler hands to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
 //! | a lease or a retention that is over | [`ManualClock`] |
+//! | an outcome that duplicates are to read | [`reads_back`] |
 //! | an attempt whose process died | [`Crash`] |
 //! | lost, late and repeated calls of the store | [`FaultyStore`] |
 //! | a store of your own | [`conformance()`] |
@@ -53,6 +54,7 @@ mod faults;
 mod http;
 #[cfg(feature = "invoke")]
 mod invoke;
+mod outcome;
 #[cfg(feature = "sqs")]
 mod sqs;
 
@@ -71,6 +73,7 @@ pub use http::TestRequest;
 #[cfg(feature = "invoke")]
 #[cfg_attr(docsrs, doc(cfg(feature = "invoke")))]
 pub use invoke::TestInvocation;
+pub use outcome::reads_back;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub use sqs::TestMessage;

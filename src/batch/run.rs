@@ -194,7 +194,7 @@ async fn end<S: Store, R: Serialize, E: Display + 'static>(
             (disposition, Some(reason))
         }
     };
-    match run.end(disposition).await {
+    match run.ended(disposition).await {
         Ok(Ended::Replay(replayed)) => replay(&replayed, quotes),
         Ok(_) => failed.map_or(Fate::Done, Fate::Reported),
         // The condition of a business write did not hold, and the handler may have an error of its

@@ -9,8 +9,8 @@ use super::{journal, packed};
 use crate::protocol::journal::StepNote;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
-    Amendment, Basis, Completion, Final, LAYOUT, NewClaim, Owner, RELEASED, RecordWrite, Release,
-    Renewal, Status, StoredOutcome, Takeover, Version,
+    Amendment, Basis, Completion, Ended, Final, Intervention, LAYOUT, NewClaim, Owner, RELEASED,
+    RecordWrite, Release, Renewal, Status, StoredOutcome, Takeover, Version,
 };
 
 /// A value that a change sets, or compares with.
@@ -64,8 +64,8 @@ pub(super) struct Change<'a> {
     pub(super) key: Vec<(&'a str, AttributeValue)>,
     pub(super) sets: Vec<(Attribute, Value)>,
     pub(super) removes: Vec<Attribute>,
-    /// A step's entry, by the name of its attribute.
-    pub(super) step: Option<(String, AttributeValue)>,
+    /// Steps' entries, by the names of their attributes.
+    pub(super) steps: Vec<(String, AttributeValue)>,
     pub(super) tests: Vec<Test>,
     /// The write is a PutItem, since nothing of an old item stays; else an UpdateItem.
     pub(super) is_whole: bool,
@@ -78,7 +78,7 @@ impl<'a> Change<'a> {
             // As many as a claim sets.
             sets: Vec::with_capacity(8),
             removes: Vec::new(),
-            step: None,
+            steps: Vec::new(),
             tests: Vec::with_capacity(2),
             is_whole: false,
         }
@@ -128,6 +128,15 @@ impl<'a> Change<'a> {
         self
     }
 
+    /// Writes a step's entry, over an older one alone.
+    fn note(mut self, StepNote { name, entry }: &StepNote) -> Self {
+        let attribute = journal::attribute(name);
+        let newer = Test::OlderStep(attribute.clone(), entry.revision);
+        self.tests.push(newer);
+        self.steps.push((attribute, journal::encode(entry)));
+        self
+    }
+
     fn claim(self, claim: &NewClaim) -> Self {
         let fingerprint = claim
             .fingerprint
@@ -162,6 +171,7 @@ pub(super) fn of<'a>(layout: &'a TableLayout, write: &RecordWrite) -> Change<'a>
         RecordWrite::Amend(amendment) => amend(layout, amendment),
         RecordWrite::Complete(completion) => complete(layout, completion),
         RecordWrite::Release(release) => self::release(layout, release),
+        RecordWrite::Intervene(intervention) => intervene(layout, intervention),
     }
 }
 
@@ -200,11 +210,7 @@ fn take_over<'a>(
 }
 
 fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> Change<'a> {
-    let (attribute, outcome) = match &completion.outcome {
-        StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
-        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
-        StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
-    };
+    let (attribute, outcome) = outcome(&completion.outcome);
     Change::of(layout, &completion.id)
         .held_by(&completion.owner)
         .set(Attribute::Status, completion.status)
@@ -212,6 +218,15 @@ fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> Change<'a> 
         .set(Attribute::Expiration, number(completion.expiration.0))
         .set(attribute, outcome)
         .remove(Attribute::Lease)
+}
+
+/// The attribute of an outcome, and its value.
+fn outcome(outcome: &StoredOutcome) -> (Attribute, AttributeValue) {
+    match outcome {
+        StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
+        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
+        StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
+    }
 }
 
 /// The change of a record that becomes final in a commit.
@@ -248,13 +263,9 @@ fn renew<'a>(layout: &'a TableLayout, renewal: &Renewal) -> Change<'a> {
 }
 
 fn amend<'a>(layout: &'a TableLayout, amendment: &Amendment) -> Change<'a> {
-    let mut change = Change::of(layout, &amendment.id).held_by(&amendment.owner);
-    let StepNote { name, entry } = &amendment.step;
-    let attribute = journal::attribute(name);
-    let newer = Test::OlderStep(attribute.clone(), entry.revision);
-    change.tests.push(newer);
-    change.step = Some((attribute, journal::encode(entry)));
-    change
+    Change::of(layout, &amendment.id)
+        .held_by(&amendment.owner)
+        .note(&amendment.step)
 }
 
 fn release<'a>(layout: &'a TableLayout, release: &Release) -> Change<'a> {
@@ -269,6 +280,42 @@ fn release<'a>(layout: &'a TableLayout, release: &Release) -> Change<'a> {
     if release.forget_fingerprint {
         change.removes.push(Attribute::Validation);
     }
+    change
+}
+
+fn intervene<'a>(layout: &'a TableLayout, intervention: &Intervention) -> Change<'a> {
+    let mut change = Change::of(layout, &intervention.id)
+        .unchanged(&intervention.seen)
+        .set(Attribute::Owner, string(intervention.owner.as_str()))
+        .set(Attribute::Expiration, number(intervention.expiration.0));
+    change = intervention.steps.iter().fold(change, Change::note);
+    let stays = match &intervention.end {
+        Ended::Released { last_error } => {
+            change = change
+                .set(Attribute::Status, Status::InProgress)
+                .set(Attribute::Lease, number(RELEASED.0))
+                .set_some(Attribute::LastError, last_error.as_deref().map(string))
+                .remove(Attribute::CompletedAt);
+            None
+        }
+        Ended::Final {
+            status,
+            outcome: stored,
+            completed_at,
+        } => {
+            let (attribute, stored) = outcome(stored);
+            change = change
+                .set(Attribute::Status, *status)
+                .set(Attribute::CompletedAt, number(completed_at.0))
+                .set(attribute, stored)
+                .remove(Attribute::Lease);
+            Some(attribute)
+        }
+    };
+    // An outcome of another kind would be read in the place of the new one.
+    let outcomes = [Attribute::Data, Attribute::Packed, Attribute::Omitted];
+    let others = outcomes.into_iter().filter(|other| Some(*other) != stays);
+    change.removes.extend(others);
     change
 }
 

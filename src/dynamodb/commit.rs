@@ -47,7 +47,9 @@ async fn finish(
         .await?;
     Ok(match answer {
         Answer::Applied(_) => Committed::Applied,
-        Answer::Refused(found) => Committed::Fenced(found),
+        Answer::Refused(found) => {
+            Committed::Fenced(store.met(found, &record.completion.id, deadline).await)
+        }
     })
 }
 

@@ -102,7 +102,7 @@ impl Aliases<'_> {
                 format!("{} = {}", self.attribute(*attribute), self.value(value))
             })
             .collect();
-        if let Some((step, entry)) = &change.step {
+        for (step, entry) in &change.steps {
             sets.push(format!(
                 "{} = {}",
                 self.name(step),

@@ -28,8 +28,15 @@ const NOT_LOADED: &str = "an error occurred while loading credentials";
 const CREDENTIALS_ADVICE: &str =
     "give the process a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
 
-/// The item that a failed condition met, if there was one.
+/// The item that a failed condition met, if the answer has one.
 pub(super) struct Met(pub(super) Option<Item>);
+
+impl Met {
+    /// Each item has a key, so an empty one is none.
+    pub(super) fn of(item: Option<&Item>) -> Self {
+        Self(item.filter(|item| !item.is_empty()).cloned())
+    }
+}
 
 /// An error of the service; one that reports a failed condition has the item that the condition
 /// met.
@@ -43,7 +50,7 @@ pub(super) trait Refusal: ProvideErrorMetadata + StdError + Send + Sync + 'stati
 impl Refusal for PutItemError {
     fn met(&self) -> Option<Met> {
         match self {
-            Self::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
+            Self::ConditionalCheckFailedException(failed) => Some(Met::of(failed.item.as_ref())),
             _ => None,
         }
     }
@@ -52,7 +59,7 @@ impl Refusal for PutItemError {
 impl Refusal for UpdateItemError {
     fn met(&self) -> Option<Met> {
         match self {
-            Self::ConditionalCheckFailedException(failed) => Some(Met(failed.item.clone())),
+            Self::ConditionalCheckFailedException(failed) => Some(Met::of(failed.item.as_ref())),
             _ => None,
         }
     }

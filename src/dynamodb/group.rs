@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::change;
 use super::denied::Action;
+use super::failure::Met;
 use super::layout::Item;
 use super::statement::{Statement, Statements, Verb};
 use super::store::DynamoDbStore;
@@ -48,7 +49,7 @@ pub(super) async fn write_all(
             *slot = reply;
         }
     }
-    show_duplicates(store, writes, &mut replies, deadline).await;
+    show_hidden(store, writes, &mut replies, deadline).await;
     let alone = writes
         .iter()
         .zip(&replies)
@@ -59,29 +60,30 @@ pub(super) async fn write_all(
     let answers = replies.into_iter().map(|reply| match reply {
         Reply::Settled(answer) => answer,
         // Each of them was sent.
-        Reply::Duplicate | Reply::Unsettled => alone.next().unwrap_or(Err(StoreError::Timeout)),
+        Reply::Hidden | Reply::Unsettled => alone.next().unwrap_or(Err(StoreError::Timeout)),
     });
     answers.collect()
 }
 
-/// Reads the records that INSERTs met: their replies don't show them.
-async fn show_duplicates(
+/// Reads the records that were met and not shown. A statement was refused for certain, and a read that
+/// fails doesn't change that.
+async fn show_hidden(
     store: &DynamoDbStore,
     writes: &[RecordWrite],
     replies: &mut [Reply],
     deadline: Instant,
 ) {
-    let is_duplicate = |reply: &Reply| matches!(reply, Reply::Duplicate);
-    let duplicates = writes.iter().zip(replies.iter());
-    let duplicates = duplicates.filter(|(_, reply)| is_duplicate(reply));
-    let ids: Vec<_> = duplicates.map(|(write, _)| write.id().clone()).collect();
+    let is_hidden = |reply: &Reply| matches!(reply, Reply::Hidden);
+    let hidden = writes.iter().zip(replies.iter());
+    let hidden = hidden.filter(|(_, reply)| is_hidden(reply));
+    let ids: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
     if ids.is_empty() {
         return;
     }
     let met = load_all(store, &ids, deadline).await;
-    let replies = replies.iter_mut().filter(|reply| is_duplicate(reply));
+    let replies = replies.iter_mut().filter(|reply| is_hidden(reply));
     for (reply, met) in replies.zip(met) {
-        *reply = Reply::Settled(met.map(Answer::Refused));
+        *reply = Reply::Settled(Ok(Answer::Refused(met.unwrap_or_default())));
     }
 }
 
@@ -93,8 +95,8 @@ async fn show_duplicates(
 #[derive(Debug)]
 enum Reply {
     Settled(Result<Answer, StoreError>),
-    /// An INSERT met a record, which DynamoDB doesn't show.
-    Duplicate,
+    /// It was refused, and doesn't show the record that it met: an INSERT's never does.
+    Hidden,
     /// The group has no answer to it.
     Unsettled,
 }
@@ -204,10 +206,11 @@ fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse
         return Reply::Settled(Ok(Answer::Applied(None)));
     };
     match error.code() {
-        Some(Code::DuplicateItem) => Reply::Duplicate,
+        Some(Code::DuplicateItem) => Reply::Hidden,
         Some(Code::ConditionalCheckFailed) => {
-            let found = error.item().map(|item| store.layout.read(item));
-            Reply::Settled(Ok(Answer::Refused(found)))
+            Met::of(error.item()).0.map_or(Reply::Hidden, |item| {
+                Reply::Settled(Ok(Answer::Refused(Some(store.layout.read(&item)))))
+            })
         }
         Some(Code::AccessDenied) => {
             store.denied.note(action, &store.table);

@@ -51,6 +51,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
@@ -128,6 +129,11 @@ async fn apply(
     let update = update
         .build()
         .map_err(|error| GuardError::Failed(error.into()))?;
+    let read = client
+        .get_item()
+        .table_name(&update.table_name)
+        .set_key(Some(update.key.clone()))
+        .consistent_read(true);
     let request = client
         .update_item()
         .table_name(update.table_name)
@@ -143,7 +149,13 @@ async fn apply(
         return Ok(Guarded::Applied);
     };
     let judged = match error.as_service_error().and_then(Refusal::met) {
-        Some(Met(found)) => Ok(judge(found.as_ref())),
+        Some(Met(Some(found))) => Ok(judge(Some(&found))),
+        // There is no item, or the answer leaves it out, as some proxies and emulators do.
+        Some(Met(None)) => match Box::pin(read.send()).await {
+            Ok(output) => Ok(judge(output.item.as_ref())),
+            Err(error) if error.code() == Some("AccessDeniedException") => Ok(judge(None)),
+            Err(error) => return Err(GuardError::Unknown(error.into())),
+        },
         None => Err(error),
     };
     match judged {

@@ -32,8 +32,9 @@ use std::fmt;
 use aws_sdk_dynamodb::types::Put;
 use serde::Serialize;
 
-use super::action::{MOST_BYTES_OF_AN_ITEM, fits};
+use super::action::{MOST_BYTES_OF_AN_ITEM, Target, action, fits, name_of};
 use super::size;
+use super::value::string;
 use crate::engine::claim::Claim;
 use crate::store::transaction::{Write, WriteError};
 
@@ -130,6 +131,13 @@ impl Outbox {
             aggregate,
             name,
         } = event;
+        let value = string(&aggregate);
+        let is_before = |write: &Write| {
+            let target = action(write).ok().and_then(Target::of);
+            target.is_some_and(|target| {
+                target.table == name_of(&self.table) && target.item.get("aggregate") == Some(&value)
+            })
+        };
         let id = claim.event_id(&kind, &aggregate, &name);
         let stored = StoredEvent {
             id: id.clone(),
@@ -138,7 +146,7 @@ impl Outbox {
             data: serde_json::to_string(data)?,
             recorded_at: claim.now(),
             transaction: claim.key_hash().to_owned(),
-            position: claim.writes(),
+            position: claim.collected().count_of(is_before),
             is_published: false,
             is_parked: false,
             refusals: 0,

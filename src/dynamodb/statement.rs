@@ -81,7 +81,7 @@ fn parameters(verb: Verb, change: Change<'_>) -> Vec<AttributeValue> {
             .into_iter()
             .filter_map(|(_, value)| given(value)),
     );
-    all.extend(change.step.map(|(_, entry)| entry));
+    all.extend(change.steps.into_iter().map(|(_, entry)| entry));
     all.extend(key);
     all.extend(change.tests.into_iter().filter_map(|test| match test {
         Test::Equals(_, value) | Test::Less(_, value) => given(value),
@@ -147,7 +147,7 @@ impl<'a> Statements<'a> {
             self.text.push_str(" SET ");
             self.compare(self.layout.name(*attribute), "=", value.into());
         }
-        if let Some((step, _)) = &change.step {
+        for (step, _) in &change.steps {
             self.text.push_str(" SET ");
             self.compare(step, "=", Shown::Parameter);
         }

@@ -17,6 +17,7 @@ use super::failure::{Met, Refusal, classify};
 use super::layout::{Item, TableLayout, as_item};
 #[cfg(feature = "s3")]
 use super::objects::OutcomeBucket;
+use crate::protocol::key::RecordId;
 use crate::protocol::record::Found;
 use crate::store::{Answer, StoreError};
 
@@ -174,6 +175,22 @@ impl DynamoDbStore {
         let request = Box::pin(request.consistent_read(true).send());
         let reply = self.call("dynamodb:GetItem", deadline, request).await?;
         Ok(reply.ok().and_then(|output| output.item))
+    }
+
+    /// Gives the record that a failed condition met. Where the answer has none, as some proxies and
+    /// emulators leave it out, it is read. The write was refused for certain, and a read that fails
+    /// doesn't change that.
+    pub(super) async fn met(
+        &self,
+        found: Option<Found>,
+        id: &RecordId,
+        deadline: Instant,
+    ) -> Option<Found> {
+        if found.is_some() {
+            return found;
+        }
+        let item = Box::pin(self.get(id.as_str(), deadline)).await.ok()??;
+        Some(self.layout.read(&item))
     }
 
     /// Carries a change out. An update answers with the whole new item where `returning` asks for

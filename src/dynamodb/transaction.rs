@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::action::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::expression::Expressions;
-use super::failure::{classify, in_words, says_too_large, throttled};
-use super::layout::as_item;
+use super::failure::{Met, classify, in_words, says_too_large, throttled};
+use super::layout::{Item, as_item};
 use super::store::DynamoDbStore;
 use super::{change, client};
 use crate::protocol::record::Final;
@@ -56,7 +56,8 @@ async fn send(
         Ok(Err(error)) => match error.as_service_error() {
             Some(ServiceError::TransactionCanceledException(cancelled)) => {
                 let reasons = cancelled.cancellation_reasons();
-                judge(store, commit.record.is_some(), reasons)
+                let judged = judge(store, commit.record.is_some(), reasons)?;
+                Ok(shown(store, &commit, judged, deadline).await)
             }
             // An earlier send of the same request is at work, and may yet apply.
             Some(ServiceError::TransactionInProgressException(_)) => {
@@ -164,8 +165,8 @@ fn judge(
         match code(reason) {
             "None" | "" => {}
             "ConditionalCheckFailed" => {
-                let met = reason.item.as_ref();
-                return Ok(Committed::Fenced(met.map(|met| store.layout.read(met))));
+                let Met(met) = Met::of(reason.item.as_ref());
+                return Ok(Committed::Fenced(met.map(|met| store.layout.read(&met))));
             }
             // The record would be too large, with what it has already.
             _ if says_too_large(reason.message().unwrap_or_default()) => {
@@ -176,7 +177,7 @@ fn judge(
     }
     let failed = |reason: &CancellationReason| code(reason) == "ConditionalCheckFailed";
     if let Some(index) = business.iter().position(failed) {
-        let met = business.get(index).and_then(|reason| reason.item.clone());
+        let Met(met) = Met::of(business.get(index).and_then(|reason| reason.item.as_ref()));
         let met = met.map(|item| Box::new(item) as Box<dyn Any + Send + Sync>);
         return Ok(Committed::Refused(Refusal::new(index, met)));
     }
@@ -187,6 +188,77 @@ fn judge(
             None => StoreError::Conflict,
         },
     )
+}
+
+/// Reads the item that a failed condition met, where the answer leaves it out.
+async fn shown(
+    store: &DynamoDbStore,
+    commit: &Commit<'_>,
+    judged: Committed,
+    deadline: Instant,
+) -> Committed {
+    match (judged, commit.record) {
+        (Committed::Fenced(found), Some(record)) => {
+            Committed::Fenced(store.met(found, &record.completion.id, deadline).await)
+        }
+        (Committed::Refused(refusal), _) if refusal.item().is_none() => {
+            let write = commit.writes.get(refusal.index());
+            let action = write.and_then(|write| action(write).ok());
+            // The key of a `Put` isn't known: its table's schema isn't.
+            let target = action
+                .filter(|action| asks_for_item(action))
+                .and_then(|action| {
+                    let (table, key) = key_of(action)?;
+                    let request = store
+                        .client
+                        .get_item()
+                        .table_name(table)
+                        .consistent_read(true);
+                    Some(request.set_key(Some(key.clone())))
+                });
+            let Some(request) = target else {
+                return Committed::Refused(refusal);
+            };
+            let read = timeout_at(deadline, Box::pin(request.send())).await;
+            let item = read
+                .ok()
+                .and_then(Result::ok)
+                .and_then(|output| output.item);
+            let Met(met) = Met::of(item.as_ref());
+            let met = met.map(|item| Box::new(item) as Box<dyn Any + Send + Sync>);
+            Committed::Refused(Refusal::new(refusal.index(), met))
+        }
+        (judged, _) => judged,
+    }
+}
+
+/// The table and the key of a write that has one.
+fn key_of(action: &TransactWriteItem) -> Option<(&str, &Item)> {
+    let update = action
+        .update
+        .as_ref()
+        .map(|update| (&update.table_name, &update.key));
+    let delete = action
+        .delete
+        .as_ref()
+        .map(|delete| (&delete.table_name, &delete.key));
+    let check = action
+        .condition_check
+        .as_ref()
+        .map(|check| (&check.table_name, &check.key));
+    let (table, key) = update.or(delete).or(check)?;
+    Some((table, key))
+}
+
+fn asks_for_item(action: &TransactWriteItem) -> bool {
+    macro_rules! wish {
+        ($($field:ident),*) => {
+            None$(.or(action.$field.as_ref().and_then(|write| {
+                write.return_values_on_condition_check_failure.as_ref()
+            })))*
+        };
+    }
+    wish!(update, delete, condition_check) == Some(&OnFailure::AllOld)
 }
 
 fn code(reason: &CancellationReason) -> &str {

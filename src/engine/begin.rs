@@ -99,6 +99,7 @@ impl<S: Store> Engine<S> {
         let notes = Notes {
             scribe: Arc::clone(self) as Arc<_>,
             reports_unrecorded: self.settings.unrecorded == Unrecorded::Fail,
+            is_strict: self.settings.is_strict,
         };
         let operation = Arc::clone(&request.operation);
         let id = request.id.clone();

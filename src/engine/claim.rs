@@ -20,7 +20,11 @@ mod time;
 
 pub(crate) use hold::Hold;
 pub(crate) use notes::{Notes, Scribe, Urgency};
+pub(crate) use results::to_faithful_json;
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) use results::to_json;
+#[cfg(feature = "test-util")]
+pub(crate) use results::{LOSSY, faithful};
 pub(crate) use state::Stop;
 pub(crate) use time::ClaimTime;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 #[cfg(feature = "http")]
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
@@ -54,7 +55,7 @@ pub struct Run<S> {
 #[non_exhaustive]
 pub enum Disposition {
     /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
-    /// or the reason why there is none to be kept.
+    /// or the reason why there is none to be kept. What is no JSON is not kept.
     Complete(Result<String, Omission>),
     /// The work failed, and no retry will mend it: store the failure and replay it to duplicates.
     Fail(Failure),
@@ -125,7 +126,20 @@ impl<S: Store> Run<S> {
     /// answered, the engine's next call sends the completion, the failure or the release. A
     /// transaction isn't sent again: its outcome is unknown, and the next call sends a release,
     /// which is refused if the transaction committed.
-    pub async fn end(mut self, disposition: Disposition) -> Result<Ended, Obstacle> {
+    pub async fn end(self, disposition: Disposition) -> Result<Ended, Obstacle> {
+        let disposition = match disposition {
+            Disposition::Complete(Ok(text))
+                if serde_json::from_str::<IgnoredAny>(&text).is_err() =>
+            {
+                Disposition::Complete(Err(Omission::NotSerializable))
+            }
+            disposition => disposition,
+        };
+        self.ended(disposition).await
+    }
+
+    /// Ends the run with an outcome that is known to be JSON.
+    pub(crate) async fn ended(mut self, disposition: Disposition) -> Result<Ended, Obstacle> {
         let protection = self.take_protection();
         let Self {
             engine,

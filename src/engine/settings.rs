@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) detached_limit: NonZeroU32,
     /// The texts of errors that may quote a payload are logged.
     pub(crate) logs_errors: bool,
+    /// A step's result that does not read back from JSON is an error: in tests.
+    pub(crate) is_strict: bool,
 }
 
 impl Default for Settings {
@@ -109,6 +111,7 @@ impl Default for Settings {
             unrecorded: Unrecorded::Return,
             detached_limit: DETACHED_LIMIT,
             logs_errors: false,
+            is_strict: false,
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::coding::AcceptedCodings;
+use super::grpc;
 use super::problem::Problem;
 use super::response_body::ResponseBody;
 use super::settings::Settings;
@@ -27,8 +28,8 @@ pub(super) struct HandlerResponse<B> {
     pub(super) verdict: Verdict,
     /// As the client gets it.
     pub(super) response: Response<ResponseBody<B>>,
-    /// The body, where it was read to its end.
-    whole: Option<Bytes>,
+    /// The body and its trailers, where it was read to its end.
+    whole: Option<(Bytes, HeaderMap)>,
 }
 
 impl<B> HandlerResponse<B>
@@ -68,9 +69,22 @@ where
         Self::of(response.map(ResponseBody::passing), None, settings)
     }
 
-    fn of(response: Response<ResponseBody<B>>, whole: Option<Bytes>, settings: &Settings) -> Self {
+    fn of(
+        response: Response<ResponseBody<B>>,
+        whole: Option<(Bytes, HeaderMap)>,
+        settings: &Settings,
+    ) -> Self {
         let stores_server_errors = settings.server_error_retention.is_some();
-        let usual = || verdict(response.status(), stores_server_errors);
+        let usual = || {
+            let (body, trailers) = whole
+                .as_ref()
+                .map(|(body, trailers)| (&**body, trailers))
+                .unzip();
+            if grpc::has_failed(response.headers(), body, trailers) {
+                return Verdict::Release;
+            }
+            verdict(response.status(), stores_server_errors)
+        };
         let own = response.extensions().get::<Verdict>().copied();
         Self {
             verdict: own.unwrap_or_else(usual),
@@ -95,16 +109,23 @@ where
         if settings.respects_no_store && is_no_store(headers) {
             return Err(Omission::NotKept);
         }
-        let body = self.whole.as_ref().ok_or(Omission::NotSerializable)?;
+        let (body, trailers) = self.whole.as_ref().ok_or(Omission::NotSerializable)?;
         let any_coding = !accepted.accept(headers);
-        let headers = stored(headers, &settings.unstored_headers);
+        // HTTP/1.1 sends the trailers that this header announces.
+        let announced = headers
+            .get_all(TRAILER)
+            .iter()
+            .map(|names| (&TRAILER, names));
+        let announced = announced.filter(|_| !trailers.is_empty());
+        let headers = stored(headers, &settings.unstored_headers).chain(announced);
+        let trailers = stored(trailers, &settings.unstored_headers);
         let stored = StoredResponse::of(self.response.status(), headers, body);
-        to_json(&stored.in_any_coding(any_coding))
+        to_json(&stored.with_trailers(trailers).in_any_coding(any_coding))
     }
 }
 
-/// The whole body, where it was read to its end, and the body to be sent.
-type Read<B> = (Option<Bytes>, ResponseBody<B>);
+/// The whole body with its trailers, where it was read to its end, and the body to be sent.
+type Read<B> = (Option<(Bytes, HeaderMap)>, ResponseBody<B>);
 
 async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Read<B>, BoxError>
 where
@@ -115,10 +136,14 @@ where
         return Ok((None, ResponseBody::passing(body)));
     }
     let mut body = Box::pin(body);
-    let mut whole = Bytes::new();
+    let (mut whole, mut trailers) = (Bytes::new(), HeaderMap::new());
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Into::into)?.into_data() else {
-            continue;
+        let data = match frame.map_err(Into::into)?.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers.extend(frame.into_trailers().unwrap_or_default());
+                continue;
+            }
         };
         // A body in one piece is not copied.
         if whole.is_empty() {
@@ -132,7 +157,8 @@ where
             return Ok((None, ResponseBody::resumed(whole, body)));
         }
     }
-    Ok((Some(whole.clone()), ResponseBody::whole(whole)))
+    let body = ResponseBody::with_trailers(whole.clone(), trailers.clone());
+    Ok((Some((whole, trailers)), body))
 }
 
 /// Tells whether an answer says `Cache-Control: no-store` (RFC 9111, 5.2.2.5).
@@ -177,6 +203,56 @@ mod tests {
             r#"{"status":200,"headers":[["etag","17"]],"body":""}"#
         );
         assert_eq!(handled.response.headers(), response.headers());
+    }
+
+    fn trailed(
+        body: &'static str,
+        trailer: (&'static str, &'static str),
+    ) -> impl Body<Data = Bytes, Error = std::convert::Infallible> {
+        let trailers = HeaderMap::from_iter([(
+            trailer.0.parse::<http::HeaderName>().unwrap(),
+            trailer.1.parse().unwrap(),
+        )]);
+        Full::new(Bytes::from_static(body.as_bytes()))
+            .with_trailers(std::future::ready(Some(Ok(trailers))))
+    }
+
+    #[tokio::test]
+    async fn trailers_are_in_the_first_answer_and_in_the_record() {
+        let settings = Settings::default();
+        let response = Response::builder()
+            .header("trailer", "checksum")
+            .body(trailed("abc", ("checksum", "17")))
+            .unwrap();
+        let handled = HandlerResponse::read(response, &settings).await;
+        let outcome = handled.outcome(&settings, &AcceptedCodings::default());
+        assert_eq!(
+            outcome.unwrap(),
+            r#"{"status":200,"headers":[["trailer","checksum"]],"body":"abc","trailers":[["checksum","17"]]}"#
+        );
+        let body = handled.response.into_body();
+        assert_eq!(
+            body.size_hint().exact(),
+            None,
+            "or a server would leave the trailers out"
+        );
+        assert!(!body.is_end_stream());
+        let sent = body.collect().await.unwrap();
+        assert_eq!(sent.trailers().unwrap()["checksum"], "17");
+        assert_eq!(sent.to_bytes(), "abc");
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_trailers_say_failure_is_not_final() {
+        for (status, verdict) in [
+            ("0", Verdict::Complete),
+            ("14", Verdict::Release),
+            ("x", Verdict::Release),
+        ] {
+            let response = Response::new(trailed("abc", ("grpc-status", status)));
+            let handled = HandlerResponse::read(response, &Settings::default()).await;
+            assert_eq!(handled.verdict, verdict, "{status}");
+        }
     }
 
     #[tokio::test]

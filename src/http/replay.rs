@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::Response;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
+use http::{HeaderMap, Response};
 
 use super::coding::AcceptedCodings;
 use super::problem::Problem;
@@ -31,7 +31,7 @@ pub(super) async fn replay<S: Store, B>(
     accepted: &AcceptedCodings,
     request: Option<Box<Parts>>,
 ) -> Result<Response<ResponseBody<B>>, Problem> {
-    let response = stored(replayed, accepted)?;
+    let (response, trailers) = stored(replayed, accepted)?;
     let replay = replayed.replay();
     let response = match (&settings.on_replay, request) {
         (Some(hook), Some(request)) => {
@@ -45,21 +45,24 @@ pub(super) async fn replay<S: Store, B>(
         }
         _ => response,
     };
-    Ok(marked(response, replay).map(ResponseBody::whole))
+    Ok(marked(response, replay).map(|body| ResponseBody::with_trailers(body, trailers)))
 }
 
 /// Decodes the stored response. One whose coding a handler chose for another client isn't sent to a
 /// client that can't read it.
-fn stored(replayed: &Replayed, accepted: &AcceptedCodings) -> Result<Response<Bytes>, Problem> {
-    let decoded = replayed.decode_with(|stored: StoredResponse| {
-        let any_coding = stored.is_in_any_coding();
-        Ok::<_, Malformed>((any_coding, stored.into_response()?))
+fn stored(
+    replayed: &Replayed,
+    accepted: &AcceptedCodings,
+) -> Result<(Response<Bytes>, HeaderMap), Problem> {
+    let decoded = replayed.decode_with(|mut stored: StoredResponse| {
+        let (any_coding, trailers) = (stored.is_in_any_coding(), stored.take_trailers()?);
+        Ok::<_, Malformed>((any_coding, stored.into_response()?, trailers))
     });
-    let (any_coding, response) = decoded.map_err(|obstacle| Problem::of(&obstacle))?;
+    let (any_coding, response, trailers) = decoded.map_err(|obstacle| Problem::of(&obstacle))?;
     if !any_coding && !accepted.accept(response.headers()) {
         return Err(Problem::CodingNotAccepted);
     }
-    Ok(response)
+    Ok((response, trailers))
 }
 
 /// Marks a response as a replay.

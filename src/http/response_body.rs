@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
@@ -13,17 +14,20 @@ use http_body_util::Full;
 pub struct ResponseBody<B>(Inner<B>);
 
 enum Inner<B> {
-    Whole(Full<Bytes>),
+    /// The trailers come after the bytes.
+    Whole(Full<Bytes>, Option<Box<HeaderMap>>),
     /// The body proved too long: the part that was read, then the rest.
-    Passing {
-        head: Bytes,
-        rest: Pin<Box<B>>,
-    },
+    Passing { head: Bytes, rest: Pin<Box<B>> },
 }
 
 impl<B> ResponseBody<B> {
     pub(super) fn whole(bytes: Bytes) -> Self {
-        Self(Inner::Whole(Full::new(bytes)))
+        Self::with_trailers(bytes, HeaderMap::new())
+    }
+
+    pub(super) fn with_trailers(bytes: Bytes, trailers: HeaderMap) -> Self {
+        let trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
+        Self(Inner::Whole(Full::new(bytes), trailers))
     }
 
     pub(super) fn passing(body: B) -> Self {
@@ -38,7 +42,7 @@ impl<B> ResponseBody<B> {
 impl<B> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Inner::Whole(_) => "ResponseBody(whole)",
+            Inner::Whole(..) => "ResponseBody(whole)",
             Inner::Passing { .. } => "ResponseBody(passing)",
         })
     }
@@ -53,10 +57,13 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match &mut self.get_mut().0 {
-            Inner::Whole(body) => {
-                let frame = Pin::new(body).poll_frame(cx);
-                frame.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})))
-            }
+            Inner::Whole(body, trailers) => match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(None) => {
+                    let trailers = trailers.take().map(|trailers| Frame::trailers(*trailers));
+                    Poll::Ready(trailers.map(Ok))
+                }
+                frame => frame.map_err(|never| match never {}),
+            },
             Inner::Passing { head, rest } if head.is_empty() => rest.as_mut().poll_frame(cx),
             Inner::Passing { head, .. } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(head))))),
         }
@@ -64,14 +71,20 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Inner::Whole(body) => body.is_end_stream(),
+            Inner::Whole(body, trailers) => trailers.is_none() && body.is_end_stream(),
             Inner::Passing { head, rest } => head.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Inner::Whole(body) => body.size_hint(),
+            // A server that knows the exact size writes a `Content-Length`, and no trailers.
+            Inner::Whole(body, Some(_)) => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(body.size_hint().lower());
+                hint
+            }
+            Inner::Whole(body, None) => body.size_hint(),
             Inner::Passing { head, rest } => {
                 let (rest, read) = (rest.size_hint(), head.len() as u64);
                 let mut hint = SizeHint::new();

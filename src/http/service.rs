@@ -248,7 +248,7 @@ where
         Ok(response) => run.completion(|| response.outcome(&settings, &accepted)),
         Err(_) => Disposition::Release(Some(error_kind::<Svc::Error>().into())),
     };
-    let status = match run.end(disposition).await {
+    let status = match run.ended(disposition).await {
         Ok(Ended::Replay(replayed)) => {
             return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }

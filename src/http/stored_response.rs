@@ -6,16 +6,18 @@
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// Holds status, headers and body, byte for byte. Trailers are not kept: Lambda has none. A list of
-/// headers, because a name may repeat and the order of its values counts.
+/// Holds status, headers, body and trailers, byte for byte. A list of headers, because a name may
+/// repeat and the order of its values counts.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredResponse {
     status: u16,
     headers: Vec<(String, Octets)>,
     body: Octets,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    trailers: Vec<(String, Octets)>,
     /// The first client didn't accept the answer's content coding either, so the handler doesn't
     /// negotiate it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -58,15 +60,27 @@ impl StoredResponse {
         headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
         body: &[u8],
     ) -> Self {
-        let header = |(name, value): (&HeaderName, &HeaderValue)| {
-            (name.as_str().to_owned(), Octets::from(value.as_bytes()))
-        };
         Self {
             status: status.as_u16(),
-            headers: headers.map(header).collect(),
+            headers: headers.map(stored).collect(),
             body: Octets::from(body),
+            trailers: Vec::new(),
             any_coding: false,
         }
+    }
+
+    /// Adds the trailers.
+    pub(super) fn with_trailers<'a>(
+        mut self,
+        trailers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    ) -> Self {
+        self.trailers = trailers.map(stored).collect();
+        self
+    }
+
+    /// Takes the trailers out.
+    pub(super) fn take_trailers(&mut self) -> Result<HeaderMap, Malformed> {
+        header_map(std::mem::take(&mut self.trailers))
     }
 
     /// Notes that the handler chose the content coding without regard to what the client accepts.
@@ -83,16 +97,26 @@ impl StoredResponse {
     pub(super) fn into_response(self) -> Result<Response<Bytes>, Malformed> {
         let mut response = Response::new(Bytes::from(Vec::try_from(self.body)?));
         *response.status_mut() = StatusCode::from_u16(self.status).map_err(|_| Malformed)?;
-        for (name, value) in self.headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
-            let value = HeaderValue::from_maybe_shared(Bytes::from(Vec::try_from(value)?));
-            // A map of headers has an end, where the other way to append panics.
-            let value = value.map_err(|_| Malformed)?;
-            let appended = response.headers_mut().try_append(name, value);
-            appended.map_err(|_| Malformed)?;
-        }
+        *response.headers_mut() = header_map(self.headers)?;
         Ok(response)
     }
+}
+
+fn stored((name, value): (&HeaderName, &HeaderValue)) -> (String, Octets) {
+    (name.as_str().to_owned(), Octets::from(value.as_bytes()))
+}
+
+fn header_map(stored: Vec<(String, Octets)>) -> Result<HeaderMap, Malformed> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in stored {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
+        let value = HeaderValue::from_maybe_shared(Bytes::from(Vec::try_from(value)?));
+        // A map of headers has an end, where the other way to append panics.
+        let value = value.map_err(|_| Malformed)?;
+        let appended = headers.try_append(name, value);
+        appended.map_err(|_| Malformed)?;
+    }
+    Ok(headers)
 }
 
 /// Encodes a response as the JSON text that its record stores, so that a duplicate gets it.

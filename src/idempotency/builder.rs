@@ -240,6 +240,13 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// Makes a step's result that does not read back from JSON an error.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn strict(mut self) -> Self {
+        self.settings.is_strict = true;
+        self
+    }
+
     /// Runs every handler unprotected. This is a kill switch that needs no deployment. Default:
     /// whether `IDEMPOTENCY_DISABLED` says so in the environment, by `true`, `1`, `yes` or `on` in
     /// any case. `false`, `0`, `no`, `off` and an empty value leave protection on; so does any other

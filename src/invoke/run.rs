@@ -179,7 +179,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
                 (disposition, Err(error))
             }
         };
-        match run.end(disposition).await {
+        match run.ended(disposition).await {
             Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, times).await,
             Ok(_) => match answer {
                 Ok(_) if !self.answers => Ok(nothing()),

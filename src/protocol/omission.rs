@@ -7,8 +7,8 @@ pub enum Omission {
     /// It is larger than the store takes, or than the inline limit where it is not read.
     #[error("it was too large")]
     TooLarge,
-    /// It has no JSON form.
-    #[error("it could not be serialised as JSON")]
+    /// It has no JSON form, or none that reads back as the same value.
+    #[error("it has no JSON form that reads back as the same value")]
     NotSerializable,
     /// The store didn't take it in time, beside the record.
     #[error("it was large, and the store did not take it in time")]

@@ -66,6 +66,18 @@ pub struct LargeOutcome {
     pub expiration: EpochSeconds,
 }
 
+impl LargeOutcome {
+    /// Makes a large outcome from its parts.
+    pub fn new(id: RecordId, owner: Owner, content: Vec<u8>, expiration: EpochSeconds) -> Self {
+        Self {
+            id,
+            owner,
+            content,
+            expiration,
+        }
+    }
+}
+
 impl fmt::Debug for LargeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LargeOutcome")

@@ -17,7 +17,8 @@ pub use crate::protocol::owner::{EntropyError, Owner};
 mod writes;
 
 pub use writes::{
-    Amendment, Basis, Completion, Final, NewClaim, RecordWrite, Release, Renewal, Takeover,
+    Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, RecordWrite, Release,
+    Renewal, Takeover,
 };
 
 /// The layout version that this crate writes, and the only one that it believes.

@@ -5,8 +5,8 @@
 //! transaction of its database.
 
 use crate::protocol::record::{
-    Amendment, Basis, Completion, Final, NewClaim, Owner, RELEASED, Record, RecordWrite, Release,
-    Renewal, Status, Takeover, Version,
+    Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, Owner, RELEASED, Record,
+    RecordWrite, Release, Renewal, Status, Takeover, Version,
 };
 
 /// Returns the record that a write leaves, given the one that it meets; `None` where its condition
@@ -27,6 +27,7 @@ pub fn transition(met: Option<&Record>, write: &RecordWrite) -> Option<Record> {
         RecordWrite::Amend(amendment) => amend(met, amendment),
         RecordWrite::Complete(completion) => complete(met, completion),
         RecordWrite::Release(release) => self::release(met, release),
+        RecordWrite::Intervene(intervention) => intervene(met, intervention),
     }
 }
 
@@ -102,6 +103,43 @@ fn release(met: Option<&Record>, release: &Release) -> Option<Record> {
     }
     if release.forget_fingerprint {
         record.fingerprint = None;
+    }
+    Some(record)
+}
+
+/// Intervenes over exactly what was seen, and never with an older entry of a step.
+fn intervene(met: Option<&Record>, intervention: &Intervention) -> Option<Record> {
+    let met = met.filter(|record| Version::of(record) == intervention.seen)?;
+    let mut steps = intervention.steps.iter();
+    if !steps.all(|step| met.journal.takes(step)) {
+        return None;
+    }
+    let mut record = met.clone();
+    record.owner = Some(intervention.owner.clone());
+    record.expiration = intervention.expiration;
+    for step in &intervention.steps {
+        record.journal.put(step.clone());
+    }
+    match &intervention.end {
+        Ended::Released { last_error } => {
+            record.status = Status::InProgress;
+            record.lease = Some(RELEASED);
+            record.outcome = None;
+            record.completed_at = None;
+            if let Some(kind) = last_error {
+                record.last_error = Some(kind.clone());
+            }
+        }
+        Ended::Final {
+            status,
+            outcome,
+            completed_at,
+        } => {
+            record.status = *status;
+            record.lease = None;
+            record.outcome = Some(outcome.clone());
+            record.completed_at = Some(*completed_at);
+        }
     }
     Some(record)
 }

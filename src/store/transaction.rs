@@ -219,7 +219,17 @@ impl Collected {
 
     /// Counts the writes.
     pub(crate) fn count(&self) -> usize {
-        self.writes().as_ref().map_or(0, Vec::len)
+        self.count_of(|_| true)
+    }
+
+    /// Counts the writes that meet this condition.
+    pub(crate) fn count_of(&self, condition: impl Fn(&Write) -> bool) -> usize {
+        let writes = self.writes();
+        writes
+            .iter()
+            .flatten()
+            .filter(|write| condition(write))
+            .count()
     }
 
     /// Takes all writes, once; none can be added any more.

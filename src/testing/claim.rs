@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Crash, ManualClock, TestError};
-use crate::engine::claim::Claim;
+use crate::engine::claim::{Claim, LOSSY};
 use crate::engine::step::StepError;
 use crate::engine::{Begun, Run};
 use crate::idempotency::Idempotency;
+use crate::protocol::digest::Digest;
 use crate::protocol::key::Key;
 use crate::store::{MemoryStore, Store};
 
@@ -19,7 +20,9 @@ use crate::store::{MemoryStore, Store};
 ///
 /// An engine gives the claim, so that all of it works: derived keys are those of production (under
 /// the same [`namespace`](Self::namespace)), steps are recorded, and the time runs out by the
-/// [`clock`](Self::clock). Earlier attempts are real, too: each claimed the key and died.
+/// [`clock`](Self::clock). Earlier attempts are real, too: each claimed the key and died. A step whose
+/// result does not read back from JSON is [`StepError::ResultOmitted`] at once, where production would
+/// tell a later attempt alone.
 ///
 /// ```
 /// use lambda_idempotency::testing::TestClaim;
@@ -97,12 +100,15 @@ impl TestClaim {
     ///
     /// # Errors
     ///
-    /// When the result isn't JSON.
+    /// When the result isn't JSON, or JSON has the same form for another result.
     pub fn confirmed<T: Serialize + ?Sized>(
         mut self,
         step: impl Into<String>,
         result: &T,
     ) -> Result<Self, TestError> {
+        if Digest::of(result).is_some_and(Digest::is_lossy) {
+            return Err(TestError::not_kept::<T>(LOSSY));
+        }
         let result = serde_json::to_value(result)?;
         self.steps.push((step.into(), Some(result)));
         Ok(self)
@@ -140,6 +146,7 @@ impl TestClaim {
             .namespace(self.namespace.as_str())
             .lease(self.lease)
             .clock(self.clock.clone())
+            .strict()
             .build()?;
         let least = if self.steps.is_empty() { 1 } else { 2 };
         let attempt = self.attempt.max(least);

@@ -7,6 +7,7 @@ mod claims;
 mod commits;
 mod fence;
 mod groups;
+mod interventions;
 mod journal;
 mod limits;
 mod oversize;
@@ -91,6 +92,9 @@ pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
         takeovers::of_many_takeovers_at_once_one_applies,
         takeovers::the_predecessor_is_fenced_out,
         takeovers::a_late_claim_does_not_apply_after_a_release,
+        interventions::an_operator_ends_a_record_of_any_status,
+        interventions::an_intervention_needs_the_exact_version,
+        interventions::an_intervention_with_an_older_step_is_refused,
         groups::grouped_claims_answer_in_order,
         groups::grouped_completions_answer_in_order,
         groups::grouped_releases_answer_in_order,

@@ -33,12 +33,29 @@ pub enum TestError {
         /// The attempt ended with this result, as `Debug` shows it.
         ended: String,
     },
+    /// A value has no JSON form that reads back as the same value, so an outcome of it is not kept.
+    #[error("{wanted} would not be kept: {reason}")]
+    NotKept {
+        /// The value's type.
+        wanted: &'static str,
+        /// The reason.
+        reason: String,
+    },
     /// A value is no JSON, or JSON of another type.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// The DynamoDB API could not be started, or refused to make a table.
     #[error("the DynamoDB API for tests: {0}")]
     DynamoDb(#[source] BoxError),
+}
+
+impl TestError {
+    pub(super) fn not_kept<T: ?Sized>(reason: impl Into<String>) -> Self {
+        Self::NotKept {
+            wanted: std::any::type_name::<T>(),
+            reason: reason.into(),
+        }
+    }
 }
 
 debug_by_display!(TestError);

@@ -16,6 +16,7 @@ EMITTED = json.loads((ROOT / "tests/alarms/emitted.json").read_text())
 # The services' own metrics, with the statistics that their documentation calls useful.
 OF_AWS = """
     AWS/SQS QueueName Maximum ApproximateNumberOfMessagesVisible ApproximateNumberOfMessagesNotVisible ApproximateAgeOfOldestMessage
+    AWS/ApiGateway ApiId Sum 5xx
     AWS/Lambda FunctionName Sum Errors Throttles AsyncEventsDropped
     AWS/Lambda FunctionName Maximum IteratorAge
     AWS/Lambda FunctionName p50,p99 Duration
@@ -49,6 +50,9 @@ def watched(stack):
     for name, resource in stack.resources(QUEUE).items():
         if redrive := stack.value(resource["Properties"].get("RedrivePolicy")):
             found |= {("OldestMessage", f"{name}.QueueName"), ("DeadLetters", queue(redrive["deadLetterTargetArn"]))}
+    for integration in stack.resources("AWS::ApiGatewayV2::Integration").values():
+        properties = stack.value(integration["Properties"])
+        found |= {("ServerErrors", properties["ApiId"]), ("Failing", properties["IntegrationUri"].removesuffix(".Arn"))}
     for name, resource in stack.resources(FUNCTION).items():
         properties = stack.value(resource["Properties"])
         source = (ROOT / properties["CodeUri"] / "src/main.rs").read_text()
@@ -65,7 +69,7 @@ def watched(stack):
         variables = properties["Environment"]["Variables"]
         assert "METRIC_NAMESPACE" not in variables, f"{name} reports to a namespace that this test doesn't know"
         if "EFFECTS_TABLE" in variables:
-            found.add(("Drift", name))
+            found |= {("Drift", name), ("Failing", name)}
     return found
 
 
@@ -116,6 +120,7 @@ DAYS = {
     "Behind": (function(IteratorAge=60_000), [function(IteratorAge=600_000)]),
     "Discarded": (queue(0, 0), [queue(1, 4_000)]),
     "Failing": (function(Errors=0), [function(Errors=1)]),
+    "ServerErrors": (reported("AWS/ApiGateway", "ApiId", **{"5xx": 0}), [reported("AWS/ApiGateway", "ApiId", **{"5xx": 1})]),
     # As tests/suite/end_to_end/ finds it in what the relay and the audit write.
     "Parked": (NOTHING, [reported("LambdaIdempotency", "function", outbox_parked=1)]),
     "Drift": (NOTHING, [reported("LambdaIdempotency", "function", drift_found=1)]),
@@ -143,7 +148,7 @@ def named(name, alarm):
 MUST_WATCH = watched(STACK)
 NIGHT = together(*(emitted(execution=2, replay=8)(on) for name, on in MUST_WATCH if name == "DuplicateRatio"))
 GOOD = together(*(DAYS[name][0](on) for name, on in MUST_WATCH))
-# One throttled minute is no trouble yet, and other functions' errors are none of the relay's.
+# One throttled minute is no trouble yet, and other functions' errors are none of theirs.
 ALSO_GOOD = together(GOOD, THROTTLED("Idempotency/Table"), function(Errors=2)("PaymentsWorker"))
 A_GOOD_DAY = [{}, NIGHT, {}, GOOD, ALSO_GOOD, *[GOOD] * 5, {}]
 

@@ -25,7 +25,7 @@ def needs(request):
         yield Need(f"dynamodb:{request.operation}", request.body["TableName"], ())
     elif request.operation == "Query":
         # IAM names an index as `table/…/index/name`; `allowed` keeps the last part.
-        yield Need("dynamodb:Query", request.body["IndexName"], ())
+        yield Need("dynamodb:Query", request.body.get("IndexName", request.body["TableName"]), ())
     elif request.operation == "BatchGetItem":
         for table, wanted in request.body["RequestItems"].items():
             keys = tuple(key for item in wanted["Keys"] for key in keys_of(item))

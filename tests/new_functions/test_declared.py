@@ -13,7 +13,7 @@ from alarms.templates import ROOT, Stack
 FOLDER = Path(os.environ["NEW_FUNCTIONS"])
 # The adapter that a kind's policy is for, and the alarms that it has besides those of the library's metrics.
 KINDS = {
-    "api": ("http", set()),
+    "api": ("http", {"infra/api-alarms.yaml"}),
     "direct": ("invoke", {"infra/async-alarms.yaml"}),
     "queue": ("sqs", {"infra/queue-alarms.yaml"}),
     "stream": ("streams", {"infra/stream-alarms.yaml"}),

@@ -111,6 +111,30 @@ fn every_main_of_a_function_logs_in_json() {
     assert!(functions >= 15, "{functions}");
 }
 
+/// The library's log has the type of a handler's error alone. A direct invocation's caller gets its text.
+#[test]
+fn every_worker_and_api_of_a_source_and_a_template_logs_its_handlers_own_errors() {
+    let sources = root().join("docs/sources");
+    let shown = pages().into_iter();
+    let shown = shown.filter(|(path, _)| path.starts_with(&sources) || path.ends_with("README.md"));
+    let mains = shown.flat_map(|(path, page)| {
+        let mains = blocks(&page, "rust").into_iter();
+        let mains = mains.filter(|code| code.contains("fn main("));
+        mains.map(move |code| (path.clone(), code))
+    });
+    let templates = files(&root().join("templates"), "rs").into_iter();
+    let templates = templates.map(|path| (path.clone(), fs::read_to_string(path).unwrap()));
+    let mut layers = 0;
+    for (path, code) in mains.chain(templates) {
+        if code.contains("BatchLayer::") || code.contains("IdempotencyLayer::") {
+            layers += 1;
+            let is_shown = code.contains(".on_error(");
+            assert!(is_shown, "{}: its errors are hidden", path.display());
+        }
+    }
+    assert!(layers >= 13, "{layers}");
+}
+
 /// A tutorial shows parts of its template, which aren't compiled on the page.
 fn is_excerpt(path: &Path, words: &[&str]) -> bool {
     let is_tutorial = path.starts_with(root().join("docs/tutorials"));

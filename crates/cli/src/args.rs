@@ -1,5 +1,6 @@
 //! The command line: its flags, its commands, its help.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use crate::audit;
 use crate::doctor;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::finish;
 use crate::plan;
 use crate::records;
 use crate::schema;
+use crate::time;
 
 /// The operator's tool of lambda-idempotency.
 ///
@@ -76,8 +79,8 @@ pub struct Global {
     /// Agrees to one question. Give it twice for two.
     #[arg(long, global = true, action = ArgAction::Count)]
     pub yes: u8,
-    /// How long one request to the store may take.
-    #[arg(long, global = true, default_value = "10s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    /// How long one request may take, or one run of the audit's command.
+    #[arg(long, global = true, default_value = "10s", value_parser = time::duration, value_name = "DURATION")]
     pub timeout: Duration,
 }
 
@@ -138,8 +141,10 @@ pub enum Command {
     Fail(records::fail::Args),
     /// Says of a step that waits for a person whether its effect happened.
     SettleStep(records::settle_step::Args),
-    /// Replaces a stored outcome by a marker. Duplicates still don't run.
+    /// Erases a stored outcome and the results of steps. Duplicates still don't run.
     Redact(records::redact::Args),
+    /// Gives the keys of final records back, on purpose: the next delivery of each is its next attempt.
+    Rerun(records::rerun::Args),
     /// Holds a deployment to what silently breaks it.
     Doctor(doctor::Args),
     /// The same rules for what is not deployed yet, and what protection costs.
@@ -189,7 +194,7 @@ pub(crate) fn print_schema(args: &SchemaArgs) -> Result<Exit, Failure> {
 
 fn print(text: &[u8]) -> Result<Exit, Failure> {
     let mut out = std::io::stdout().lock();
-    std::io::Write::write_all(&mut out, text).map_err(|_| Failure::BrokenPipe)?;
+    finish(out.write_all(text).and_then(|()| out.flush()))?;
     Ok(Exit::Fine)
 }
 

@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub since: Option<EpochMillis>,
     /// Completed longer ago than this: an effect may take a while to be seen.
-    #[arg(long, default_value = "5min", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "5min", value_parser = time::duration, value_name = "DURATION")]
     pub settled_for: Duration,
     /// Compares so many records, drawn at random, instead of all.
     #[arg(long, value_name = "NUMBER")]
@@ -76,7 +76,8 @@ pub struct EffectArgs {
     #[arg(long, requires = "effects_table", value_name = "NAME")]
     pub effects_attribute: Option<String>,
     /// What this command counts, run by the shell: it reads a line of JSON for each of up to 500
-    /// records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each, `{"id", "effects"}`.
+    /// records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each, `{"id", "effects"}`. Each time
+    /// it may take as long as --timeout says.
     #[arg(long, value_name = "COMMAND")]
     pub effects_command: Option<String>,
 }
@@ -170,6 +171,10 @@ impl fmt::Display for Report {
         )?;
         self.missing.write(f, "missing effects")?;
         self.double.write(f, "double effects")?;
+        if self.checked == 0 {
+            let words = "nothing was compared: look at --table, --namespace, --operation, --since and --effect-key";
+            write!(f, "\n{ALARM}{words}{ALARM:#}")?;
+        }
         if self.not_judged > 0 {
             let words = "records don't tell which effect is theirs: look at --effect-key";
             write!(f, "\n{DIM}{} {words}{DIM:#}", self.not_judged)?;
@@ -223,7 +228,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             audit(records, &mut effects, key, &selection).await?
         }
         (None, Some(command)) => {
-            let mut effects = ChildEffects::new(command);
+            let mut effects = ChildEffects::new(command, context.global().timeout);
             audit(records, &mut effects, key, &selection).await?
         }
         (None, None) => {
@@ -240,7 +245,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         .output()
         .report(&Report::of(&tally, args.sample.is_some(), args.show))?;
     // Nothing was compared, so nothing is known to be well.
-    let is_blind = tally.checked() == 0 && tally.not_judged() > 0;
+    let is_blind = tally.checked() == 0;
     Ok(if tally.found_any() || is_blind {
         Exit::Found
     } else {

@@ -1,16 +1,23 @@
 //! Connects to the store of the records.
 
+use std::time::Duration;
+
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::store::AnyStore;
+use lambda_idempotency::{EpochMillis, StoreError};
 use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Connection as _, Row};
 
 use crate::args::{Global, Layout};
-use crate::context::Context;
+use crate::clock::Clock;
+use crate::context::{Context, now};
 use crate::failure::Failure;
+use crate::output::{WARNING, note};
+use crate::time;
 
 /// The store of the records, by its own API and by the library's contract.
 #[derive(Clone, Debug)]
@@ -38,6 +45,52 @@ pub(crate) struct Table {
     pub(crate) layout: TableLayout,
     /// The attribute that holds the id.
     pub(crate) id: String,
+    /// The attributes of its key.
+    pub(crate) keys: Vec<String>,
+    /// How far this machine's clock is ahead of the table's.
+    pub(crate) clock: Clock,
+}
+
+/// A clock that is ahead by less may be a reply that was slow.
+const AHEAD: Duration = Duration::from_secs(2);
+
+impl Records {
+    /// The time now, by the store's clock where this machine's is ahead of it: by a clock that is
+    /// ahead, an attempt that runs looks dead. DynamoDB is asked nothing: its last reply tells.
+    ///
+    /// # Errors
+    ///
+    /// When PostgreSQL doesn't answer.
+    pub(crate) async fn now(&self, context: &Context) -> Result<EpochMillis, Failure> {
+        Ok(now() - self.ahead(context).await?)
+    }
+
+    /// How far this machine's clock is ahead of the store's; nothing where it isn't.
+    pub(crate) async fn ahead(&self, context: &Context) -> Result<Duration, Failure> {
+        let ahead = match &self.place {
+            Place::DynamoDb(table) => table.clock.ahead_millis().unwrap_or(0),
+            Place::Postgres(store) => {
+                let asked = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+                // A query of one message: a proxy may share connections.
+                let asked = sqlx::raw_sql(asked).fetch_one(store.pool());
+                let row = tokio::time::timeout(context.global().timeout, asked).await;
+                let theirs = row
+                    .map_err(|_| StoreError::Timeout)?
+                    .and_then(|row| row.try_get::<i64, _>(0))
+                    .map_err(|error| Failure::service("read PostgreSQL's clock", &error))?;
+                now().0.saturating_sub(theirs)
+            }
+        };
+        let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
+        if ahead <= AHEAD {
+            return Ok(Duration::ZERO);
+        }
+        let by = time::length(Duration::from_secs(ahead.as_secs()));
+        note(format_args!(
+            "{WARNING}this machine's clock is {by} ahead of the store's: times are by the store's{WARNING:#}"
+        ));
+        Ok(ahead)
+    }
 }
 
 impl Context {
@@ -83,10 +136,16 @@ impl Context {
                 "no AWS region: give --region, or set AWS_REGION or a profile's region",
             ));
         }
+        let clock = Clock::default();
+        let config = aws_sdk_dynamodb::config::Builder::from(&config).interceptor(clock.clone());
         Ok(Table {
-            client: Client::new(&config),
+            client: Client::from_conf(config.build()),
             name,
+            clock,
             layout: layout(&global.layout),
+            keys: std::iter::once(global.layout.partition_key.clone())
+                .chain(global.layout.sort_key.clone())
+                .collect(),
             id: id_attribute(&global.layout),
         })
     }
@@ -119,12 +178,27 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
             "--store takes a PostgreSQL URL, such as postgres://operator@127.0.0.1/shop. For DynamoDB, leave it out and give --table",
         ));
     }
+    let options: PgConnectOptions = url
+        .parse()
+        .map_err(|error| Failure::service("read --store", &error))?;
+    let connect = PgConnection::connect_with(&options);
+    // Once without the pool, which tries again and again, and then tells of its own timeout alone.
+    match tokio::time::timeout(global.timeout, connect).await {
+        // What a close meets is of no use to anybody.
+        Ok(Ok(first)) => drop(first.close().await),
+        Ok(Err(error)) => return Err(Failure::service("connect to PostgreSQL", &error)),
+        Err(_) => {
+            let time = time::length(global.timeout);
+            return Err(Failure::Service {
+                doing: "connect to PostgreSQL".to_owned(),
+                reason: format!("no answer within {time}"),
+            });
+        }
+    }
     let pool = PgPoolOptions::new()
         .max_connections(4)
         .acquire_timeout(global.timeout)
-        .connect(url)
-        .await
-        .map_err(|error| Failure::service("connect to PostgreSQL", &error))?;
+        .connect_lazy_with(options);
     let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
     PostgresStore::with_table(pool, table).map_err(|error| Failure::usage(error.to_string()))
 }

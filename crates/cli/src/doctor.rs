@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::time;
 
 mod collect;
 pub(crate) mod facts;
@@ -56,13 +57,13 @@ pub enum Adapter {
 #[command(next_help_heading = "What the code sets")]
 pub struct SettingArgs {
     /// How long outcomes are kept.
-    #[arg(long, default_value = "7days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
     pub retention: Duration,
     /// How long failures for good are kept.
-    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1h", value_parser = time::duration, value_name = "DURATION")]
     pub failure_retention: Duration,
     /// By how much clocks may differ.
-    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
     pub skew_margin: Duration,
 }
 

@@ -12,7 +12,7 @@ pub enum Exit {
     Found = 1,
     /// 2: the command can't be understood, or can't be applied to this record. Nothing was written.
     Usage = 2,
-    /// 3: the store, or another service, didn't answer or refused.
+    /// 3: the store, or another service, didn't answer or refused, or the report could not be printed.
     Store = 3,
     /// 4: the record moved after it was looked at. It was left alone.
     Moved = 4,

@@ -36,6 +36,12 @@ pub enum Failure {
         /// What the system answered.
         error: io::Error,
     },
+    /// The report could not be printed.
+    #[error("the standard output: {0}")]
+    Output(io::Error),
+    /// The record was written, and the report of it could not be printed.
+    #[error("the record was written, but not all of the report: the standard output: {0}")]
+    Written(io::Error),
     /// The reader of the output went away.
     #[error("the reader of the output went away")]
     BrokenPipe,
@@ -45,6 +51,14 @@ impl Failure {
     /// A usage failure with these words.
     pub fn usage(words: impl Into<String>) -> Self {
         Self::Usage(words.into())
+    }
+
+    /// The same failure, of a command that had written a record before.
+    pub(crate) fn written(self) -> Self {
+        match self {
+            Self::Output(error) => Self::Written(error),
+            other => other,
+        }
     }
 
     /// A failure of another service, with the innermost words of its error.
@@ -60,7 +74,9 @@ impl Failure {
         match self {
             Self::Usage(_) | Self::File { .. } => Exit::Usage,
             Self::Moved(_) => Exit::Moved,
-            Self::Store(_) | Self::Service { .. } => Exit::Store,
+            Self::Store(_) | Self::Service { .. } | Self::Output(_) | Self::Written(_) => {
+                Exit::Store
+            }
             Self::BrokenPipe => Exit::Fine,
         }
     }

@@ -12,11 +12,13 @@
 mod args;
 mod ask;
 pub mod audit;
+mod clock;
 mod connect;
 mod context;
 pub mod doctor;
 pub mod exit;
 mod failure;
+mod files;
 mod output;
 pub mod plan;
 pub mod records;
@@ -61,6 +63,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> 
         Command::Fail(args) => records::fail::run(&args, context).await,
         Command::SettleStep(args) => records::settle_step::run(&args, context).await,
         Command::Redact(args) => records::redact::run(&args, context).await,
+        Command::Rerun(args) => records::rerun::run(&args, context).await,
         Command::Doctor(args) => doctor::run(&args, context).await,
         Command::Plan(args) => plan::run(&args, context),
         Command::Audit(args) => audit::run(&args, context).await,

@@ -1,23 +1,75 @@
 //! Prints reports: for a person with colours on a terminal, as JSON for a program.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// A style of a report. It is shown as a mark of its own, not as an escape sequence: only the marks
+/// become sequences, when the report is printed, and what a record contains never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Style(char, anstyle::Style);
+
+impl Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char(if f.alternate() { END } else { self.0 })
+    }
+}
+
+/// The mark behind what has a style. Marks are noncharacters: no text has them.
+const END: char = '\u{fdd0}';
 /// The style of what needs a person.
-pub(crate) const ALARM: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const ALARM: Style = Style('\u{fdd1}', AnsiColor::Red.on_default().bold());
 /// The style of what to look at.
-pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(crate) const WARNING: Style = Style('\u{fdd2}', AnsiColor::Yellow.on_default());
 /// The style of what is well.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const GOOD: Style = Style('\u{fdd3}', AnsiColor::Green.on_default());
 /// The style of a heading.
-pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const HEADING: Style = Style('\u{fdd4}', anstyle::Style::new().bold());
 /// The style of what is there for completeness.
-pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const DIM: Style = Style('\u{fdd5}', anstyle::Style::new().dimmed());
+
+/// The text of a report as a terminal may get it: with its styles, and without what else a terminal
+/// would obey, in text that came from a record, a service or a command.
+fn shown(report: impl Display) -> String {
+    let mut text = String::new();
+    for char in report.to_string().chars() {
+        let style = [ALARM, WARNING, GOOD, HEADING, DIM]
+            .into_iter()
+            .find(|style| style.0 == char);
+        let _ = match (char, style) {
+            (_, Some(Style(_, style))) => write!(text, "{style}"),
+            (END, _) => write!(text, "{}", anstyle::Reset),
+            ('\n' | '\t', _) => text.write_char(char),
+            (char, _) if is_obeyed(char) => write!(text, "{}", char.escape_default()),
+            (char, _) => text.write_char(char),
+        };
+    }
+    text
+}
+
+/// The same of JSON, in which such a character is part of a string.
+fn shown_json(json: &str) -> String {
+    let mut text = String::new();
+    for char in json.chars() {
+        let _ = match char {
+            '\n' => text.write_char(char),
+            char if is_obeyed(char) => write!(text, "\\u{:04x}", u32::from(char)),
+            char => text.write_char(char),
+        };
+    }
+    text
+}
+
+/// Tells whether a terminal obeys a character: control characters, and those that turn the direction
+/// of the text behind them.
+fn is_obeyed(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// Where a command prints to.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +89,9 @@ impl Output {
         let written = if self.json {
             serde_json::to_string_pretty(report)
                 .map_err(io::Error::from)
-                .and_then(|text| writeln!(out, "{text}"))
+                .and_then(|text| writeln!(out, "{}", shown_json(&text)))
         } else {
-            writeln!(out, "{report}")
+            writeln!(out, "{}", shown(report))
         };
         finish(written.and_then(|()| out.flush()))
     }
@@ -54,9 +106,9 @@ impl Output {
         let written = if self.json {
             serde_json::to_string(report)
                 .map_err(io::Error::from)
-                .and_then(|text| writeln!(out, "{text}"))
+                .and_then(|text| writeln!(out, "{}", shown_json(&text)))
         } else {
-            writeln!(out, "{report}")
+            writeln!(out, "{}", shown(report))
         };
         finish(written)
     }
@@ -65,7 +117,7 @@ impl Output {
 /// Says something to the person at the terminal, beside the report.
 pub(crate) fn note(words: impl Display) {
     // Nobody is left to tell where this can't be written.
-    let _ = writeln!(anstream::stderr().lock(), "{words}");
+    let _ = writeln!(anstream::stderr().lock(), "{}", shown(words));
 }
 
 /// Says why a command failed.
@@ -73,12 +125,32 @@ pub(crate) fn failure(failure: &Failure) {
     note(format_args!("{ALARM}error{ALARM:#}: {failure}"));
 }
 
-fn finish(written: io::Result<()>) -> Result<(), Failure> {
+/// The words for what could not be printed.
+pub(crate) fn finish(written: io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
-        _ => Failure::File {
-            path: "the standard output".to_owned(),
-            error,
-        },
+        _ => Failure::Output(error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_as_text() {
+        let text = "a\u{1b}[31mb\r\u{9b}2J\u{7}\u{202e}c\nd ö";
+        let plain = "a\\u{1b}[31mb\\r\\u{9b}2J\\u{7}\\u{202e}c\nd ö";
+        assert_eq!(
+            shown(format_args!("{DIM}{text}{DIM:#}")),
+            format!("\u{1b}[2m{plain}\u{1b}[0m")
+        );
+        let json = serde_json::to_string(text).unwrap_or_default();
+        let json = shown_json(&json);
+        assert!(!json.chars().any(is_obeyed), "{json}");
+        assert_eq!(
+            serde_json::from_str::<String>(&json).ok().as_deref(),
+            Some(text)
+        );
+    }
 }

@@ -9,6 +9,7 @@ use crate::doctor::facts::Deployment;
 use crate::doctor::{SettingArgs, rule, rules};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::time;
 
 mod cost;
 mod intrinsic;
@@ -24,7 +25,8 @@ pub use report::{Report, Suggestion};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A SAM or `CloudFormation` template, in YAML or JSON. Nested templates are read, where they are
-    /// files.
+    /// files. A function's `Metadata: { Idempotency: { RetentionDays: 56 } }` says what its code sets, and
+    /// goes before `--retention`.
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
     /// A parameter of the template, where its default isn't meant; repeat it for more.
@@ -53,22 +55,22 @@ pub struct Args {
 #[command(next_help_heading = "A queue's worker, without a template")]
 pub struct QueueArgs {
     /// The function's timeout. It makes the plan one of a queue's worker.
-    #[arg(long, conflicts_with = "template", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, conflicts_with = "template", value_parser = time::duration, value_name = "DURATION")]
     pub function_timeout: Option<Duration>,
     /// The mapping's batch window.
-    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "0s", value_parser = time::duration, value_name = "DURATION")]
     pub window: Duration,
     /// The queue is a FIFO queue.
     #[arg(long)]
     pub fifo: bool,
     /// The queue's visibility timeout.
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
     pub visibility: Option<Duration>,
     /// How long the queue keeps messages.
-    #[arg(long, default_value = "4days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "4days", value_parser = time::duration, value_name = "DURATION")]
     pub queue_retention: Duration,
     /// How long the dead-letter queue keeps messages.
-    #[arg(long, default_value = "14days", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "14days", value_parser = time::duration, value_name = "DURATION")]
     pub dead_letter_retention: Duration,
     /// After how many receives a message goes to the dead-letter queue.
     #[arg(long, default_value_t = 5, value_name = "NUMBER")]

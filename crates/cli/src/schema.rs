@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::audit;
 use crate::doctor;
 use crate::plan;
-use crate::records::{Explanation, RecordView, Report, list};
+use crate::records::{Explanation, RecordView, Report, Rerun, list};
 
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
-/// The commands that print JSON, with what they print. `list` prints one such document on each line.
-pub(crate) const COMMANDS: [(&str, Make); 11] = [
+/// The commands that print JSON, with what they print. `list` and `rerun` print one such document on each line.
+pub(crate) const COMMANDS: [(&str, Make); 12] = [
     ("get", SchemaGenerator::subschema_for::<RecordView>),
     ("explain", SchemaGenerator::subschema_for::<Explanation>),
     ("list", SchemaGenerator::subschema_for::<list::Entry>),
@@ -20,6 +20,7 @@ pub(crate) const COMMANDS: [(&str, Make); 11] = [
     ("fail", SchemaGenerator::subschema_for::<Report>),
     ("settle-step", SchemaGenerator::subschema_for::<Report>),
     ("redact", SchemaGenerator::subschema_for::<Report>),
+    ("rerun", SchemaGenerator::subschema_for::<Rerun>),
     ("doctor", SchemaGenerator::subschema_for::<doctor::Report>),
     ("audit", SchemaGenerator::subschema_for::<audit::Report>),
     ("plan", SchemaGenerator::subschema_for::<plan::Report>),

@@ -41,16 +41,32 @@ pub(crate) fn length(of: Duration) -> String {
     }
 }
 
+/// The longest time that a flag takes: with it, no sum of times leaves the calendar.
+const LONGEST: Duration = Duration::from_hours(100 * 366 * 24);
+
+/// A length of time as a person gives it.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration > LONGEST {
+        return Err("give at most a hundred years".to_owned());
+    }
+    Ok(duration)
+}
+
 /// A time as a person gives it: RFC 3339, or epoch seconds or milliseconds.
 pub(crate) fn parse(text: &str) -> Result<EpochMillis, String> {
     if let Ok(number) = text.parse::<i64>() {
         // Seconds stay below this for 3,000 years.
-        let is_millis = number.abs() >= 100_000_000_000;
-        return Ok(EpochMillis(if is_millis {
+        let is_millis = number.unsigned_abs() >= 100_000_000_000;
+        let millis = if is_millis {
             number
         } else {
             number.saturating_mul(1_000)
-        }));
+        };
+        let at = Timestamp::from_millisecond(millis);
+        return at
+            .map(|_| EpochMillis(millis))
+            .map_err(|_| "no calendar has this time: give epoch seconds".to_owned());
     }
     text.parse::<Timestamp>()
         .map(|at| EpochMillis(at.as_millisecond()))
@@ -85,6 +101,21 @@ mod tests {
             assert_eq!(length(length_of), words);
             assert_eq!(humantime::parse_duration(words), Ok(length_of));
         }
+    }
+
+    #[test]
+    fn what_no_calendar_has_is_refused() {
+        for text in ["9223372036854775807", "-9223372036854775808"] {
+            assert!(parse(text).is_err_and(|words| words.contains("calendar")));
+        }
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        for text in ["500000000000years", "101years", "584554531years"] {
+            assert!(
+                duration(text).is_err_and(|words| words.contains("hundred years")),
+                "{text}"
+            );
+        }
+        assert!(duration("99999999999999999999s").is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 -- The outbox of lambda-idempotency-postgres. Each statement may run again.
 
 CREATE TABLE IF NOT EXISTS {table} (
-    -- The order of events; those of one aggregate are published in it.
+    -- The order of events; those of one aggregate are committed and published in it.
     position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- The same in each attempt: consumers recognise a repetition by it.
     id text NOT NULL UNIQUE,
@@ -11,7 +11,9 @@ CREATE TABLE IF NOT EXISTS {table} (
     data text NOT NULL,
     -- Milliseconds since 1970
     recorded_at bigint NOT NULL,
-    published_at bigint
+    published_at bigint,
+    -- The last publication that failed: events that never failed come before.
+    failed_at bigint
 );
 
 CREATE INDEX IF NOT EXISTS {name}_pending ON {table} (aggregate, position) WHERE published_at IS NULL;

@@ -174,6 +174,14 @@ pub(crate) fn entry(entry: &StepEntry) -> String {
     serde_json::to_string(&Entry::of(entry)).unwrap_or_default()
 }
 
+/// The entries of several steps as JSON.
+pub(crate) fn entries(notes: &[StepNote]) -> String {
+    let entries = notes
+        .iter()
+        .map(|note| (&*note.name, Entry::of(&note.entry)));
+    serde_json::to_string(&entries.collect::<BTreeMap<&str, Entry>>()).unwrap_or_default()
+}
+
 fn journal(journal: &Journal) -> String {
     let entries: BTreeMap<&str, Entry> = journal
         .iter()

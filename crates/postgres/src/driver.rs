@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::ops::DerefMut;
 
 use crate::error::PostgresError;
 use crate::value::{Cell, Value};
@@ -22,7 +23,18 @@ pub trait Pool: Clone + Debug + Send + Sync + 'static + private::Sealed {
     type Connection: Connection<Target = Self::Target>;
 
     #[doc(hidden)]
+    type Reserved: DerefMut<Target = Self::Target> + Send + 'static;
+
+    #[doc(hidden)]
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, PostgresError>> + Send;
+
+    /// Opens a connection that isn't one of the pool's.
+    #[doc(hidden)]
+    fn reserve(&self) -> impl Future<Output = Result<Self::Reserved, PostgresError>> + Send;
+
+    /// Tells whether the pool has neither a free connection nor room for another one.
+    #[doc(hidden)]
+    fn is_full(&self) -> bool;
 }
 
 /// A connection of the pool. One that is dropped is closed, and the server rolls back what is open on
@@ -60,14 +72,26 @@ pub trait Session: Send + 'static {
     fn batch(&mut self, statements: &str)
     -> impl Future<Output = Result<(), PostgresError>> + Send;
 
-    /// Runs a statement without parameters, then this one: on their way together where the driver can.
+    /// Runs statements without parameters, then this one: on their way together where the driver can.
     fn begin(
         &mut self,
         begin: &str,
         statement: &str,
         values: &[Value],
     ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
+
+    /// Runs one statement in a transaction of its own. A proxy that hands connections out by
+    /// transaction keeps its parts together.
+    fn alone(
+        &mut self,
+        begin: &str,
+        statement: &str,
+        values: &[Value],
+    ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
 }
+
+/// Ends a transaction of one statement. Where the statement had failed, it rolls back.
+const END: &str = "END";
 
 pub(crate) mod private {
     pub trait Sealed {}

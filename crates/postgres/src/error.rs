@@ -38,7 +38,7 @@ pub enum Problem {
     ReadOnly,
     /// The role lacks a privilege (`42501`).
     #[error(
-        "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables"
+        "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables, and let a role that may create tables run `create_tables`"
     )]
     NoPrivilege,
     /// The server didn't let the role in (`28000`, `28P01`, `3D000`).
@@ -64,12 +64,25 @@ pub enum Problem {
         "the server is out of connections, memory or disk: lower the pools' sizes, or put a proxy between"
     )]
     OutOfResources,
-    /// A statement took longer than `statement_timeout` or `lock_timeout` allows, or was cancelled
-    /// (`57014`, `55P03`).
-    #[error(
-        "the server cancelled the statement: raise the role's `statement_timeout` or `lock_timeout`, or look for a transaction that holds the row"
-    )]
+    /// A statement took longer than `statement_timeout` allows, or was cancelled (`57014`).
+    #[error("the server cancelled the statement: raise the role's `statement_timeout`")]
     Cancelled,
+    /// Another transaction held the row, or the table, for longer than the request could wait
+    /// (`55P03`).
+    #[error(
+        "another transaction holds the row or the table: look for one that stays open (`pg_stat_activity`, `pg_locks`), or give the request more time"
+    )]
+    Locked,
+    /// There was no answer in [`PostgresStore::timeout`](crate::PostgresStore::timeout).
+    #[error(
+        "no connection, or no answer of the server, within `PostgresStore::timeout`: is the pool full, does the server hang?"
+    )]
+    NoAnswer,
+    /// A claim, and a transaction that sees the state of its beginning.
+    #[error(
+        "a claim's record changes while its handler works (steps, renewals), which a REPEATABLE READ or SERIALIZABLE transaction can't commit over: use the claimless form, or READ COMMITTED"
+    )]
+    Isolation,
     /// Two transactions could not both go on (`40001`, `40P01`).
     #[error("another transaction was in the way: send the request again")]
     Conflict,
@@ -143,7 +156,8 @@ impl PostgresError {
             "42501" => Problem::NoPrivilege,
             "28000" if message.contains("encryption") || message.contains("SSL") => Problem::Tls,
             "28000" | "28P01" | "3D000" => Problem::NotLetIn,
-            "57014" | "55P03" => Problem::Cancelled,
+            "57014" => Problem::Cancelled,
+            "55P03" => Problem::Locked,
             "40001" | "40P01" => Problem::Conflict,
             "25P02" => Problem::Aborted,
             "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Problem::Unreachable,
@@ -224,14 +238,17 @@ impl From<PostgresError> for StoreError {
     fn from(error: PostgresError) -> Self {
         match error.problem {
             Problem::Conflict => Self::Conflict,
-            Problem::PoolExhausted | Problem::OutOfResources | Problem::Cancelled => {
-                Self::Throttled(error.into())
-            }
+            Problem::NoAnswer => Self::Timeout,
+            Problem::PoolExhausted
+            | Problem::OutOfResources
+            | Problem::Cancelled
+            | Problem::Locked => Self::Throttled(error.into()),
             Problem::Unreachable => Self::Unavailable(error.into()),
             Problem::NoPrivilege | Problem::NotLetIn | Problem::Tls => Self::Denied(error.into()),
             Problem::NoTable
             | Problem::OtherSchema { .. }
             | Problem::ReadOnly
+            | Problem::Isolation
             | Problem::PoolClosed => Self::Misconfigured(error.into()),
             Problem::Aborted
             | Problem::Over

@@ -100,6 +100,7 @@ impl Values {
             statement,
             values: self.0,
             affects: Some(1),
+            table: None,
         }
     }
 }

@@ -15,6 +15,11 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+// Without a driver there is nobody to call it.
+#![cfg_attr(
+    not(any(feature = "sqlx", feature = "tokio-postgres")),
+    allow(dead_code)
+)]
 
 mod columns;
 mod driver;

@@ -29,6 +29,7 @@
 //! }
 //! ```
 
+use std::slice;
 use std::time::SystemTime;
 
 use lambda_idempotency::store::transaction::WriteError;
@@ -36,16 +37,16 @@ use lambda_idempotency::{Claim, EpochMillis};
 use serde::Serialize;
 
 use crate::driver::{Connection, Pool, Session};
-use crate::error::PostgresError;
+use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
-use crate::table::{TableName, TableNameError};
-use crate::value::{Cell, Content, Value};
+use crate::table::{Table, TableName, TableNameError};
+use crate::value::{Cell, Value};
 
 /// An outbox adds events to its table, in which they wait for a relay.
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    table: TableName,
+    table: Table,
 }
 
 /// An event announces a change.
@@ -114,12 +115,19 @@ pub struct Relayed {
     pub failed: usize,
 }
 
-/// The first event of each aggregate that waits. One whose aggregate has an earlier one that waits, or
-/// that another relay is publishing, is left.
-const PENDING: &str = "SELECT position, id, type, aggregate, data, recorded_at FROM {table} event \
-     WHERE published_at IS NULL AND NOT EXISTS (SELECT FROM {table} earlier \
+/// Adds an event. Transactions with events of one aggregate go on one after the other from here, so that
+/// their positions are in the order of their commits.
+const ADD: &str = "WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtextextended('{table} ' || $3, 0))) \
+     INSERT INTO {table} (id, type, aggregate, data, recorded_at) SELECT $1, $2, $3, $4, $5 FROM turn";
+
+/// An event that waits, and none before it in its aggregate.
+const FIRST: &str = "published_at IS NULL AND NOT EXISTS (SELECT FROM {table} earlier \
      WHERE earlier.aggregate = event.aggregate AND earlier.position < event.position \
-     AND earlier.published_at IS NULL) ORDER BY position LIMIT $1 FOR UPDATE SKIP LOCKED";
+     AND earlier.published_at IS NULL)";
+
+/// The relay's own wait for a publication is no reason to end its transaction.
+const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = 0";
 
 impl Outbox {
     /// Makes an outbox on this table.
@@ -128,13 +136,13 @@ impl Outbox {
     ///
     /// When a statement would not take the name without quotes.
     pub fn new(table: &str) -> Result<Self, TableNameError> {
-        let table = TableName::parse(table)?;
+        let table = Table::new(TableName::parse(table)?);
         Ok(Self { table })
     }
 
     /// Returns the statements that make the table. They may run again.
     pub fn statements(&self) -> String {
-        self.table.fill(include_str!("../schema/outbox.sql"))
+        self.table.name().fill(include_str!("../schema/outbox.sql"))
     }
 
     /// Returns the statement that adds an event: to [apply](crate::Transaction::apply) in an open
@@ -149,9 +157,9 @@ impl Outbox {
         event: &Event,
         data: &T,
     ) -> Result<Sql, serde_json::Error> {
-        let insert = "INSERT INTO {table} (id, type, aggregate, data, recorded_at) VALUES ($1, $2, $3, $4, $5)";
         let id = claim.event_id(&event.kind, &event.aggregate, &event.name);
-        let statement = Sql::new(self.table.fill(insert));
+        let mut statement = Sql::new(ADD);
+        statement.table = Some(self.table.clone());
         Ok(statement
             .bind(id)
             .bind(event.kind.as_str())
@@ -176,48 +184,131 @@ impl Outbox {
         Ok(())
     }
 
-    /// Publishes events that wait, at most `limit`, and marks them, in one transaction: the first of
-    /// each aggregate. Call it again until nothing was published.
+    /// Publishes events that wait, at most `limit`, and marks each: the first of each aggregate, those
+    /// whose publication failed before at the end. Call it again until nothing was published.
     ///
-    /// Any number of relays may run at once: each leaves the events that another is publishing, and
-    /// those behind them. A relay that dies before its transaction committed has published events that
-    /// are published again, with the same ids.
+    /// Each event is published in a transaction of its own, which locks it. Any number of relays may run
+    /// at once: each leaves the events that another is publishing, and those behind them. An event whose
+    /// relay died before it marked it is published again, with the same id.
     ///
     /// # Errors
     ///
-    /// What the server answered: what was published may be published again.
+    /// What the server answered: the last event may be published again.
     ///
     /// # Cancellation
     ///
-    /// Dropped, it closes its connection; what was published is published again.
+    /// Dropped, it closes its connection; the event that was published last is published again.
     pub async fn relay<P: Pool, E>(
         &self,
         store: &PostgresStore<P>,
         limit: u32,
         publish: impl AsyncFn(&StoredEvent) -> Result<(), E>,
     ) -> Result<Relayed, PostgresError> {
-        let mut connection = store.pool().connect().await?;
-        let session = connection.session()?;
-        let limit = [Value::from(limit)];
-        let rows = session
-            .begin("BEGIN", &self.table.fill(PENDING), &limit)
-            .await?;
         let mut relayed = Relayed::default();
-        let mut published = Vec::new();
-        for (position, event) in rows.into_iter().filter_map(read) {
-            match publish(&event).await {
-                Ok(()) => published.push(Some(position)),
-                Err(_) => relayed.failed += 1,
+        for position in store.in_time(self.waiting(store, limit)).await? {
+            let locked = store.in_time(self.lock(store, &position)).await?;
+            let Some((connection, event)) = locked else {
+                continue;
+            };
+            let is_published = publish(&event).await.is_ok();
+            let marked = self.mark(Some(connection), store, &position, is_published);
+            if let Err(error) = store.in_time(marked).await {
+                // The connection is gone, and the event is published all the same.
+                if error.problem() != Problem::Unreachable {
+                    return Err(error);
+                }
+                let marked = self.mark(None, store, &position, is_published);
+                store.in_time(marked).await?;
+            }
+            if is_published {
+                relayed.published += 1;
+            } else {
+                relayed.failed += 1;
             }
         }
-        relayed.published = published.len();
-        let now = EpochMillis::from(SystemTime::now());
-        let mark = "UPDATE {table} SET published_at = $2 WHERE position = ANY ($1)";
-        let values = [Value(Content::Ints(published)), now.0.into()];
-        session.execute(&self.table.fill(mark), &values).await?;
+        Ok(relayed)
+    }
+
+    /// The positions of events that may be published.
+    async fn waiting<P: Pool>(
+        &self,
+        store: &PostgresStore<P>,
+        limit: u32,
+    ) -> Result<Vec<Value>, PostgresError> {
+        let select = format!(
+            "SELECT position FROM {{table}} event WHERE {FIRST} \
+             ORDER BY failed_at NULLS FIRST, position LIMIT $1"
+        );
+        let mut connection = store.pool().connect().await?;
+        let session = connection.session()?;
+        session.batch(BEGIN).await?;
+        let select = self.table.fill(session, &select).await?;
+        let rows = session.query(&select, &[limit.into()]).await?;
         session.batch("COMMIT").await?;
         connection.reuse();
-        Ok(relayed)
+        let positions = rows.into_iter().flatten().filter_map(|cell| match cell {
+            Cell::Int(position) => Some(position.into()),
+            _ => None,
+        });
+        Ok(positions.collect())
+    }
+
+    /// Opens a transaction with this event locked; `None` where another relay has it, or has had it.
+    async fn lock<P: Pool>(
+        &self,
+        store: &PostgresStore<P>,
+        position: &Value,
+    ) -> Result<Option<(P::Connection, StoredEvent)>, PostgresError> {
+        let select = format!(
+            "SELECT id, type, aggregate, data, recorded_at FROM {{table}} event \
+             WHERE position = $1 AND {FIRST} FOR UPDATE SKIP LOCKED"
+        );
+        let mut connection = store.pool().connect().await?;
+        let session = connection.session()?;
+        let select = self.table.fill(session, &select).await?;
+        let one = slice::from_ref(position);
+        let rows = session.begin(BEGIN, &select, one).await?;
+        if let Some(event) = rows.into_iter().next().and_then(read) {
+            return Ok(Some((connection, event)));
+        }
+        session.batch("ROLLBACK").await?;
+        connection.reuse();
+        Ok(None)
+    }
+
+    /// Notes that an event was published, or that it could not be: in the transaction that has it
+    /// locked, where that is still there.
+    async fn mark<P: Pool>(
+        &self,
+        connection: Option<P::Connection>,
+        store: &PostgresStore<P>,
+        position: &Value,
+        is_published: bool,
+    ) -> Result<(), PostgresError> {
+        let column = if is_published {
+            "published_at"
+        } else {
+            "failed_at"
+        };
+        let mark = format!(
+            "UPDATE {{table}} SET {column} = $2 WHERE position = $1 AND published_at IS NULL"
+        );
+        let mut connection = if let Some(connection) = connection {
+            connection
+        } else {
+            let mut connection = store.pool().connect().await?;
+            connection.session()?.batch(BEGIN).await?;
+            connection
+        };
+        let session = connection.session()?;
+        let mark = self.table.fill(session, &mark).await?;
+        let now = EpochMillis::from(SystemTime::now());
+        session
+            .execute(&mark, &[position.clone(), now.0.into()])
+            .await?;
+        session.batch("COMMIT").await?;
+        connection.reuse();
+        Ok(())
     }
 
     /// Deletes events that were published before this time, at most `limit`, and returns how many it
@@ -234,36 +325,38 @@ impl Outbox {
     ) -> Result<u64, PostgresError> {
         let delete = "DELETE FROM {table} WHERE position IN (SELECT position FROM {table} \
              WHERE published_at < $1 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
-        let mut connection = store.pool().connect().await?;
         let values = [Value::from(before.0), limit.into()];
-        let deleted = connection
-            .session()?
-            .execute(&self.table.fill(delete), &values)
-            .await?;
-        connection.reuse();
-        Ok(deleted)
+        let work = async {
+            let mut connection = store.pool().connect().await?;
+            let session = connection.session()?;
+            session.batch(BEGIN).await?;
+            let delete = self.table.fill(session, delete).await?;
+            let deleted = session.execute(&delete, &values).await?;
+            session.batch("COMMIT").await?;
+            connection.reuse();
+            Ok(deleted)
+        };
+        store.in_time(work).await
     }
 }
 
-/// Reads a row of [`PENDING`], whose columns are never NULL.
-fn read(row: Vec<Cell>) -> Option<(i64, StoredEvent)> {
+/// Reads an event's row, whose columns are never NULL.
+fn read(row: Vec<Cell>) -> Option<StoredEvent> {
     let [
-        Cell::Int(position),
         Cell::Text(id),
         Cell::Text(kind),
         Cell::Text(aggregate),
         Cell::Text(data),
         Cell::Int(recorded_at),
-    ] = <[Cell; 6]>::try_from(row).ok()?
+    ] = <[Cell; 5]>::try_from(row).ok()?
     else {
         return None;
     };
-    let event = StoredEvent {
+    Some(StoredEvent {
         id,
         kind,
         aggregate,
         data,
         recorded_at: EpochMillis(recorded_at),
-    };
-    Some((position, event))
+    })
 }

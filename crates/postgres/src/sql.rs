@@ -2,7 +2,9 @@
 
 use lambda_idempotency::store::transaction::{Refusal, Write, WriteError};
 
+use crate::driver::Session;
 use crate::error::PostgresError;
+use crate::table::Table;
 use crate::transaction::Slot;
 use crate::value::Value;
 
@@ -25,6 +27,8 @@ pub struct Sql {
     pub(crate) statement: String,
     pub(crate) values: Vec<Value>,
     pub(crate) affects: Option<u64>,
+    /// A table of this crate's own, where the statement has `{table}` for it.
+    pub(crate) table: Option<Table>,
 }
 
 impl Sql {
@@ -35,6 +39,7 @@ impl Sql {
             statement: statement.into(),
             values: Vec::new(),
             affects: None,
+            table: None,
         }
     }
 
@@ -50,6 +55,17 @@ impl Sql {
     pub fn affects(mut self, rows: u64) -> Self {
         self.affects = Some(rows);
         self
+    }
+
+    /// Runs the statement, and counts the rows that it changed.
+    pub(crate) async fn execute<S: Session>(&self, session: &mut S) -> Result<u64, PostgresError> {
+        match &self.table {
+            None => session.execute(&self.statement, &self.values).await,
+            Some(table) => {
+                let statement = table.fill(session, &self.statement).await?;
+                session.execute(&statement, &self.values).await
+            }
+        }
     }
 
     /// Sets the handler's own error for a refusal: see [`Write::or_else`].

@@ -5,7 +5,6 @@ use lambda_idempotency::protocol::record::{LAYOUT, Record};
 use lambda_idempotency::{EpochSeconds, RecordId};
 
 use crate::columns::{self, COLUMNS};
-use crate::schema;
 use crate::table::TableName;
 use crate::value::Value;
 
@@ -25,6 +24,7 @@ pub(crate) struct Statements {
     pub(crate) amend: String,
     pub(crate) complete: String,
     pub(crate) release: String,
+    pub(crate) intervene: String,
     pub(crate) load: String,
     /// Reads records in the order of their ids.
     pub(crate) page: String,
@@ -32,7 +32,10 @@ pub(crate) struct Statements {
     pub(crate) estimate: String,
     /// Reads one record, and keeps it from changing until the transaction ends.
     pub(crate) lock: String,
-    /// Takes the place of a record, within the transaction that goes on to write it.
+    /// Takes the place of a record, within the transaction that goes on to write it. A statement that
+    /// meets another transaction's row waits for it as long as its last parameter says, in
+    /// milliseconds; the `lock_timeout` of other statements stays what it was. A lock of the whole
+    /// table comes before, and isn't limited so: a row's lock alone means another run.
     pub(crate) occupy: String,
     settle: String,
     pub(crate) keep: String,
@@ -40,7 +43,6 @@ pub(crate) struct Statements {
     pub(crate) sweep: String,
     pub(crate) sweep_outcomes: String,
     pub(crate) version: String,
-    pub(crate) create_tables: String,
 }
 
 impl Statements {
@@ -55,6 +57,7 @@ impl Statements {
             amend: write.amend(),
             complete: write.complete(),
             release: write.release(),
+            intervene: write.intervene(),
             load: table.fill(&format!(
                 "SELECT {met} FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) \
                  LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",
@@ -67,12 +70,22 @@ impl Statements {
                 "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = '{table}'::regclass",
             ),
             lock: table.fill(&format!(
-                "SELECT {all} FROM {{table}} WHERE id = $1 FOR UPDATE"
+                "{waits}, \
+                 met AS MATERIALIZED (SELECT t.* FROM {{table}} t CROSS JOIN waits WHERE t.id = $1 \
+                 FOR UPDATE OF t) \
+                 SELECT {met}, {RESET} FROM waits LEFT JOIN met ON true",
+                waits = waits(2),
+                met = of("met", names()),
             )),
             // Another transaction sees this row only where the handler has committed it.
             occupy: table.fill(&format!(
-                "INSERT INTO {{table}} (id, status, expiration, attempt, journal, layout) \
-                 VALUES ($1, '{OPEN}', $2, 1, '{{}}', 1) ON CONFLICT (id) DO NOTHING RETURNING true",
+                "{waits}, \
+                 done AS (INSERT INTO {{table}} (id, status, expiration, attempt, journal, layout) \
+                 SELECT $1, '{OPEN}', $2, 1, '{{}}', 1 FROM waits \
+                 ON CONFLICT (id) DO NOTHING RETURNING id) \
+                 SELECT taken.rows, {RESET} FROM waits \
+                 CROSS JOIN (SELECT count(*) AS rows FROM done) taken",
+                waits = waits(3),
             )),
             // The place that this very transaction has taken, and not one that the handler committed.
             settle: table.fill(&format!(
@@ -86,20 +99,20 @@ impl Statements {
             ),
             fetch: table.fill("SELECT content FROM {table}_outcomes WHERE id = $1 AND owner = $2"),
             sweep: table.fill(
-                "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} \
-                 WHERE expiration < $1 ORDER BY expiration LIMIT $2 FOR UPDATE SKIP LOCKED)",
+                "WITH gone AS (DELETE FROM {table} WHERE id IN (SELECT id FROM {table} \
+                 WHERE expiration < $1 ORDER BY expiration LIMIT $2 FOR UPDATE SKIP LOCKED) \
+                 RETURNING true) SELECT count(*) FROM gone",
             ),
             sweep_outcomes: table.fill(
-                "DELETE FROM {table}_outcomes WHERE (id, owner) IN (SELECT id, owner \
+                "WITH gone AS (DELETE FROM {table}_outcomes WHERE (id, owner) IN (SELECT id, owner \
                  FROM {table}_outcomes WHERE expiration < $1 ORDER BY expiration LIMIT $2 \
-                 FOR UPDATE SKIP LOCKED)",
+                 FOR UPDATE SKIP LOCKED) RETURNING true) SELECT count(*) FROM gone",
             ),
             // It names each column, so that one that is missing is found before a handler runs.
             version: table.fill(&format!(
                 "SELECT max(version), (SELECT count(*) FROM (SELECT {all} FROM {{table}} LIMIT 0) known) \
                  FROM {{table}}_schema"
             )),
-            create_tables: schema::of(table),
         }
     }
 }
@@ -132,6 +145,18 @@ impl Statements {
         (self.settle.replace("{set}", &set.join(", ")), values)
     }
 }
+
+/// Limits how long the statement waits for a lock, by the parameter in this place, and notes the limit
+/// that held before.
+fn waits(place: usize) -> String {
+    format!(
+        "WITH waits AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, \
+         set_config('lock_timeout', ${place}, true) AS now)"
+    )
+}
+
+/// Ends what [`waits`] began, once the rest of the statement has been carried out.
+const RESET: &str = "set_config('lock_timeout', waits.before, true)";
 
 /// Lists the columns of one table: `met.id, met.status`.
 fn of<'a>(table: &str, columns: impl Iterator<Item = &'a str>) -> String {

@@ -6,21 +6,24 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency::{EpochMillis, StoreError};
-use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, OnceCell};
+use tokio::time::Instant;
 
 use crate::columns::decode;
-use crate::driver::{Connection, Pool, Session};
+use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
-use crate::schema::VERSION;
-use crate::statement::Statements;
 use crate::table::{TableName, TableNameError};
 use crate::transaction::{Isolation, OpenIds};
 use crate::value::{Cell, Value};
 
+use ready::Ready;
+pub(crate) use ready::find;
+
 mod commit;
 mod contract;
+pub(crate) mod ready;
 pub(crate) mod request;
+mod single;
 
 /// The name of the table, where none is set.
 pub const DEFAULT_TABLE: &str = "idempotency";
@@ -28,8 +31,11 @@ pub const DEFAULT_TABLE: &str = "idempotency";
 /// The store keeps records in a table of PostgreSQL.
 ///
 /// Cheap to clone. It takes a pool that you built: `deadpool_postgres::Pool`, or `sqlx::PgPool` with
-/// the feature `sqlx`. Every statement is unnamed and keeps no state in its session, so that a proxy
-/// which shares connections (RDS Proxy, PgBouncer) may stand between.
+/// the feature `sqlx`. Each statement is in a transaction, unnamed, and keeps no state in its session, so
+/// that a proxy which shares connections by transaction (`PgBouncer`) may stand between.
+///
+/// A run sends what belongs to it over its open transaction's connection, or over the pool. Where the pool
+/// is full, it takes one connection that the store opens beside it.
 ///
 /// ```no_run
 /// use lambda_idempotency::Idempotency;
@@ -40,35 +46,36 @@ pub const DEFAULT_TABLE: &str = "idempotency";
 /// let config = "postgres://app:secret@127.0.0.1/shop".parse::<tokio_postgres::Config>()?;
 /// let manager = deadpool_postgres::Manager::new(config, tokio_postgres::NoTls);
 /// let store = PostgresStore::new(deadpool_postgres::Pool::builder(manager).max_size(8).build()?);
-/// store.create_tables().await?;
 /// let once = Idempotency::builder(store).namespace("shop").build()?;
 /// # Ok(()) }
 /// ```
-pub struct PostgresStore<P> {
+pub struct PostgresStore<P: Pool> {
     pub(crate) inner: Arc<Inner<P>>,
     pub(crate) isolation: Isolation,
+    pub(crate) timeout: Duration,
 }
 
-#[derive(Debug)]
-pub(crate) struct Inner<P> {
+pub(crate) struct Inner<P: Pool> {
     pool: P,
-    pub(crate) statements: Statements,
-    /// Set once the tables were seen to be those of this release.
-    checked: OnceCell<()>,
+    table: TableName,
+    ready: OnceCell<Ready>,
     /// The runs of this process that have a transaction open.
-    pub(crate) open: OpenIds,
+    pub(crate) open: Arc<OpenIds>,
+    /// For what a run sends while the pool has no connection left.
+    reserved: Mutex<single::Reserved<P>>,
 }
 
-impl<P> Clone for PostgresStore<P> {
+impl<P: Pool> Clone for PostgresStore<P> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
             isolation: self.isolation,
+            timeout: self.timeout,
         }
     }
 }
 
-impl<P: fmt::Debug> fmt::Debug for PostgresStore<P> {
+impl<P: Pool> fmt::Debug for PostgresStore<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
             .field("pool", &self.inner.pool)
@@ -81,8 +88,7 @@ impl<P: Pool> PostgresStore<P> {
     /// Makes a store on the table `idempotency` of the database that the pool leads to. Nothing is
     /// sent.
     pub fn new(pool: P) -> Self {
-        let table = TableName::default();
-        Self::on(pool, &table)
+        Self::on(pool, TableName::default())
     }
 
     /// Makes a store on another table, perhaps with a schema: `app.idempotency`.
@@ -91,19 +97,21 @@ impl<P: Pool> PostgresStore<P> {
     ///
     /// When a statement would not take the name without quotes.
     pub fn with_table(pool: P, table: &str) -> Result<Self, TableNameError> {
-        Ok(Self::on(pool, &TableName::parse(table)?))
+        Ok(Self::on(pool, TableName::parse(table)?))
     }
 
-    fn on(pool: P, table: &TableName) -> Self {
+    fn on(pool: P, table: TableName) -> Self {
         let inner = Inner {
             pool,
-            statements: Statements::of(table),
-            checked: OnceCell::new(),
-            open: OpenIds::default(),
+            table,
+            ready: OnceCell::new(),
+            open: Arc::default(),
+            reserved: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
             isolation: Isolation::default(),
+            timeout: Duration::from_secs(10),
         }
     }
 
@@ -115,28 +123,18 @@ impl<P: Pool> PostgresStore<P> {
         self
     }
 
+    /// Sets how long the store waits for a connection and for the server where no deadline says so: to
+    /// open a transaction, in [`create_tables`](Self::create_tables) and [`sweep`](Self::sweep)
+    /// (default: 10 s). A duplicate that may wait for another run has that time beside.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
     /// The pool, for the application's own statements.
     pub fn pool(&self) -> &P {
         &self.inner.pool
-    }
-
-    /// Makes the tables, where they are not there. It may run again.
-    ///
-    /// Run it when you deploy, as a role that may create tables: the function's own role then needs
-    /// `SELECT`, `INSERT`, `UPDATE` and `DELETE` alone. [`schema::statements`](crate::schema::statements)
-    /// gives the same statements to a tool for migrations.
-    ///
-    /// # Errors
-    ///
-    /// What the server answered.
-    pub async fn create_tables(&self) -> Result<(), PostgresError> {
-        let mut connection = self.inner.pool.connect().await?;
-        connection
-            .session()?
-            .batch(&self.statements().create_tables)
-            .await?;
-        connection.reuse();
-        Ok(())
     }
 
     /// Deletes records, and outcomes beside them, whose `expiration` has passed: at most `limit` of
@@ -158,14 +156,6 @@ impl<P: Pool> PostgresStore<P> {
     /// }
     /// ```
     ///
-    /// The same in SQL, for `pg_cron`:
-    ///
-    /// ```sql
-    /// SELECT cron.schedule('idempotency', '* * * * *', $$DELETE FROM idempotency WHERE id IN (
-    ///   SELECT id FROM idempotency WHERE expiration < extract(epoch FROM now()) - 60
-    ///   ORDER BY expiration LIMIT 10000 FOR UPDATE SKIP LOCKED)$$);
-    /// ```
-    ///
     /// # Errors
     ///
     /// What the server answered.
@@ -176,12 +166,23 @@ impl<P: Pool> PostgresStore<P> {
                 .saturating_sub(MARGIN.as_millis().try_into().unwrap_or(0)),
         );
         let values = [Value::from(now.0.div_euclid(1_000)), limit.into()];
-        let mut connection = self.inner.pool.connect().await?;
         let mut deleted = 0;
-        for statement in [&self.statements().sweep, &self.statements().sweep_outcomes] {
-            deleted += connection.session()?.execute(statement, &values).await?;
+        let tables: [fn(&Ready) -> &str; 2] = [
+            |ready| &ready.statements.sweep,
+            |ready| &ready.statements.sweep_outcomes,
+        ];
+        for table in tables {
+            let work = self.pooled(table, &values, Instant::now() + self.timeout);
+            match self
+                .in_time(work)
+                .await?
+                .first()
+                .and_then(|row| row.first())
+            {
+                Some(Cell::Int(count)) => deleted += count.unsigned_abs(),
+                _ => return Err(Problem::Refused.into()),
+            }
         }
-        connection.reuse();
         Ok(deleted)
     }
 
@@ -220,7 +221,7 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Vec<(String, Found)>, StoreError> {
         let values = [Value::from(after), limit.into()];
         let rows = self
-            .query(&self.statements().page, &values, deadline)
+            .query(|ready| &ready.statements.page, &values, deadline)
             .await?;
         let read = |row: &Vec<Cell>| match row.split_first() {
             Some((Cell::Text(id), columns)) => Some((id.clone(), decode(columns)?)),
@@ -237,74 +238,14 @@ impl<P: Pool> PostgresStore<P> {
     /// As those of a request.
     pub async fn estimated_records(&self, deadline: Instant) -> Result<u64, StoreError> {
         let rows = self
-            .query(&self.statements().estimate, &[], deadline)
+            .query(|ready| &ready.statements.estimate, &[], deadline)
             .await?;
         Ok(match rows.first().and_then(|row| row.first()) {
             Some(Cell::Int(count)) => u64::try_from(*count).unwrap_or(0),
             _ => 0,
         })
     }
-
-    fn statements(&self) -> &Statements {
-        &self.inner.statements
-    }
-
-    /// Takes a connection of the pool, to tables that this release knows.
-    pub(crate) async fn connect(&self) -> Result<P::Connection, PostgresError> {
-        let mut connection = self.inner.pool.connect().await?;
-        let checked = self.inner.checked.get_or_try_init(async || {
-            let rows = connection
-                .session()?
-                .query(&self.inner.statements.version, &[])
-                .await?;
-            match rows.first().and_then(|row| row.first()) {
-                Some(Cell::Int(VERSION)) => Ok(()),
-                Some(Cell::Int(found)) => Err(PostgresError::from(Problem::OtherSchema {
-                    found: *found,
-                    known: VERSION,
-                })),
-                _ => Err(Problem::NoTable.into()),
-            }
-        });
-        checked.await?;
-        Ok(connection)
-    }
-
-    /// Runs one statement by itself.
-    async fn query(
-        &self,
-        statement: &str,
-        values: &[Value],
-        deadline: Instant,
-    ) -> Result<Vec<Vec<Cell>>, StoreError> {
-        let work = async {
-            let mut connection = self.connect().await?;
-            match connection.session()?.query(statement, values).await {
-                Err(error) if error.problem() == Problem::Unreachable => Err(error),
-                // The server answered, and nothing is open on the connection.
-                answer => {
-                    connection.reuse();
-                    answer
-                }
-            }
-        };
-        within(deadline, work).await
-    }
 }
 
 /// The time by which the clocks of two machines may differ.
 const MARGIN: Duration = Duration::from_mins(1);
-
-/// Waits for this work until the deadline, and not at all where it has passed.
-async fn within<T>(
-    deadline: Instant,
-    work: impl Future<Output = Result<T, PostgresError>>,
-) -> Result<T, StoreError> {
-    if Instant::now() >= deadline {
-        return Err(StoreError::Timeout);
-    }
-    match timeout_at(deadline, work).await {
-        Ok(answer) => answer.map_err(StoreError::from),
-        Err(_) => Err(StoreError::Timeout),
-    }
-}

@@ -1,5 +1,11 @@
 //! The name of the table, as it may stand in a statement.
 
+use std::sync::{Arc, OnceLock};
+
+use crate::driver::Session;
+use crate::error::PostgresError;
+use crate::store::find;
+
 /// The name isn't one that a statement takes without quotes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -33,10 +39,61 @@ impl TableName {
         })
     }
 
+    /// Its schema, where it was given one, and its name.
+    pub(crate) fn parts(&self) -> (Option<&str>, &str) {
+        let schema = self.whole.strip_suffix(&self.table);
+        let schema = schema.and_then(|schema| schema.strip_suffix('.'));
+        (schema, &self.table)
+    }
+
+    /// The same table in this schema, whose name is quoted where it must be.
+    pub(crate) fn within(&self, schema: &str) -> Self {
+        Self {
+            whole: format!("{schema}.{}", self.table),
+            table: self.table.clone(),
+        }
+    }
+
     /// Fills the name into a text that has `{table}` for it, and `{name}` for it without its schema.
     pub(crate) fn fill(&self, text: &str) -> String {
         text.replace("{table}", &self.whole)
             .replace("{name}", &self.table)
+    }
+}
+
+/// A table whose schema is found when a statement first needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    name: TableName,
+    found: Arc<OnceLock<TableName>>,
+}
+
+impl Table {
+    pub(crate) fn new(name: TableName) -> Self {
+        Self {
+            name,
+            found: Arc::default(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// Fills the name and its schema into a text, within a transaction.
+    pub(crate) async fn fill<S: Session>(
+        &self,
+        session: &mut S,
+        text: &str,
+    ) -> Result<String, PostgresError> {
+        if let Some(found) = self.found.get() {
+            return Ok(found.fill(text));
+        }
+        // Of one that isn't there, the server says so.
+        Ok(match find(session, &self.name).await? {
+            Some(found) => self.found.get_or_init(|| found).fill(text),
+            None => self.name.fill(text),
+        })
     }
 }
 

@@ -67,7 +67,7 @@ impl<P: Pool> Transaction<P> {
     /// savepoint. [`Problem::Rows`] where the number isn't the one that the statement
     /// [must](Sql::affects) change: return it from the handler, which rolls back.
     pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
-        let rows = self.0.execute(&sql.statement, &sql.values).await?;
+        let rows = sql.execute(&mut *self.0).await?;
         match sql.affects {
             Some(expected) if expected != rows => Err(Problem::Rows { expected, rows }.into()),
             _ => Ok(rows),

@@ -1,8 +1,8 @@
 //! Compares completed records with the effects that they stand for, on a schedule: `idempotency audit`, as a function.
 //!
 //! It counts `drift_checked`, the records that it compared, and `drift_found`, the missing and double effects, each with one dimension,
-//! `function`, which is the function's name; `infra/audit-alarms.yaml` has the alarm. It logs the ids of what it finds, and answers with the
-//! counts.
+//! `function`, which is the function's name. It logs the ids of what it finds, and answers with the counts. It fails where it can't read the
+//! tables, and where it compared nothing: a name that is mistyped finds nothing, too. `infra/audit-alarms.yaml` has the alarms.
 //!
 //! | variable | |
 //! |---|---|
@@ -111,7 +111,11 @@ impl Drift {
             TableEffects::open(client, &self.effects_table, &self.effects_attribute).await?;
         let records = pages(&self.records, SEGMENTS);
         let tally = audit(records, &mut effects, &self.key, &selection).await?;
-        Ok(self.tell(&tally))
+        let counts = self.tell(&tally);
+        if counts.checked == 0 {
+            return Err("nothing was compared, so nothing is known to be well: look at IDEMPOTENCY_TABLE, NAMESPACE, OPERATION and EFFECT_KEY".into());
+        }
+        Ok(counts)
     }
 
     fn tell(&self, tally: &Tally) -> Counts {

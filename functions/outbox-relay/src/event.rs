@@ -4,11 +4,20 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A batch of the table's stream; or, without records, a schedule's wish for a sweep.
+/// A batch of the table's stream; or what a person asks about parked events; or, with neither, a schedule's wish for a sweep.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Trigger {
     #[serde(rename = "Records")]
     pub(crate) records: Option<Vec<StreamRecord>>,
+    pub(crate) parked: Option<Parked>,
+}
+
+/// What is to be done about all parked events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Parked {
+    Count,
+    PutBack,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,8 @@
 //!
 //! Two triggers: the outbox table's stream, with `ReportBatchItemFailures`; and a schedule, whose event has no records, for the
 //! sweep: it finds events that no stream record announced any more (a stream forgets after 24 hours, an event source
-//! mapping may be switched off). Consumers tell a repetition by the event's id.
+//! mapping may be switched off). Consumers tell a repetition by the event's id. A person invokes it with `{"parked": "put_back"}` after a
+//! correction.
 //!
 //! | variable | |
 //! |---|---|
@@ -29,16 +30,19 @@ use tower::Layer;
 
 mod counts;
 mod event;
+mod parked;
 mod pending;
 mod relay;
 mod sweep;
 mod table;
 mod target;
+mod time;
 
 use event::{Answer, Trigger};
 use relay::Relay;
 use table::Table;
 use target::Target;
+use time::Time;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -62,14 +66,18 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let handler = service_fn(move |event: LambdaEvent<Trigger>| {
         let relay = Arc::clone(&relay);
         async move {
-            let failed = if let Some(records) = event.payload.records {
-                relay.relay(&event::announced(records)).await
-            } else {
-                // A sweep that fails fails as a whole: its schedule, or its alarm, repeats it.
-                relay.sweep(event.context.deadline()).await?;
-                Vec::new()
-            };
-            Ok::<_, Error>(Answer::of(failed))
+            let time = Time::before(event.context.deadline());
+            let Trigger { records, parked } = event.payload;
+            if let Some(records) = records {
+                let left = relay.relay(&event::announced(records), time).await;
+                return Ok(serde_json::to_value(Answer::of(left))?);
+            }
+            if let Some(wanted) = parked {
+                return Ok(serde_json::to_value(relay.parked(wanted, time).await?)?);
+            }
+            // A sweep that fails fails as a whole: its schedule, or its alarm, repeats it.
+            relay.sweep(time).await?;
+            Ok::<_, Error>(serde_json::to_value(Answer::of(Vec::new()))?)
         }
     });
     lambda_runtime::run(metrics.layer(handler)).await

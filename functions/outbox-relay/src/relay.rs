@@ -1,6 +1,6 @@
 //! Publish, then mark; in order within an aggregate, side by side between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -8,8 +8,9 @@ use lambda_idempotency::dynamodb::outbox::StoredEvent;
 
 use crate::counts;
 use crate::event::Announced;
-use crate::table::{Table, TableError};
+use crate::table::{EventKey, Table, TableError, key_of};
 use crate::target::{PublishError, Target};
+use crate::time::Time;
 
 /// How many aggregates are worked on at a time.
 pub(crate) const SIDE_BY_SIDE: usize = 10;
@@ -29,6 +30,8 @@ pub(crate) enum Failed {
     Publish(#[from] PublishError),
     #[error(transparent)]
     Table(#[from] TableError),
+    #[error("no answer before the invocation's end: it may be published")]
+    NoAnswerInTime,
 }
 
 impl Failed {
@@ -40,64 +43,83 @@ impl Failed {
 
 impl Relay {
     /// The events of a batch; the sequence numbers of those that must come again.
-    pub(crate) async fn relay(&self, announced: &[Announced]) -> Vec<String> {
-        let keys = announced
-            .iter()
-            .map(|new| (new.aggregate.clone(), new.id.clone()));
+    pub(crate) async fn relay(&self, announced: &[Announced], time: Time) -> Vec<String> {
+        let key = |new: &Announced| (new.aggregate.clone(), new.id.clone());
         // A batch that comes again begins before the one that failed: what is published already is known by its mark.
-        let events = match self.table.load(keys.collect()).await {
+        let loading = self.table.load(announced.iter().map(key).collect());
+        let events = match time.wait_for(loading).await {
             Ok(loaded) => loaded.events,
             Err(error) => {
                 tracing::error!(%error, "the outbox could not be read");
-                return numbers(announced);
+                return announced
+                    .iter()
+                    .map(|new| new.sequence_number.clone())
+                    .collect();
             }
         };
-        let mut events: HashMap<_, _> = events
+        let publishing = by_aggregate(events)
             .into_iter()
-            .map(|event| (event.id.clone(), event))
-            .collect();
-        let found = announced.iter().filter_map(|new| {
-            let event = events.remove(&new.id)?;
-            Some((new.sequence_number.clone(), event))
-        });
-        let failed = self.publish_all(found.collect()).await;
-        let is_failed = |new: &&Announced| failed.contains(&new.sequence_number);
-        let failed = announced.iter().filter(is_failed);
-        failed.map(|new| new.sequence_number.clone()).collect()
+            .map(|events| self.publish_in_order(events, time));
+        let left = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
+        let left: HashSet<_> = left.flat_map(stream::iter).collect().await;
+        let is_left = |new: &&Announced| left.contains(&key(new));
+        let left = announced.iter().filter(is_left);
+        left.map(|new| new.sequence_number.clone()).collect()
     }
 
-    /// What of these failed, by the name that each was given.
-    async fn publish_all(&self, events: Vec<(String, StoredEvent)>) -> Vec<String> {
-        let of_aggregates = by_aggregate(events).into_iter();
-        let publishing = of_aggregates.map(|events| self.publish_in_order(events));
-        let failed = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
-        failed.collect::<Vec<_>>().await.concat()
-    }
-
-    /// The first failure stops those behind it.
-    async fn publish_in_order(&self, events: Vec<(String, StoredEvent)>) -> Vec<String> {
+    /// Publishes events of one aggregate; the first failure stops those behind it. What is left.
+    async fn publish_in_order(&self, events: Vec<StoredEvent>, time: Time) -> Vec<EventKey> {
+        let keys = events.iter().map(key_of).collect();
+        let Ok(events) = self.in_order(events, time).await else {
+            return keys;
+        };
         let mut events = events.into_iter();
-        while let Some((name, event)) = events.next() {
-            if event.is_published || event.is_parked {
-                continue;
-            }
-            if self.publish(&event).await.is_err() {
-                return std::iter::once(name)
-                    .chain(events.map(|(name, _)| name))
+        while let Some(event) = events.next() {
+            if time.is_used() || self.publish(&event, time).await.is_err() {
+                return std::iter::once(event)
+                    .chain(events)
+                    .map(|event| key_of(&event))
                     .collect();
             }
         }
         Vec::new()
     }
 
+    /// Those of an aggregate that wait, in their order. Each transaction's come in its own, and none before an earlier one that another
+    /// batch announces: that one is added.
+    pub(crate) async fn in_order(
+        &self,
+        mut events: Vec<StoredEvent>,
+        time: Time,
+    ) -> Result<Vec<StoredEvent>, TableError> {
+        for (aggregate, transaction, before) in incomplete(&events) {
+            let reading = self.table.pending_of(&aggregate, &transaction);
+            let pending = time.wait_for(reading).await.inspect_err(
+                |error| tracing::error!(%error, "the events of a transaction could not be read"),
+            )?;
+            let known: HashSet<_> = events.iter().map(|event| event.id.clone()).collect();
+            let is_missing =
+                |event: &StoredEvent| event.position < before && !known.contains(&event.id);
+            events.extend(pending.into_iter().filter(is_missing));
+        }
+        let mut first = HashMap::new();
+        for (place, event) in events.iter().enumerate() {
+            first.entry(event.transaction.clone()).or_insert(place);
+        }
+        events.retain(waits);
+        events.sort_by_key(|event| (first.get(&event.transaction).copied(), event.position));
+        Ok(events)
+    }
+
     /// Publishes and marks an event. A crash between the two publishes it again, under the same id.
-    pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), Failed> {
-        let published = async {
+    pub(crate) async fn publish(&self, event: &StoredEvent, time: Time) -> Result<(), Failed> {
+        let publishing = async {
             self.target.publish(event).await?;
             Ok(self.table.mark(event).await?)
         };
+        let published = time.wait(publishing).await;
         published
-            .await
+            .unwrap_or(Err(Failed::NoAnswerInTime))
             .inspect(|()| {
                 counts::published();
                 tracing::info!(event_id = event.id, kind = event.kind, "published");
@@ -109,74 +131,89 @@ impl Relay {
     }
 }
 
-fn numbers(announced: &[Announced]) -> Vec<String> {
-    let number = |new: &Announced| new.sequence_number.clone();
-    announced.iter().map(number).collect()
+fn waits(event: &StoredEvent) -> bool {
+    !event.is_published && !event.is_parked
 }
 
-/// In the order in which they came; those of one transaction, which a stream may mix up, in their own.
-pub(crate) fn by_aggregate(events: Vec<(String, StoredEvent)>) -> Vec<Vec<(String, StoredEvent)>> {
-    let mut groups: Vec<Vec<(String, StoredEvent)>> = Vec::new();
+/// In the order in which they came.
+pub(crate) fn by_aggregate(events: Vec<StoredEvent>) -> Vec<Vec<StoredEvent>> {
+    let mut groups: Vec<Vec<StoredEvent>> = Vec::new();
     let mut places = HashMap::new();
-    for (name, event) in events {
+    for event in events {
         let place = *places
             .entry(event.aggregate.clone())
             .or_insert(groups.len());
         match groups.get_mut(place) {
-            Some(group) => group.push((name, event)),
-            None => groups.push(vec![(name, event)]),
-        }
-    }
-    for group in &mut groups {
-        for of_one in group.chunk_by_mut(|(_, a), (_, b)| a.transaction == b.transaction) {
-            of_one.sort_by_key(|(_, event)| event.position);
+            Some(group) => group.push(event),
+            None => groups.push(vec![event]),
         }
     }
     groups
 }
 
+/// The transactions of which an event waits and not all before it are here: aggregate, transaction, and that event's position. The events
+/// of one aggregate in a transaction are numbered from 0.
+fn incomplete(events: &[StoredEvent]) -> Vec<(String, String, usize)> {
+    let mut last: HashMap<_, usize> = HashMap::new();
+    let mut here = HashSet::new();
+    for event in events {
+        here.insert((&event.transaction, event.position));
+        if waits(event) {
+            let place = last
+                .entry((&event.aggregate, &event.transaction))
+                .or_default();
+            *place = event.position.max(*place);
+        }
+    }
+    last.retain(|(_, transaction), last| {
+        (0..*last).any(|place| !here.contains(&(transaction, place)))
+    });
+    let named = last.into_iter();
+    named
+        .map(|((aggregate, transaction), last)| (aggregate.clone(), transaction.clone(), last))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 
     use super::*;
 
-    fn event(aggregate: &str, transaction: &str, position: usize) -> (String, StoredEvent) {
-        let name = format!("{aggregate}{transaction}{position}");
+    fn event(aggregate: &str, transaction: &str, position: usize) -> StoredEvent {
         let entry = |(name, value): (&str, _)| (name.to_owned(), value);
         let item: HashMap<_, _> = [
-            ("id", S(name.clone())),
+            ("id", S(format!("{aggregate}{transaction}{position}"))),
             ("type", S("t".to_owned())),
             ("aggregate", S(aggregate.to_owned())),
             ("data", S("{}".to_owned())),
             ("recorded_at", N("1".to_owned())),
             ("transaction", S(transaction.to_owned())),
             ("position", N(position.to_string())),
+            ("pending", S("0".to_owned())),
         ]
         .into_iter()
         .map(entry)
         .collect();
-        (name, StoredEvent::from_item(&item).unwrap())
+        StoredEvent::from_item(&item).unwrap()
     }
 
     #[test]
-    fn aggregates_keep_their_order_and_transactions_theirs() {
-        let came = vec![
-            event("a", "t", 2),
-            event("b", "t", 0),
-            event("a", "t", 1),
-            event("a", "s", 3),
-            event("a", "s", 0),
-        ];
-        let names = |group: &Vec<(String, StoredEvent)>| {
-            group
-                .iter()
-                .map(|(name, _)| name.clone())
-                .collect::<Vec<_>>()
+    fn aggregates_are_apart_and_keep_the_order_in_which_they_came() {
+        let came = vec![event("a", "t", 2), event("b", "t", 0), event("a", "s", 0)];
+        let ids = |group: &Vec<StoredEvent>| {
+            let ids = group.iter().map(|event| event.id.clone());
+            ids.collect::<Vec<_>>()
         };
-        let groups: Vec<_> = by_aggregate(came).iter().map(names).collect();
-        assert_eq!(groups, [vec!["at1", "at2", "as0", "as3"], vec!["bt0"]]);
+        let groups: Vec<_> = by_aggregate(came).iter().map(ids).collect();
+        assert_eq!(groups, [vec!["at2", "as0"], vec!["bt0"]]);
+    }
+
+    #[test]
+    fn a_transaction_is_complete_when_all_before_its_last_are_here() {
+        let came = [event("a", "t", 1), event("a", "t", 0), event("a", "s", 0)];
+        assert_eq!(incomplete(&came), []);
+        let came = [event("a", "t", 0), event("a", "t", 2)];
+        assert_eq!(incomplete(&came), [("a".to_owned(), "t".to_owned(), 2)]);
     }
 }

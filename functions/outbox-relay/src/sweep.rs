@@ -1,7 +1,7 @@
 //! Publishes what has waited too long, oldest first, until everything was tried or the time is used.
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::{StreamExt, stream};
 use lambda_idempotency::dynamodb::outbox::StoredEvent;
@@ -10,9 +10,7 @@ use crate::counts;
 use crate::pending::{Need, Pending};
 use crate::relay::{Failed, Relay, SIDE_BY_SIDE, by_aggregate};
 use crate::table::{EventKey, TableError};
-
-/// The end of an invocation, in which no event is begun: at most this, and a quarter of what was left at the start.
-const RESERVE: Duration = Duration::from_secs(3);
+use crate::time::Time;
 
 /// How many events a sweep has in memory before it publishes them: 10 MB, where each is as large as an item can be.
 const LOADED_AT_ONCE: usize = 25;
@@ -50,11 +48,8 @@ impl Tally {
 
 impl Relay {
     /// Publishes the events that were recorded long enough ago, as the index has them.
-    pub(crate) async fn sweep(&self, deadline: SystemTime) -> Result<(), SweepError> {
-        let now = SystemTime::now();
-        let left = deadline.duration_since(now).unwrap_or_default();
-        let until = deadline - RESERVE.min(left / 4);
-        let before = now
+    pub(crate) async fn sweep(&self, time: Time) -> Result<(), SweepError> {
+        let before = SystemTime::now()
             .checked_sub(self.sweep_after)
             .unwrap_or(SystemTime::UNIX_EPOCH);
         let (mut pending, mut tally) = (Pending::new(), Tally::default());
@@ -62,17 +57,18 @@ impl Relay {
             match pending.next() {
                 Need::Nothing => break,
                 Need::Read(bucket, from) => {
-                    pending.read(bucket, self.table.pending(bucket, before, from).await?);
+                    let reading = self.table.pending(bucket, before, from);
+                    pending.read(bucket, time.wait_for(reading).await?);
                 }
                 Need::Taken(keys) => {
                     for few in keys.chunks(LOADED_AT_ONCE) {
-                        if SystemTime::now() < until {
-                            self.publish_old(few.to_vec(), until, &mut tally).await?;
+                        if !time.is_used() {
+                            self.publish_old(few.to_vec(), time, &mut tally).await?;
                         }
                     }
                 }
             }
-            tally.is_cut_short |= SystemTime::now() >= until;
+            tally.is_cut_short |= time.is_used();
         }
         let Tally {
             published,
@@ -91,13 +87,13 @@ impl Relay {
     async fn publish_old(
         &self,
         keys: Vec<EventKey>,
-        until: SystemTime,
+        time: Time,
         tally: &mut Tally,
     ) -> Result<(), TableError> {
-        let mut loaded = self.table.load(keys).await?;
+        let mut loaded = time.wait_for(self.table.load(keys)).await?;
         for key in loaded.unreadable {
             tally.failed += 1;
-            match self.table.park(&key).await {
+            match time.wait_for(self.table.park(&key)).await {
                 Ok(()) => {
                     counts::parked();
                     tracing::error!(event_id = key.1, "parked: it is no event");
@@ -112,10 +108,9 @@ impl Relay {
         loaded
             .events
             .retain(|event| !tally.blocked.contains(&event.aggregate));
-        let named = loaded.events.into_iter();
-        let named = named.map(|event| (event.id.clone(), event)).collect();
-        let of_aggregates = by_aggregate(named).into_iter();
-        let publishing = of_aggregates.map(|events| self.publish_one_by_one(events, until));
+        let publishing = by_aggregate(loaded.events)
+            .into_iter()
+            .map(|events| self.publish_one_by_one(events, time));
         let mut publishing = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
         while let Some(part) = publishing.next().await {
             tally.add(part?);
@@ -126,23 +121,20 @@ impl Relay {
     /// Publishes events of one aggregate. The first failure stops those behind it; one that is parked lets them go on.
     async fn publish_one_by_one(
         &self,
-        events: Vec<(String, StoredEvent)>,
-        until: SystemTime,
+        events: Vec<StoredEvent>,
+        time: Time,
     ) -> Result<Tally, TableError> {
         let mut tally = Tally::default();
-        for (_, event) in events {
-            if event.is_published || event.is_parked {
-                continue;
-            }
-            if SystemTime::now() >= until {
+        for event in self.in_order(events, time).await? {
+            if time.is_used() {
                 tally.is_cut_short = true;
                 break;
             }
-            match self.publish(&event).await {
+            match self.publish(&event, time).await {
                 Ok(()) => tally.published += 1,
                 Err(failed) => {
                     tally.failed += 1;
-                    let parked = self.parks(&event, &failed).await;
+                    let parked = time.wait_for(self.parks(&event, &failed)).await;
                     // One event that can't be counted or parked must not stop the others.
                     let parked = parked.unwrap_or_else(|error| {
                         tracing::error!(%error, event_id = event.id, "not counted");

@@ -1,6 +1,6 @@
 //! The outbox table: read by key, marked when published, swept by its index.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::error::{DisplayErrorContext, SdkError};
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use aws_sdk_dynamodb::types::KeysAndAttributes;
-use lambda_idempotency::dynamodb::outbox::{PENDING_INDEX, StoredEvent};
+use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, StoredEvent};
 
 /// The most keys in one `BatchGetItem`.
 const MOST_KEYS: usize = 100;
@@ -53,6 +53,10 @@ pub(crate) struct Table {
 pub(crate) struct TableError(String);
 
 impl TableError {
+    pub(crate) fn no_answer_in_time() -> Self {
+        Self("it didn't answer before the invocation's end".to_owned())
+    }
+
     fn of(error: &(impl StdError + 'static)) -> Self {
         Self(DisplayErrorContext(error).to_string())
     }
@@ -67,9 +71,12 @@ impl Table {
         }
     }
 
-    /// The events under these keys. What is no event is named: it would stop the stream for good.
-    pub(crate) async fn load(&self, keys: Vec<EventKey>) -> Result<Loaded, TableError> {
+    /// The events under these keys, each once: a stream may announce a key twice, and one request may not name it twice. What is no event
+    /// is named: it would stop the stream for good.
+    pub(crate) async fn load(&self, mut keys: Vec<EventKey>) -> Result<Loaded, TableError> {
         let (mut found, mut unreadable) = (HashMap::new(), Vec::new());
+        let mut known = HashSet::new();
+        keys.retain(|key| known.insert(key.clone()));
         for chunk in keys.chunks(MOST_KEYS) {
             for item in self.get(chunk.iter().map(key).collect()).await? {
                 match StoredEvent::from_item(&item) {
@@ -110,6 +117,35 @@ impl Table {
             tokio::time::sleep(Duration::from_millis(50) * 2_u32.pow(round)).await;
         }
         Err(TableError("it left keys unprocessed: throttled".to_owned()))
+    }
+
+    /// The pending events of a transaction in an aggregate. This reads all that the table has of the aggregate.
+    pub(crate) async fn pending_of(
+        &self,
+        aggregate: &str,
+        transaction: &str,
+    ) -> Result<Vec<StoredEvent>, TableError> {
+        let request = self
+            .client
+            .query()
+            .table_name(&self.name)
+            .consistent_read(true)
+            .key_condition_expression("#aggregate = :aggregate")
+            .filter_expression("#transaction = :transaction AND attribute_exists(#pending)")
+            .expression_attribute_names("#aggregate", "aggregate")
+            .expression_attribute_names("#transaction", "transaction")
+            .expression_attribute_names("#pending", "pending")
+            .expression_attribute_values(":aggregate", S(aggregate.to_owned()))
+            .expression_attribute_values(":transaction", S(transaction.to_owned()));
+        let mut items = request.into_paginator().items().send();
+        let mut events = Vec::new();
+        while let Some(item) = items.next().await {
+            // The sweep parks what is no event.
+            events.extend(StoredEvent::from_item(
+                &item.map_err(|error| TableError::of(&error))?,
+            ));
+        }
+        Ok(events)
     }
 
     /// Takes the event out of the index, and lets TTL have it.
@@ -167,6 +203,46 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
+    /// Reads a page of the whole table: the events that are parked. What is no event stays parked.
+    pub(crate) async fn parked(
+        &self,
+        from: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), TableError> {
+        let request = self
+            .client
+            .scan()
+            .table_name(&self.name)
+            .consistent_read(true)
+            .filter_expression("attribute_exists(#parked) AND attribute_not_exists(#pending)")
+            .expression_attribute_names("#parked", "parked_at")
+            .expression_attribute_names("#pending", "pending")
+            .set_exclusive_start_key(from);
+        let reply = request
+            .send()
+            .await
+            .map_err(|error| TableError::of(&error))?;
+        let events = reply.items().iter().flat_map(StoredEvent::from_item);
+        Ok((events.collect(), reply.last_evaluated_key))
+    }
+
+    /// Puts a parked event back into the index, as if nobody had refused it.
+    pub(crate) async fn put_back(&self, event: &StoredEvent) -> Result<(), TableError> {
+        let starts = |bucket: &&str| event.id.starts_with(*bucket);
+        let bucket = PENDING_BUCKETS.into_iter().find(starts).unwrap_or("0");
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.name)
+            .set_key(Some(key(&key_of(event))))
+            .update_expression("SET #pending = :bucket REMOVE #parked, #refusals")
+            .condition_expression("attribute_exists(#parked) AND attribute_not_exists(#pending)")
+            .expression_attribute_names("#parked", "parked_at")
+            .expression_attribute_names("#pending", "pending")
+            .expression_attribute_names("#refusals", "refusals")
+            .expression_attribute_values(":bucket", S(bucket.to_owned()));
+        done_or_gone(request.send().await)
+    }
+
     /// Reads a page of the events in this bucket that were recorded before, oldest first.
     pub(crate) async fn pending(
         &self,
@@ -214,7 +290,7 @@ fn done_or_gone<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<(), Ta
     }
 }
 
-fn key_of(event: &StoredEvent) -> EventKey {
+pub(crate) fn key_of(event: &StoredEvent) -> EventKey {
     (event.aggregate.clone(), event.id.clone())
 }
 

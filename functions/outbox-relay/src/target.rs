@@ -3,7 +3,8 @@
 use std::error::Error as StdError;
 
 use aws_config::SdkConfig;
-use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_eventbridge::operation::put_events::PutEventsOutput;
+use aws_sdk_eventbridge::types::{PutEventsRequestEntry, PutEventsResultEntry};
 use aws_sdk_sns::types::MessageAttributeValue as SnsAttribute;
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue as SqsAttribute;
@@ -51,14 +52,12 @@ impl PublishError {
     where
         E: ProvideErrorMetadata + StdError + 'static,
     {
-        let is_refusal = match error {
-            SdkError::ConstructionFailure(_) => true,
-            SdkError::ServiceError(answer) => {
-                let status = answer.raw().status().as_u16();
-                is_refusal(status, answer.err().code().unwrap_or_default())
-            }
-            _ => false,
-        };
+        let is_refusal = error.raw_response().is_some_and(|answer| {
+            let error = error.as_service_error();
+            let code = error.and_then(|error| error.code()).unwrap_or_default();
+            let message = error.and_then(|error| error.message()).unwrap_or_default();
+            is_refusal(answer.status().as_u16(), code, message)
+        });
         Self {
             text: DisplayErrorContext(error).to_string(),
             is_refusal,
@@ -66,46 +65,59 @@ impl PublishError {
     }
 }
 
-/// Parts of the codes that blame the target, its permissions or its load, as SQS, SNS, EventBridge and what is around them have them.
-const NOT_OF_THE_EVENT: [&str; 23] = [
-    "accessdenied",
-    "authentication",
-    "authorization",
-    "disabled",
-    "doesnotexist",
-    "expired",
-    "forbidden",
-    "internal",
-    "invalidaction",
-    "invalidaddress",
-    "invalidclienttokenid",
-    "invalidsecurity",
-    "kms",
-    "limit",
-    "nonexistent",
-    "notauthorized",
-    "notfound",
-    "optin",
-    "signature",
-    "throttl",
-    "throughput",
-    "unavailable",
-    "unrecognizedclient",
+/// Codes that blame the event, whatever the message says; without the ending `Exception`.
+const OF_THE_EVENT: [&str; 2] = ["InvalidMessageContents", "MalformedDetail"];
+
+/// Codes that blame a parameter: the event's, or the target's own name.
+const OF_A_PARAMETER: [&str; 6] = [
+    "InvalidArgument",
+    "InvalidParameter",
+    "InvalidParameterValue",
+    "ParameterValueInvalid",
+    "Validation",
+    "ValidationError",
 ];
 
-/// Whether an answer speaks of the event. One without a code comes from what is before the target, which says so by its status alone.
-fn is_refusal(status: u16, code: &str) -> bool {
+/// What a message names that blames a parameter of the event.
+const PARTS_OF_THE_EVENT: [&str; 6] = ["attribute", "body", "detail", "entries", "message", "size"];
+
+/// What a message names that blames the target or the way to it. The relay itself makes group and deduplication ids, so that these are
+/// wrong only where the target is of another kind.
+const PARTS_OF_THE_TARGET: [&str; 14] = [
+    "account",
+    "arn",
+    "bus",
+    "credential",
+    "deduplication",
+    "endpoint",
+    "group",
+    "kms",
+    "policy",
+    "queue",
+    "region",
+    "signature",
+    "token",
+    "topic",
+];
+
+/// Tells whether an answer blames the event. One without a code comes from what is before the target, which tells by its status alone.
+fn is_refusal(status: u16, code: &str, message: &str) -> bool {
     match status {
         413 => true,
-        400 | 422 => !code.is_empty() && is_of_the_event(code),
+        400 | 422 => blames_the_event(code, message),
         _ => false,
     }
 }
 
-/// Whether an error with this code speaks of the event. Where it wrongly does, the event is parked after hours, not lost.
-fn is_of_the_event(code: &str) -> bool {
-    let code = code.to_ascii_lowercase();
-    !NOT_OF_THE_EVENT.iter().any(|part| code.contains(part))
+/// Tells whether an error blames the event. In doubt it doesn't: an event that waits is better than all events parked.
+fn blames_the_event(code: &str, message: &str) -> bool {
+    let code = code.strip_suffix("Exception").unwrap_or(code);
+    let message = message.to_ascii_lowercase();
+    let names = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    OF_THE_EVENT.contains(&code)
+        || OF_A_PARAMETER.contains(&code)
+            && names(&PARTS_OF_THE_EVENT)
+            && !names(&PARTS_OF_THE_TARGET)
 }
 
 impl Target {
@@ -209,15 +221,24 @@ async fn on_bus(
         .build();
     let reply = client.put_events().entries(entry).send().await;
     let reply = reply.map_err(|error| PublishError::of(&error))?;
-    // A bus that refuses an entry answers 200 all the same.
-    if reply.failed_entry_count() == 0 {
+    entry_taken(&reply)
+}
+
+/// A bus that refuses an entry answers 200 all the same.
+fn entry_taken(reply: &PutEventsOutput) -> Result<(), PublishError> {
+    let failed = |entry: &&PutEventsResultEntry| {
+        entry.error_code().is_some() || entry.error_message().is_some()
+    };
+    let entry = reply.entries().iter().find(failed);
+    if reply.failed_entry_count() == 0 && entry.is_none() {
         return Ok(());
     }
-    let entries = reply.entries().iter();
-    let codes: Vec<_> = entries.filter_map(|entry| entry.error_code()).collect();
+    let code = entry.and_then(PutEventsResultEntry::error_code);
+    let message = entry.and_then(PutEventsResultEntry::error_message);
+    let (code, message) = (code.unwrap_or_default(), message.unwrap_or_default());
     Err(PublishError {
-        text: format!("the bus refused it: {}", codes.join(", ")),
-        is_refusal: codes.iter().all(|code| is_of_the_event(code)),
+        text: format!("the bus refused it: {code} {message}"),
+        is_refusal: blames_the_event(code, message),
     })
 }
 
@@ -283,52 +304,152 @@ mod tests {
     }
 
     #[test]
-    fn only_codes_that_speak_of_the_event_blame_it() {
-        for code in [
-            "InvalidMessageContents",
-            "InvalidParameterValue",
-            "InvalidParameter",
-            "MalformedDetail",
-            "ValidationException",
+    fn an_answer_that_names_what_is_in_the_event_refuses_it() {
+        for (code, message) in [
+            ("InvalidMessageContents", ""),
+            ("MalformedDetail", "Detail is malformed."),
+            (
+                "InvalidParameterValue",
+                "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+            ),
+            (
+                "InvalidParameterValue",
+                "Message (user) attribute 'event_type' must contain a non-empty value of type 'String'.",
+            ),
+            ("InvalidParameter", "Invalid parameter: Message too long"),
+            (
+                "ValidationException",
+                "Total size of the entries in the request is over the limit.",
+            ),
+            (
+                "ValidationException",
+                "Value '' at 'entries.1.member.detailType' failed to satisfy constraint",
+            ),
+            ("InvalidArgument", "Parameter DetailType is not valid."),
+            (
+                "InvalidParameterValueException",
+                "Value for parameter MessageBody is invalid.",
+            ),
         ] {
-            assert!(is_of_the_event(code), "{code}");
+            assert!(is_refusal(400, code, message), "{code} {message}");
+            assert!(!is_refusal(403, code, message) && !is_refusal(500, code, message));
         }
-        for code in [
-            "AWS.SimpleQueueService.NonExistentQueue",
-            "QueueDoesNotExist",
-            "AccessDeniedException",
-            "AuthorizationError",
-            "KmsThrottled",
-            "KMSDisabled",
-            "ThrottlingException",
-            "OverLimit",
-            "RequestThrottled",
-            "NotFound",
-            "InternalFailure",
-            "ExpiredTokenException",
-            "InvalidSignatureException",
-            "NotAuthorizedForSourceException",
-            "ResourceNotFoundException",
+        assert!(is_refusal(413, "", ""));
+    }
+
+    #[test]
+    fn an_answer_that_names_the_target_or_the_way_to_it_refuses_no_event() {
+        for (status, code, message) in [
+            (
+                400,
+                "InvalidParameter",
+                "Invalid parameter: TopicArn Reason: An ARN must have at least 6 elements, not 1",
+            ),
+            (400, "InvalidParameter", "Invalid parameter: TopicArn"),
+            (
+                400,
+                "InvalidParameter",
+                "Invalid parameter: The MessageGroupId parameter is required for FIFO topics",
+            ),
+            (
+                400,
+                "InvalidParameterValue",
+                "Value a for parameter MessageGroupId is invalid. Reason: The request include parameter that is not valid for this queue type",
+            ),
+            (
+                400,
+                "InvalidParameterValue",
+                "Value x for parameter QueueUrl is invalid",
+            ),
+            (400, "InvalidParameter", ""),
+            (
+                400,
+                "ValidationException",
+                "Value 'a b' at 'entries.1.member.eventBusName' failed to satisfy constraint",
+            ),
+            (
+                400,
+                "InvalidArgument",
+                "Parameter EventBusName is not valid.",
+            ),
+            (
+                400,
+                "MissingParameter",
+                "The request must contain the parameter MessageGroupId.",
+            ),
+            (400, "UnsupportedOperation", "This message can't be sent"),
+            (
+                400,
+                "InvalidAddress",
+                "The address https://sqs/1/x is not valid for this endpoint.",
+            ),
+            (
+                400,
+                "AWS.SimpleQueueService.NonExistentQueue",
+                "The specified queue does not exist.",
+            ),
+            (400, "QueueDoesNotExist", ""),
+            (
+                400,
+                "ResourceNotFoundException",
+                "Event bus x does not exist.",
+            ),
+            (404, "NotFound", "Topic does not exist"),
+            (
+                403,
+                "AuthorizationError",
+                "not authorized to perform: SNS:Publish",
+            ),
+            (
+                400,
+                "AccessDeniedException",
+                "not authorized to perform: kms:GenerateDataKey on the message",
+            ),
+            (400, "NotAuthorizedForSourceException", ""),
+            (400, "KMSAccessDenied", "the message can't be encrypted"),
+            (400, "KmsThrottled", ""),
+            (400, "KMSDisabled", ""),
+            (400, "InvalidSecurity", ""),
+            (400, "RedactionFailure", ""),
+            (400, "InvalidAccountIdException", ""),
+            (400, "ThrottlingException", ""),
+            (400, "RequestThrottled", ""),
+            (400, "OverLimit", ""),
+            (500, "InternalFailure", ""),
+            (400, "ExpiredTokenException", ""),
+            (400, "InvalidSignatureException", ""),
+            (400, "UnrecognizedClientException", ""),
+            (400, "SomethingNew", "the message"),
+            (400, "", "the message"),
+            (429, "", ""),
         ] {
-            assert!(!is_of_the_event(code), "{code}");
+            assert!(!is_refusal(status, code, message), "{code} {message}");
         }
     }
 
     #[test]
-    fn an_answer_without_a_code_blames_no_event_but_one_that_is_too_large() {
-        for (status, code) in [
-            (403, ""),
-            (404, ""),
-            (429, ""),
-            (400, ""),
-            (400, "UnrecognizedClientException"),
-            (400, "MissingAuthenticationToken"),
-            (403, "InvalidParameter"),
-            (500, "ValidationException"),
+    fn a_bus_refuses_an_entry_only_by_a_code_that_blames_it() {
+        let refused = |code: Option<&str>, message: Option<&str>, count| {
+            let entry = PutEventsResultEntry::builder()
+                .set_error_code(code.map(str::to_owned))
+                .set_error_message(message.map(str::to_owned));
+            let reply = PutEventsOutput::builder().failed_entry_count(count);
+            let taken = entry_taken(&reply.entries(entry.build()).build());
+            taken.err().map(|error| error.is_refusal)
+        };
+        assert_eq!(refused(None, None, 0), None);
+        assert_eq!(refused(Some("MalformedDetail"), None, 1), Some(true));
+        for (code, message) in [
+            (None, None),
+            (None, Some("the message")),
+            (Some("InternalFailure"), None),
+            (Some("InvalidArgument"), Some("EventBusName")),
         ] {
-            assert!(!is_refusal(status, code), "{status} {code}");
+            assert_eq!(refused(code, message, 1), Some(false), "{code:?}");
         }
-        assert!(is_refusal(413, "") && is_refusal(400, "InvalidMessageContents"));
+        assert_eq!(refused(Some("InternalFailure"), None, 0), Some(false));
+        let nothing = PutEventsOutput::builder().failed_entry_count(1).build();
+        assert!(!entry_taken(&nothing).unwrap_err().is_refusal);
     }
 
     #[test]

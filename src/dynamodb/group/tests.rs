@@ -184,6 +184,65 @@ async fn claims_that_met_a_record_are_read_together() {
     assert_eq!(wire.actions(), ["BatchExecuteStatement", "BatchGetItem"]);
 }
 
+/// A proxy or an emulator may leave the item out of a failed condition.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_a_refusal_does_not_show_is_read() {
+    let hidden = failed("ConditionalCheckFailed");
+    let empty =
+        json!({ "Error": { "Code": "ConditionalCheckFailed", "Message": "no", "Item": {} } });
+    let group = statements(&[hidden, empty]);
+    let wire = Wire::answering([group, items(&[id(0), id(1)], &[])]);
+    let writes = [completion(0, 1), completion(1, 1)];
+    let answers = write_all(&wire.store(), &writes, soon()).await;
+    let is_shown = |answer: &Result<Answer, _>| matches!(answer, Ok(Answer::Refused(Some(_))));
+    assert!(answers.iter().all(is_shown), "{answers:?}");
+    assert_eq!(wire.actions(), ["BatchExecuteStatement", "BatchGetItem"]);
+
+    // Alone.
+    let record = json!({ "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } });
+    for item in [json!(null), json!({})] {
+        for write in [claim(0), completion(0, 1)] {
+            let refused = json!({ "__type": "ConditionalCheckFailedException", "Item": item });
+            let read = Some((200, json!({ "Item": record })));
+            let wire = Wire::answering([Some((400, refused)), read]);
+            let answer = wire.store().write(&write, soon()).await;
+            assert!(is_shown(&answer), "{answer:?}");
+            let requests = wire.requests();
+            assert_eq!(requests[1].0, "GetItem");
+            assert_eq!(requests[1].1["ConsistentRead"], true);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_stands_where_the_record_can_not_be_read() {
+    let wire = Wire::answering([error(400, "ConditionalCheckFailedException"), None]);
+    let answer = wire.store().write(&claim(0), soon()).await;
+    assert!(matches!(answer, Ok(Answer::Refused(None))), "{answer:?}");
+    let wire = Wire::answering([statements(&[failed("DuplicateItem"), applied()]), None]);
+    let answers = write_all(&wire.store(), &[claim(0), claim(1)], soon()).await;
+    assert!(
+        matches!(answers[0], Ok(Answer::Refused(None))),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_shows_no_journal_is_unreadable() {
+    let seen = crate::protocol::record::Version::default();
+    let RecordWrite::Create(claim) = claim(0) else {
+        panic!("no claim")
+    };
+    let mode = crate::protocol::record::Takeover::Resume;
+    let write = RecordWrite::TakeOver { seen, mode, claim };
+    let wire = Wire::answering([Some((200, json!({})))]);
+    let answer = wire.store().write(&write, soon()).await;
+    let Ok(Answer::Applied(Some(found))) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(found.content.is_err());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_statement_without_an_answer_of_its_own_is_sent_again_by_itself() {
     for answers in [

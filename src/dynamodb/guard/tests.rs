@@ -1,6 +1,9 @@
 use aws_sdk_dynamodb::types::AttributeValue::{S, Ss};
 
+use serde_json::json;
+
 use super::*;
+use crate::dynamodb::wire::Wire;
 
 fn item(entries: &[(&str, AttributeValue)]) -> Item {
     let entry = |(name, value): &(&str, AttributeValue)| ((*name).to_owned(), value.clone());
@@ -69,4 +72,30 @@ fn the_events_stand_in_the_attribute_that_is_named() {
         add.judge(Some(&elsewhere)),
         Guarded::Refused { .. }
     ));
+}
+
+/// A proxy or an emulator may leave the item out of a failed condition.
+#[tokio::test(start_paused = true)]
+async fn an_item_that_a_refusal_does_not_show_is_read() {
+    let refused = || Some((400, json!({ "__type": "ConditionalCheckFailedException" })));
+    let wire = |read| Wire::answering([refused(), read]);
+    let is_paid = json!({ "Item": { "status": { "S": "paid" } } });
+    let shown = wire(Some((200, is_paid)));
+    let guarded = paid().apply(&shown.store().client).await.unwrap();
+    assert_eq!(guarded, Guarded::AlreadyApplied);
+    assert_eq!(shown.actions(), ["UpdateItem", "GetItem"]);
+    assert_eq!(shown.requests()[1].1["ConsistentRead"], true);
+
+    let absent = wire(Some((200, json!({}))));
+    let guarded = paid().apply(&absent.store().client).await.unwrap();
+    assert_eq!(guarded, Guarded::Refused { found: None });
+    let denied = wire(Some((400, json!({ "__type": "AccessDeniedException" }))));
+    let guarded = paid().apply(&denied.store().client).await.unwrap();
+    assert_eq!(guarded, Guarded::Refused { found: None });
+    let failed = wire(Some((500, json!({ "__type": "InternalServerError" }))));
+    let unknown = paid().apply(&failed.store().client).await;
+    assert!(
+        matches!(unknown, Err(GuardError::Unknown(_))),
+        "{unknown:?}"
+    );
 }

@@ -33,7 +33,7 @@ pub struct StoredEvent {
     pub recorded_at: EpochMillis,
     /// An id that the events of one transaction have in common.
     pub transaction: String,
-    /// Its place among the writes of its transaction.
+    /// Its place among the events of its aggregate in its transaction: 0 for the first.
     pub position: usize,
     /// A relay has published it, and has marked it.
     pub is_published: bool,

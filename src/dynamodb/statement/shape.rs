@@ -30,7 +30,7 @@ impl Shape {
                 .collect(),
             removes: change.removes.clone(),
             tests: change.tests.iter().map(Tested::of).collect(),
-            has_step: change.step.is_some(),
+            has_step: !change.steps.is_empty(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Shape {
             && self.tests.len() == change.tests.len()
             && self.removes == change.removes
             && !self.has_step
-            && change.step.is_none()
+            && change.steps.is_empty()
             && same_sets
             && same_tests
     }

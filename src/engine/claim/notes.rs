@@ -37,6 +37,8 @@ pub(crate) struct Notes {
     pub(crate) scribe: Arc<dyn Scribe>,
     /// A result that could not be recorded is an error.
     pub(crate) reports_unrecorded: bool,
+    /// A result that does not read back from JSON is an error: in tests.
+    pub(crate) is_strict: bool,
 }
 
 impl fmt::Debug for Notes {

@@ -12,7 +12,7 @@ use super::{Claim, Inner};
 use crate::engine::events;
 use crate::engine::step::{Step, StepError};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState, is_step_name};
-use crate::protocol::record::{Amendment, error_kind};
+use crate::protocol::record::{Amendment, Omission, error_kind};
 use crate::protocol::{Crashed, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
@@ -27,8 +27,8 @@ impl Claim {
     /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire.
     ///
     /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name.
-    /// Its result must survive a round trip through JSON; one of more than 8 KiB is not kept, so
-    /// that an attempt which takes over gets
+    /// Its result is decoded once before it is recorded. One that JSON gives back as another value
+    /// (NaN, `Some(())`), or of more than 8 KiB, is not kept: an attempt which takes over gets
     /// [`StepError::ResultOmitted`](crate::StepError::ResultOmitted). Steps with different names
     /// may run side by side. Each costs two requests, a step that is skipped none.
     ///
@@ -228,15 +228,25 @@ impl Turn<'_> {
             steps,
             ..
         } = self.inner;
-        if let StepResult::Omitted(reason) = result {
-            events::step_failed("step_omitted", operation, id, &self.name, &reason);
-        }
+        let omitted = match result {
+            StepResult::Omitted(reason) => {
+                events::step_failed("step_omitted", operation, id, &self.name, &reason);
+                Some(reason)
+            }
+            StepResult::Text(_) => None,
+        };
         let noted = self
             .end(StepState::Confirmed(result), None, Urgency::Confirm)
             .await;
         steps.state().given.insert(self.name.clone());
         match noted {
-            Ok(true) => Ok(()),
+            Ok(true) => match (omitted, steps.notes.as_ref()) {
+                (Some(reason @ Omission::NotSerializable), Some(scribe)) if scribe.is_strict => {
+                    let step = self.name.clone();
+                    Err(StepError::ResultOmitted { step, reason })
+                }
+                _ => Ok(()),
+            },
             Ok(false) => Err(StepError::LeaseLost),
             Err(error) => {
                 events::step_failed("step_unrecorded", operation, id, &self.name, &error);

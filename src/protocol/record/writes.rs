@@ -34,6 +34,9 @@ pub enum RecordWrite {
     /// Ends the lease and puts a tombstone in the owner's place, if the record is in progress and
     /// held by the owner.
     Release(Release),
+    /// Ends a record in an operator's name, if it is still exactly `seen` and each step's entry is
+    /// newer than the step's own.
+    Intervene(Intervention),
 }
 
 impl RecordWrite {
@@ -45,6 +48,7 @@ impl RecordWrite {
             Self::Amend(amendment) => &amendment.id,
             Self::Complete(completion) => &completion.id,
             Self::Release(release) => &release.id,
+            Self::Intervene(intervention) => &intervention.id,
         }
     }
 
@@ -56,6 +60,7 @@ impl RecordWrite {
             Self::Amend(amendment) => &amendment.owner,
             Self::Complete(completion) => &completion.owner,
             Self::Release(release) => &release.owner,
+            Self::Intervene(intervention) => &intervention.owner,
         }
     }
 }
@@ -76,6 +81,7 @@ write_from! {
     Amend: Amendment,
     Complete: Completion,
     Release: Release,
+    Intervene: Intervention,
 }
 
 /// A claim to be written.
@@ -241,6 +247,65 @@ impl Release {
             tombstone,
             last_error: None,
             forget_fingerprint: false,
+        }
+    }
+}
+
+/// What an operator makes of a record, of any status, in one write. The rest of the record stays.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Intervention {
+    /// The id of the record.
+    pub id: RecordId,
+    /// The version that the operator has seen.
+    pub seen: Version,
+    /// A fresh owner that no attempt has: no late write of an attempt matches, and a repeated send
+    /// knows what it has written.
+    pub owner: Owner,
+    /// The time from which TTL may delete the record.
+    pub expiration: EpochSeconds,
+    /// Entries of the journal; each applies only over an older revision of the same step's.
+    pub steps: Vec<StepNote>,
+    /// How the record ends.
+    pub end: Ended,
+}
+
+/// How an [`Intervention`] ends a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// In progress, and released: the next delivery runs. Any outcome goes.
+    Released {
+        /// The kind of error to keep; `None` keeps that of the record.
+        last_error: Option<String>,
+    },
+    /// Final: duplicates get this outcome.
+    Final {
+        /// [`Status::Completed`] or [`Status::Failed`].
+        status: Status,
+        /// The outcome that is replayed.
+        outcome: StoredOutcome,
+        /// The time of the completion.
+        completed_at: EpochMillis,
+    },
+}
+
+impl Intervention {
+    /// Makes an intervention that leaves the journal as it is.
+    pub fn new(
+        id: RecordId,
+        seen: Version,
+        owner: Owner,
+        expiration: EpochSeconds,
+        end: Ended,
+    ) -> Self {
+        Self {
+            id,
+            seen,
+            owner,
+            expiration,
+            steps: Vec::new(),
+            end,
         }
     }
 }

@@ -33,6 +33,11 @@ impl Unwritten {
         &self.id
     }
 
+    /// Returns the owner that the record will have.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// Returns the expiration that the record will have if it is completed in this second.
     pub fn expiration(&self) -> EpochSeconds {
         self.expiration

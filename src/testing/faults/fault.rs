@@ -21,6 +21,8 @@ pub enum Call {
     Amend,
     /// [`RecordWrite::Release`]
     Release,
+    /// [`RecordWrite::Intervene`]
+    Intervene,
     /// `load`
     Load,
     /// `keep`
@@ -40,6 +42,7 @@ impl Call {
             RecordWrite::Renew(_) => Self::Renew,
             RecordWrite::Amend(_) => Self::Amend,
             RecordWrite::Release(_) => Self::Release,
+            RecordWrite::Intervene(_) => Self::Intervene,
         }
     }
 }

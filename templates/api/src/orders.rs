@@ -32,7 +32,9 @@ pub(crate) fn api<S: Store, O: Orders>(
 {
     // Each client has keys of its own: the user or the role that signed the request. With a JWT authorizer in template.yaml, it is
     // `scope::jwt_claim("sub")`.
-    let layer = IdempotencyLayer::scoped(once, scope::iam_identity()).require_scope();
+    let layer = IdempotencyLayer::scoped(once, scope::iam_identity())
+        .require_scope()
+        .on_error(|parts, error| tracing::error!(path = parts.uri.path(), %error, "no order"));
     ServiceBuilder::new()
         .layer(layer)
         .service_fn(move |request| order(orders.clone(), request))

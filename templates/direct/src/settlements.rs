@@ -44,6 +44,7 @@ pub(crate) fn function<S: Store, P: Payouts>(
     InvokeLayer::new(once)
         .operation("settle")
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
+        .on_error(|_, error: &Error| tracing::warn!(%error, "not settled"))
         .handler(move |event| settle(payouts.clone(), event))
 }
 

@@ -72,3 +72,15 @@ async fn a_table_that_cannot_be_read_fails_the_invocation() {
         other => panic!("no failure: {other:?}"),
     }
 }
+
+#[tokio::test]
+async fn an_audit_that_compared_nothing_fails() {
+    let settlements = Function::settlements().await;
+    let mut audit = settlements.drift_audit().start().await;
+    match audit.invoke(json!({})).await {
+        Reply::Failed(message) => {
+            assert!(message.contains("nothing was compared"), "{message}");
+        }
+        other => panic!("no failure: {other:?}"),
+    }
+}

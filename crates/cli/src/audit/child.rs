@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::process::Stdio;
+use std::time::Duration;
 
 use lambda_idempotency_audit::{Asked, AuditError, Effects};
 use serde::{Deserialize, Serialize};
@@ -31,12 +32,15 @@ struct Answer {
 /// input before it answers.
 pub(super) struct ChildEffects {
     command: String,
+    /// How long it may take each time.
+    timeout: Duration,
 }
 
 impl ChildEffects {
-    pub(super) fn new(command: &str) -> Self {
+    pub(super) fn new(command: &str, timeout: Duration) -> Self {
         Self {
             command: command.to_owned(),
+            timeout,
         }
     }
 
@@ -51,10 +55,10 @@ impl ChildEffects {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         // What it says to the person goes to the terminal.
-        let mut child = shell
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| self.failed(error))?;
+        // With what it starts, so that all of it can be stopped.
+        shell.process_group(0);
+        let mut child = shell.spawn().map_err(|error| self.failed(error))?;
+        let group = Group(child.id());
         let stdin = child.stdin.take();
         let write = async move {
             if let Some(mut stdin) = stdin {
@@ -62,12 +66,44 @@ impl ChildEffects {
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
-        let ((), output) = tokio::join!(write, child.wait_with_output());
+        let ended = tokio::select! {
+            ended = async { tokio::join!(write, child.wait_with_output()) } => ended,
+            () = tokio::time::sleep(self.timeout) => {
+                let time = time::length(self.timeout);
+                return Err(self.failed(format_args!(
+                    "did not end within {time}, and was stopped: give it more by --timeout"
+                )));
+            }
+            // It is in a group of its own, which the terminal doesn't reach.
+            _ = tokio::signal::ctrl_c() => return Err(self.failed("was interrupted")),
+        };
+        group.has_ended();
+        let ((), output) = ended;
         let output = output.map_err(|error| self.failed(error))?;
         if !output.status.success() {
             return Err(self.failed(format_args!("ended with {}", output.status)));
         }
         String::from_utf8(output.stdout).map_err(|_| self.failed("printed what is no UTF-8"))
+    }
+}
+
+/// A process, and what it has started: stopped where it is dropped.
+struct Group(Option<u32>);
+
+impl Group {
+    /// There is nothing to stop any more.
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let stop = ["-c", &format!("kill -KILL -{group}")];
+            // One that has just ended can't be stopped.
+            let _ = std::process::Command::new("/bin/sh").args(stop).output();
+        }
     }
 }
 
@@ -85,23 +121,30 @@ impl Effects for ChildEffects {
             let _ = writeln!(input, "{line}");
         }
         let text = self.run(input).await?;
-        let mut counts = HashMap::new();
+        let mut counts: HashMap<&str, Option<u64>> =
+            asked.iter().map(|one| (&*one.record.id, None)).collect();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let answer: Answer = serde_json::from_str(line).map_err(|error| {
                 self.failed(format_args!(
                     "printed a line that is no {{\"id\", \"effects\"}} ({error}): {line}"
                 ))
             })?;
-            counts.insert(answer.id, answer.effects);
+            let Some(count) = counts.get_mut(answer.id.as_str()) else {
+                return Err(self.failed(format_args!(
+                    "printed a line for a record that it was not asked for: {}",
+                    answer.id
+                )));
+            };
+            // A line for each effect is as good as one for all: none may hide another.
+            *count = Some(count.unwrap_or(0).saturating_add(answer.effects));
         }
-        let missing = |id: &str| self.failed(format_args!("printed no line for the record {id}"));
         asked
             .iter()
             .map(|one| {
-                counts
-                    .get(&one.record.id)
-                    .copied()
-                    .ok_or_else(|| missing(&one.record.id))
+                let id = &one.record.id;
+                let count = counts.get(&**id).copied().flatten();
+                count
+                    .ok_or_else(|| self.failed(format_args!("printed no line for the record {id}")))
             })
             .collect()
     }

@@ -1,6 +1,5 @@
 //! Asks AWS's APIs for the facts. What may not be asked is not checked, and said so.
 
-mod clock;
 mod function;
 mod queue;
 mod role;

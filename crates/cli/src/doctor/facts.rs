@@ -63,6 +63,8 @@ pub(crate) struct Function {
     /// Whether the kill switch is on.
     pub(crate) disabled: Option<bool>,
     pub(crate) reserved_concurrency: Option<u32>,
+    /// How long its code keeps outcomes, where the template says it.
+    pub(crate) retention: Option<Duration>,
     pub(crate) mappings: Vec<Mapping>,
     /// Where failed asynchronous invocations go; `Some(None)` where nowhere. Known where the function
     /// is invoked so.

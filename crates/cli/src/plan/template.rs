@@ -68,8 +68,15 @@ impl Reading<'_> {
                 continue;
             }
             let own = template.resolve(&resource["Properties"]);
+            let declared = template.resolve(&resource["Metadata"]["Idempotency"]);
             let function = self.function(name, kind, &merged(&globals, own));
-            functions.extend(function);
+            functions.extend(function.map(|function| {
+                Function {
+                    retention: count(&declared["RetentionDays"])
+                        .map(|days| Duration::from_hours(24 * u64::from(days))),
+                    ..function
+                }
+            }));
         }
         functions
     }
@@ -112,6 +119,7 @@ impl Reading<'_> {
             mappings,
             asynchronous: is_asynchronous.then(|| present(destination)),
             missing_actions: None,
+            retention: None,
         })
     }
 

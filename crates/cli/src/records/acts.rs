@@ -16,12 +16,15 @@ pub const OPERATOR_STEP: &str = "@operator";
 pub struct Act {
     /// When, in epoch milliseconds.
     pub at: i64,
-    /// `release`, `complete`, `fail`, `settle-step charge confirmed`, `redact`.
+    /// `release`, `complete`, `fail`, `settle-step charge confirmed`, `redact`, `rerun`.
     pub act: String,
     /// The operator.
     pub by: String,
     /// The reason that the operator gave.
     pub reason: String,
+    /// What was left to do by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
 }
 
 /// The acts that a journal has, the oldest first. One that this release can't read is left out.
@@ -61,6 +64,7 @@ mod tests {
             act: "release".to_owned(),
             by: "alice".to_owned(),
             reason: "x".repeat(500),
+            left: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use lambda_idempotency::http::stored_outcome;
-use lambda_idempotency::protocol::record::{Status, StoredOutcome};
+use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 use serde_json::value::RawValue;
 
 use crate::context::Context;
@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::operate::Ending;
 use crate::records::order::{OrderArgs, give, kept_until, not_final};
+use crate::time;
 
 /// The most bytes that an outcome may have in the record, as the engine's `inline_limit` has it at
 /// most: an item takes 400 KB.
@@ -28,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     pub outcome: OutcomeArgs,
     /// How long the outcome is kept, at least.
-    #[arg(long, default_value = "1day", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1day", value_parser = time::duration, value_name = "DURATION")]
     pub keep: Duration,
 }
 
@@ -139,13 +140,10 @@ pub(crate) fn json(text: &str) -> Result<String, Failure> {
 /// When the record is final, is live, or moved; when the outcome is no JSON or no HTTP response.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let outcome = StoredOutcome::Inline(args.outcome.text()?);
-    give(&args.order, "complete", context, |record, now| {
-        not_final(record)?;
-        Ok(Ending::Final {
-            status: Status::Completed,
-            outcome,
-            expiration: kept_until(record, args.keep, now),
-        })
-    })
-    .await
+    let ending = |record: &Record, now| Ending::Final {
+        status: Status::Completed,
+        outcome,
+        expiration: kept_until(record, args.keep, now),
+    };
+    give(&args.order, "complete", context, ending, not_final).await
 }

@@ -7,11 +7,12 @@ use clap::ValueEnum;
 use lambda_idempotency::protocol::Rules;
 use lambda_idempotency::{Crashed, EpochMillis};
 
-use crate::context::{Context, now};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::explanation::Explanation;
 use crate::records::find::{Which, find};
+use crate::records::open::{Held, held};
 use crate::time;
 
 /// The engine's skew margin, unless it is set.
@@ -35,14 +36,15 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The engine's rules")]
 pub struct RuleArgs {
-    /// What the engine does about an attempt that died: `Crashed` of its builder.
-    #[arg(long, value_enum, default_value = "run-again")]
-    pub crashed: CrashedArg,
+    /// What the engine does about an attempt that died: `Crashed` of its builder. Without it,
+    /// run-again is assumed.
+    #[arg(long, value_enum)]
+    pub crashed: Option<CrashedArg>,
     /// `max_attempts` of its builder.
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<NonZeroU32>,
     /// `skew_margin` of its builder.
-    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
     pub skew_margin: Duration,
 }
 
@@ -59,8 +61,8 @@ impl RuleArgs {
     pub(crate) fn rules(&self) -> Rules {
         let mut rules = Rules::new(self.skew_margin);
         rules.crashed = match self.crashed {
-            CrashedArg::RunAgain => Crashed::RunAgain,
-            CrashedArg::Interrupt => Crashed::Interrupt,
+            None | Some(CrashedArg::RunAgain) => Crashed::RunAgain,
+            Some(CrashedArg::Interrupt) => Crashed::Interrupt,
         };
         rules.max_attempts = self.max_attempts;
         rules
@@ -75,8 +77,22 @@ impl RuleArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
-    let at = args.at.unwrap_or_else(now);
-    let explanation = Explanation::of(&target.id, target.found.as_ref(), at, &args.rules.rules());
+    let at = match args.at {
+        Some(at) => at,
+        None => records.now(context).await?,
+    };
+    let found = target.found.as_ref();
+    let mut explanation = Explanation::of(&target.id, found, at, &args.rules.rules());
+    if args.rules.crashed.is_none() {
+        explanation.assumes_crashed(&target.id);
+    }
+    if explanation.runs() {
+        match held(&records, &target.id, found, context).await? {
+            Held::No => {}
+            Held::Yes => explanation.is_held(&target.id),
+            Held::Unknown => explanation.may_be_held(),
+        }
+    }
     context.output().report(&explanation)?;
     Ok(if explanation.needs_person {
         Exit::Found

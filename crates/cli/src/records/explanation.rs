@@ -1,13 +1,15 @@
 //! Says what a delivery would be told, by the very function that decides in production. Pure.
 
+use std::num::NonZeroU32;
+
 use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Status, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{EpochMillis, RecordId};
+use lambda_idempotency::{Crashed, EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::records::view::RecordView;
+use crate::records::view::{RecordView, State};
 use crate::time;
 
 mod safe;
@@ -61,6 +63,34 @@ pub struct SafeAct {
     pub command: String,
 }
 
+/// The engine's rules: the table doesn't know them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RulesView {
+    /// `run-again` or `interrupt`.
+    pub crashed: String,
+    /// Whether `crashed` was assumed: the command line doesn't say it.
+    pub crashed_assumed: bool,
+    /// How many attempts a key may have; absent for no limit.
+    pub max_attempts: Option<u32>,
+    /// The skew margin.
+    pub skew_margin: String,
+}
+
+impl RulesView {
+    fn of(rules: &Rules) -> Self {
+        let crashed = match rules.crashed {
+            Crashed::Interrupt => "interrupt",
+            _ => "run-again",
+        };
+        Self {
+            crashed: crashed.to_owned(),
+            crashed_assumed: false,
+            max_attempts: rules.max_attempts.map(NonZeroU32::get),
+            skew_margin: time::length(rules.skew_margin),
+        }
+    }
+}
+
 /// What a delivery would be told now, why, and what a person can do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
@@ -74,6 +104,8 @@ pub struct Explanation {
     pub words: String,
     /// Whether a person must do something before deliveries go on.
     pub needs_person: bool,
+    /// The engine's rules that it is explained by.
+    pub rules: RulesView,
     /// The record, where there is one.
     pub record: Option<RecordView>,
     /// The times that are on the record, in their order.
@@ -105,8 +137,52 @@ impl Explanation {
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
             safe: safe_acts(id, answer, waiting),
+            rules: RulesView::of(rules),
             record: view,
         }
+    }
+
+    /// Says that `Crashed` was assumed, and what another engine would tell.
+    pub(crate) fn assumes_crashed(&mut self, id: &RecordId) {
+        self.rules.crashed_assumed = true;
+        let is_stuck = |record: &RecordView| record.state == State::Stuck;
+        if self.answer == Answer::RunsAgain && self.record.as_ref().is_some_and(is_stuck) {
+            self.words.push_str(
+                "; an engine with `Crashed::Interrupt` would tell it *interrupted*, and wait for a person: give --crashed",
+            );
+            self.safe.insert(0, safe::release(id));
+        }
+    }
+
+    /// Tells whether a delivery would run the handler.
+    pub(crate) fn runs(&self) -> bool {
+        // Up to the step that waits, too.
+        let would_take_over = |record: &RecordView| record.state == State::Released;
+        match self.answer {
+            Answer::Runs | Answer::RunsAgain => true,
+            Answer::Interrupted => self.record.as_ref().is_some_and(would_take_over),
+            _ => false,
+        }
+    }
+
+    /// Says that a transaction, which is open, holds the key.
+    pub(crate) fn is_held(&mut self, id: &RecordId) {
+        self.answer = Answer::InFlight;
+        self.needs_person = false;
+        "a delivery would be told *in flight*: a transaction that is open holds the key, and a handler runs in it. What it has \
+         written is seen when it commits"
+            .clone_into(&mut self.words);
+        self.safe = vec![safe::ask_again(
+            id,
+            "wait until the transaction ends, then ask again",
+        )];
+    }
+
+    /// Says that a transaction may hold the key.
+    pub(crate) fn may_be_held(&mut self) {
+        self.words.push_str(
+            "; unless a transaction that is open holds the key, which this role can't see: it lacks INSERT or UPDATE on the table",
+        );
     }
 }
 

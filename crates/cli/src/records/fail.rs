@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::record::{Status, StoredOutcome};
+use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 use serde_json::json;
 
 use crate::context::Context;
@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::operate::Ending;
 use crate::records::order::{OrderArgs, give, kept_until, not_final};
+use crate::time;
 
 /// The arguments of `fail`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub struct Args {
     #[arg(long, default_value = "operator", value_name = "TYPE")]
     pub kind: String,
     /// How long the failure is kept, at least.
-    #[arg(long, default_value = "1day", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "1day", value_parser = time::duration, value_name = "DURATION")]
     pub keep: Duration,
 }
 
@@ -37,13 +38,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     // As a record keeps what a handler failed with for good: so many characters of its words.
     let message: String = args.message.chars().take(1_000).collect();
     let failure = json!({ "kind": args.kind, "message": message }).to_string();
-    give(&args.order, "fail", context, |record, now| {
-        not_final(record)?;
-        Ok(Ending::Final {
-            status: Status::Failed,
-            outcome: StoredOutcome::Inline(failure),
-            expiration: kept_until(record, args.keep, now),
-        })
-    })
-    .await
+    let ending = |record: &Record, now| Ending::Final {
+        status: Status::Failed,
+        outcome: StoredOutcome::Inline(failure),
+        expiration: kept_until(record, args.keep, now),
+    };
+    give(&args.order, "fail", context, ending, not_final).await
 }

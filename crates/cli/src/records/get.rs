@@ -1,6 +1,7 @@
 //! `get`: shows a record.
 
-use crate::context::{Context, now};
+use crate::connect::{Place, Records};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::explain::SKEW_MARGIN;
@@ -24,16 +25,20 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
     let Some(found) = &target.found else {
-        return Err(no_record(target.id.as_str()));
+        return Err(no_record(target.id.as_str(), &records));
     };
-    let view = RecordView::of(&target.id, found, now(), SKEW_MARGIN);
+    let view = RecordView::of(&target.id, found, records.now(context).await?, SKEW_MARGIN);
     context.output().report(&view)?;
     Ok(Exit::Fine)
 }
 
 /// The words for an id that has no record.
-pub(crate) fn no_record(id: &str) -> Failure {
+pub(crate) fn no_record(id: &str, records: &Records) -> Failure {
+    let or_open = match records.place {
+        Place::Postgres(_) => ", or a transaction that is open holds it, which `explain` tells",
+        Place::DynamoDb(_) => "",
+    };
     Failure::usage(format!(
-        "there is no record `{id}`: it was never claimed, or has expired and was deleted; look at --table, --namespace and the key"
+        "there is no record `{id}`: it was never claimed, or has expired and was deleted{or_open}; look at --table, --namespace and the key"
     ))
 }

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::records::explain::SKEW_MARGIN;
-use crate::records::scan::{Progress, Row, scan};
+use crate::records::scan::{Fate, Progress, scan};
 use crate::records::search::cost;
 use crate::records::view::State;
 use crate::time;
@@ -41,10 +41,10 @@ pub struct Args {
     #[arg(long)]
     pub abandoned: bool,
     /// How long an abandoned record has been quiet.
-    #[arg(long, default_value = "15m", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, default_value = "15m", value_parser = time::duration, value_name = "DURATION")]
     pub quiet: Duration,
     /// Its last attempt began longer ago than this.
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
     pub older_than: Option<Duration>,
     /// Its key has had at least so many attempts: 2, and it was taken over or failed before.
     #[arg(long, value_name = "NUMBER")]
@@ -120,8 +120,38 @@ impl fmt::Display for Entry {
 }
 
 impl Args {
+    /// Which records are listed: a scan that is gone on with lists the same.
+    fn filter(&self) -> String {
+        let Self {
+            stuck,
+            interrupted,
+            failed,
+            abandoned,
+            quiet,
+            older_than,
+            attempts,
+            operation,
+            limit: _,
+            resume: _,
+        } = self;
+        format!(
+            "{:?}",
+            (
+                stuck,
+                interrupted,
+                failed,
+                abandoned,
+                quiet,
+                older_than,
+                attempts,
+                operation
+            )
+        )
+    }
+
     fn wants(&self, id: &str, found: &Found, state: State, now: EpochMillis) -> bool {
-        if state == State::Expired || !self.is_of_operation(id) {
+        let operation = self.operation.as_ref();
+        if state == State::Expired || operation.is_some_and(|of| !is_of_operation(of, id)) {
             return false;
         }
         let record = found.content.as_deref().ok();
@@ -142,20 +172,6 @@ impl Args {
                 && record.is_some_and(|record| self.is_abandoned(record, state, now)))
     }
 
-    fn is_of_operation(&self, id: &str) -> bool {
-        let Some(operation) = &self.operation else {
-            return true;
-        };
-        // As ids have it: cut at 255 bytes, between the namespace and the hash.
-        let operation = operation
-            .get(..operation.floor_char_boundary(255))
-            .unwrap_or(operation);
-        let inner = id
-            .split_once('#')
-            .and_then(|(_, rest)| rest.rsplit_once('#'));
-        inner.is_some_and(|(inner, _)| inner == operation)
-    }
-
     fn is_abandoned(&self, record: &Record, state: State, now: EpochMillis) -> bool {
         let quiet_since = match state {
             State::Stuck => record.lease,
@@ -164,6 +180,18 @@ impl Args {
         };
         quiet_since.is_some_and(|since| since < now - self.quiet)
     }
+}
+
+/// Tells whether an id is one of this operation.
+pub(crate) fn is_of_operation(operation: &str, id: &str) -> bool {
+    // As ids have it: cut at 255 bytes, between the namespace and the hash.
+    let operation = operation
+        .get(..operation.floor_char_boundary(255))
+        .unwrap_or(operation);
+    let inner = id
+        .split_once('#')
+        .and_then(|(_, rest)| rest.rsplit_once('#'));
+    inner.is_some_and(|(inner, _)| inner == operation)
 }
 
 fn waits_at_a_step(record: &Record) -> bool {
@@ -181,35 +209,40 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     note(&cost);
     agree(context, "Go on?")?;
     let file = args.resume.as_deref();
-    let progress = Progress::resume(file, &records.place, cost.of.clone())?;
+    let filter = args.filter();
+    let progress = Progress::resume(file, &records.place, cost.of.clone(), filter)?;
+    if args.limit == Some(0) {
+        return Ok(Exit::Fine);
+    }
+    let ahead = records.ahead(context).await?;
     let mut listed = 0;
-    let limit = args.limit.unwrap_or(usize::MAX);
-    let each = |rows: Vec<Row>| {
-        let now = now();
-        for (id, found) in rows {
-            let state = State::of(&found, now, SKEW_MARGIN);
-            if listed < limit && args.wants(&id, &found, state, now) {
-                listed += 1;
-                context.output().line(&Entry::of(id, &found, state, now))?;
-            }
+    let each = |id: String, found: Found| {
+        let now = now() - ahead;
+        let state = State::of(&found, now, SKEW_MARGIN);
+        if !args.wants(&id, &found, state, now) {
+            return Ok(Fate::Left);
         }
-        Ok(listed < limit)
+        context.output().line(&Entry::of(id, &found, state, now))?;
+        listed += 1;
+        let is_last = args.limit.is_some_and(|limit| listed >= limit);
+        Ok(if is_last { Fate::Last } else { Fate::Taken })
     };
-    let read = scan(&records, context, progress, file, cost.records, each).await?;
-    note(format_args!("{listed} of {read} records"));
+    let progress = scan(&records, context, progress, file, cost.records, each).await?;
+    note(format_args!("{listed} of {} records", progress.read));
+    match file {
+        Some(file) if progress.is_done() => note(format_args!(
+            "The list is complete: delete {} to begin anew",
+            file.display()
+        )),
+        Some(_) => note("There may be more: give the same command again"),
+        None => {}
+    }
     Ok(if listed > 0 { Exit::Found } else { Exit::Fine })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
 
     #[test]
     fn an_operation_is_found_in_the_id_however_long_it_is() {
@@ -220,10 +253,9 @@ mod tests {
             ("a#b", "payments#a#b#0f".to_owned()),
             (&long, format!("payments#{cut}#0f")),
         ] {
-            let args = Line::parse_from(["list", "--operation", operation]).args;
-            assert!(args.is_of_operation(&id), "{id}");
-            assert!(!args.is_of_operation("payments#other#0f"));
-            assert!(!args.is_of_operation("raw"));
+            assert!(is_of_operation(operation, &id), "{id}");
+            assert!(!is_of_operation(operation, "payments#other#0f"));
+            assert!(!is_of_operation(operation, "raw"));
         }
     }
 }

@@ -1,20 +1,19 @@
-//! Ends a record in an operator's name: takes it over at the version that was seen, notes the act,
-//! and ends it as its owner.
+//! Ends a record in an operator's name: by one conditional write, over exactly what was seen.
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepState};
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{
-    Amendment, Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Status,
-    StoredOutcome, Takeover,
+    Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
 };
-use lambda_idempotency::protocol::{Settled, settle};
+use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::records::acts::{Act, note};
+use crate::records::acts::{Act, OPERATOR_STEP, acts, note};
 
 /// How a record is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +37,32 @@ pub enum Ending {
         /// What became of it.
         state: StepState,
     },
+    /// The outcome and the results of steps are erased. The record stays final.
+    Redacted,
+    /// The key of a final record is given back, on purpose: the next delivery is its next attempt.
+    RunAgain {
+        /// Whether its steps fire again, too.
+        repeats_steps: bool,
+    },
+}
+
+impl Ending {
+    /// Tells whether the record is what this ending makes of one.
+    fn is_reached(&self, record: &Record) -> bool {
+        match self {
+            Self::Released => record.is_released(),
+            Self::Final {
+                status, outcome, ..
+            } => record.status == *status && record.outcome.as_ref() == Some(outcome),
+            Self::StepSettled { step, state } => {
+                let entry = record.journal.get(step);
+                entry.is_some_and(|entry| entry.state == *state)
+            }
+            Self::Redacted => is_redacted(record),
+            // It may have run since: once is enough.
+            Self::RunAgain { .. } => true,
+        }
+    }
 }
 
 /// An operator's act on a record.
@@ -49,78 +74,123 @@ pub struct Order {
     pub act: Act,
 }
 
-/// The time for which an operator holds a record that goes on to deliveries.
-const HELD: Duration = Duration::from_mins(1);
-/// How often a write is sent whose answer doesn't come.
+impl Order {
+    /// The act by which this very order was carried out before, where it was: the command was given
+    /// again, perhaps because it got no answer.
+    pub(crate) fn carried_out(&self, record: &Record) -> Option<Act> {
+        let is_same = |act: &Act| {
+            (&act.act, &act.by, &act.reason) == (&self.act.act, &self.act.by, &self.act.reason)
+        };
+        let mut acts = acts(&record.journal);
+        let act = match self.ending {
+            Ending::RunAgain { .. } => acts.into_iter().find(is_same),
+            _ => acts.pop().filter(is_same),
+        };
+        act.filter(|_| self.ending.is_reached(record))
+    }
+}
+
+/// How long a record that is to run again is kept at least.
+const KEPT: Duration = Duration::from_hours(7 * 24);
+/// How much later than the record an outcome of its own expires.
+const LATER: Duration = Duration::from_hours(1);
+/// How often a request is sent whose answer doesn't come.
 const SENDS: u32 = 4;
 
-/// The writes that carry an order out, in their order: a takeover at the version that was seen, the
-/// note, and the end. A record that is to be final is held until it expires, so that an end of this
-/// process in between leaves no record that runs.
-pub(crate) fn writes(
+/// Tells whether nothing is left of what the handler returned.
+pub(crate) fn is_redacted(record: &Record) -> bool {
+    let erased = StoredOutcome::Omitted(Omission::Redacted);
+    record.outcome.as_ref() == Some(&erased) && results(record).next().is_none()
+}
+
+/// The steps that have a result, without what operators did.
+fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
+    let steps = handlers_steps(record);
+    steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(StepResult::Text(_))))
+}
+
+/// The steps of the handler: what operators did is none.
+pub(crate) fn handlers_steps(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
+    let steps = record.journal.iter();
+    steps.filter(|(name, _)| *name != OPERATOR_STEP)
+}
+
+/// The write that carries an order out.
+pub(crate) fn intervention(
     id: &RecordId,
     found: &Found,
     record: &Record,
     order: &Order,
-    [owner, tombstone]: [Owner; 2],
+    owner: Owner,
     now: EpochMillis,
-) -> Vec<RecordWrite> {
-    let expiration = record.expiration.max((now + HELD).ceil_seconds());
-    let (lease, expiration) = match &order.ending {
+) -> Intervention {
+    let released = || Ended::Released {
+        last_error: Some(format!("{} by an operator", order.act.act)),
+    };
+    let mut steps = Vec::new();
+    let (end, expiration) = match &order.ending {
+        Ending::Released => (released(), record.expiration),
         Ending::Final {
-            expiration: until, ..
+            status,
+            outcome,
+            expiration,
         } => {
-            let until = expiration.max(*until);
-            (until.to_millis(), until)
+            let end = Ended::Final {
+                status: *status,
+                outcome: outcome.clone(),
+                completed_at: now,
+            };
+            (end, record.expiration.max(*expiration))
         }
-        _ => (now + HELD, expiration),
+        Ending::StepSettled { step, state } => {
+            let before = record.journal.get(step).cloned();
+            let begun = before.unwrap_or_else(|| StepEntry::begun(None, now));
+            steps.push(StepNote::new(step, begun.ended(state.clone(), None, now)));
+            (released(), record.expiration)
+        }
+        Ending::Redacted => {
+            let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+            let erase = |(name, entry): (&str, &StepEntry)| {
+                StepNote::new(name, entry.ended(erased.clone(), None, entry.at))
+            };
+            steps.extend(results(record).map(erase));
+            let end = Ended::Final {
+                status: record.status,
+                outcome: StoredOutcome::Omitted(Omission::Redacted),
+                completed_at: record.completed_at.unwrap_or(now),
+            };
+            (end, record.expiration)
+        }
+        Ending::RunAgain { repeats_steps } => {
+            let again = handlers_steps(record).filter(|(_, entry)| {
+                *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
+            });
+            let again = again.map(|(name, entry)| {
+                let entry = entry.ended(StepState::Failed, Some("rerun by an operator"), now);
+                StepNote::new(name, entry)
+            });
+            steps.extend(again);
+            (
+                released(),
+                record.expiration.max((now + KEPT).ceil_seconds()),
+            )
+        }
     };
-    let started_at = record.started_at.unwrap_or(now);
-    let mut claim = NewClaim::new(id.clone(), owner.clone(), started_at, lease, expiration);
-    claim.fingerprint.clone_from(&record.fingerprint);
-    claim.attempt = record.attempt;
-    let mut writes = vec![RecordWrite::TakeOver {
-        seen: found.version.clone(),
-        mode: Takeover::Resume,
-        claim,
-    }];
-    if let Ending::StepSettled { step, state } = &order.ending {
-        let before = record.journal.get(step);
-        let begun = before
-            .cloned()
-            .unwrap_or_else(|| StepEntry::begun(None, now));
-        let entry = begun.ended(state.clone(), None, now);
-        let step = StepNote::new(step, entry);
-        writes.push(Amendment::new(id.clone(), owner.clone(), step).into());
-    }
-    let act = note(&record.journal, order.act.clone(), now);
-    writes.push(Amendment::new(id.clone(), owner.clone(), act).into());
-    let end = if let Ending::Final {
-        status,
-        outcome,
-        expiration,
-    } = &order.ending
-    {
-        let mut completion = Completion::new(id.clone(), owner, outcome.clone(), now, *expiration);
-        completion.status = *status;
-        completion.into()
-    } else {
-        let mut release = Release::new(id.clone(), owner, tombstone);
-        release.last_error = Some(format!("{} by an operator", order.act.act));
-        release.into()
-    };
-    writes.push(end);
-    writes
+    steps.push(note(&record.journal, order.act.clone(), now));
+    let mut write = Intervention::new(id.clone(), found.version.clone(), owner, expiration, end);
+    write.steps = steps;
+    write
 }
 
-/// Carries an order out, over exactly the record that was seen.
+/// Carries an order out, over exactly the record that was seen, and returns the record that it left.
 ///
-/// A write whose answer doesn't come is sent again: its owner shows whether it has applied.
+/// What is changed is changed by one write, so that an end of this process in between leaves the
+/// record as it was, or as it is to be. A large outcome is erased before that.
 ///
 /// # Errors
 ///
-/// [`Failure::Moved`] when the record is no longer what was seen: nothing was written. When the
-/// store fails: the words say how the record was left.
+/// [`Failure::Moved`] when the record is no longer what was seen: it was left alone. When the store
+/// fails: the same command goes on from what the record is.
 pub async fn carry_out<S: Store>(
     store: &S,
     id: &RecordId,
@@ -128,88 +198,93 @@ pub async fn carry_out<S: Store>(
     order: &Order,
     now: EpochMillis,
     timeout: Duration,
-) -> Result<(), Failure> {
+) -> Result<Found, Failure> {
     let record = found.content.as_deref().map_err(|reason| {
         Failure::usage(format!(
             "the record can't be understood, so it is left alone: {reason}"
         ))
     })?;
-    let entropy = |error: lambda_idempotency::protocol::record::EntropyError| {
-        Failure::usage(error.to_string())
-    };
-    let owners = [
-        Owner::random().map_err(entropy)?,
-        Owner::random().map_err(entropy)?,
-    ];
-    let writes = writes(id, found, record, order, owners, now);
-    for (number, write) in writes.iter().enumerate() {
-        match send(store, write, timeout).await {
-            Ok(true) => {}
-            Ok(false) if number == 0 => {
-                return Err(Failure::Moved(
-                    "the record moved after it was looked at, and was left alone: explain it again"
-                        .to_owned(),
-                ));
-            }
-            Ok(false) => {
-                return Err(Failure::Moved(
-                    "another operator took the record over in between: explain it again".to_owned(),
-                ));
-            }
-            Err(error) if number == 0 => return Err(error.into()),
-            Err(error) => {
-                return Err(Failure::Service {
-                    doing: format!("{} the record", order.act.act),
-                    reason: format!(
-                        "{error}. The record is held in your name and not ended: give the same command again, with --while-live"
-                    ),
-                });
-            }
+    let owner = Owner::random().map_err(|error| Failure::usage(error.to_string()))?;
+    let unanswered = |error: StoreError| {
+        if !error.is_transient() {
+            return error.into();
         }
+        Failure::Service {
+            doing: format!("{} the record", order.act.act),
+            reason: format!(
+                "{error}. It isn't known whether it was written: give the same command again, and it goes on from what the record is"
+            ),
+        }
+    };
+    if order.ending == Ending::Redacted {
+        erase(store, id, record, timeout)
+            .await
+            .map_err(unanswered)?;
     }
+    let write = intervention(id, found, record, order, owner, now);
+    let write = RecordWrite::Intervene(write);
+    let answer = again(|| store.write(&write, Instant::now() + timeout))
+        .await
+        .map_err(unanswered)?;
+    let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
+    match answer {
+        Answer::Refused(met) if !met.as_ref().is_some_and(is_own) => Err(Failure::Moved(
+            "the record moved after it was looked at, and was left alone: explain it again"
+                .to_owned(),
+        )),
+        // It applied, or an earlier send of it had: nobody else has its owner.
+        Answer::Refused(Some(met)) => Ok(met),
+        _ => Ok(transition(Some(record), &write).map_or_else(|| found.clone(), Found::readable)),
+    }
+}
+
+/// Erases an outcome that is kept in an item of its own.
+async fn erase<S: Store>(
+    store: &S,
+    id: &RecordId,
+    record: &Record,
+    timeout: Duration,
+) -> Result<(), StoreError> {
+    let Some(StoredOutcome::Packed(packed)) = &record.outcome else {
+        return Ok(());
+    };
+    let Place::Entry(owner) = &packed.place else {
+        return Ok(());
+    };
+    let expiration = (record.expiration.to_millis() + LATER).ceil_seconds();
+    let nothing = LargeOutcome::new(id.clone(), owner.clone(), Vec::new(), expiration);
+    again(|| store.keep(&nothing, Instant::now() + timeout)).await?;
     Ok(())
 }
 
-/// Sends a write, again where no answer comes. Tells whether it has applied.
-async fn send<S: Store>(
-    store: &S,
-    write: &RecordWrite,
-    timeout: Duration,
-) -> Result<bool, StoreError> {
-    let mut sends = 0;
-    loop {
-        sends += 1;
-        match store.write(write, Instant::now() + timeout).await {
-            Ok(Answer::Applied(_)) => return Ok(true),
-            // An earlier send may be what it met.
-            Ok(Answer::Refused(met)) => return Ok(sends > 1 && has_applied(write, met.as_ref())),
-            Err(error) if error.is_transient() && sends < SENDS => {
-                tokio::time::sleep(Duration::from_millis(100 * u64::from(sends))).await;
-            }
-            Err(error) => return Err(error),
-        }
+/// What a redaction can't erase: the object of an outcome that is kept in a bucket.
+pub(crate) fn left_by_redaction(id: &RecordId, record: &Record) -> Option<String> {
+    match &record.outcome {
+        Some(StoredOutcome::Packed(packed)) => match &packed.place {
+            Place::Object(owner) => Some(format!(
+                "the object PREFIX{}/{} in the bucket of outcomes",
+                id.hash(),
+                owner.as_str()
+            )),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
-/// Tells whether the record that a write met is what the write itself had made of it.
-fn has_applied(write: &RecordWrite, met: Option<&Found>) -> bool {
-    let Some(record) = met.and_then(|found| found.content.as_deref().ok()) else {
-        return false;
-    };
-    let held_by = |owner: &Owner| {
-        record.owner.as_ref() == Some(owner)
-            && record.status == Status::InProgress
-            && !record.is_released()
-    };
-    match write {
-        RecordWrite::TakeOver { claim, .. } => held_by(&claim.owner),
-        RecordWrite::Amend(amendment) => {
-            let step = &amendment.step;
-            held_by(&amendment.owner) && record.journal.get(&step.name) == Some(&step.entry)
+/// Sends a request, again where no answer comes.
+async fn again<T, F: Future<Output = Result<T, StoreError>>>(
+    send: impl Fn() -> F,
+) -> Result<T, StoreError> {
+    let mut sends = 0;
+    loop {
+        sends += 1;
+        match send().await {
+            Err(error) if error.is_transient() && sends < SENDS => {
+                tokio::time::sleep(Duration::from_millis(100 * u64::from(sends))).await;
+            }
+            answer => return answer,
         }
-        RecordWrite::Complete(completion) => settle(met, completion, None) == Settled::Recorded,
-        RecordWrite::Release(release) => record.owner.as_ref() == Some(&release.tombstone),
-        _ => false,
     }
 }
 

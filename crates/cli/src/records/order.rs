@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
-use lambda_idempotency::store::Store;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ask::agree;
-use crate::context::{Context, now};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{DIM, GOOD, HEADING, note};
+use crate::output::{DIM, GOOD, HEADING, WARNING, note};
 use crate::records::acts::Act;
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Target, Which, find};
 use crate::records::get::no_record;
-use crate::records::operate::{Ending, Order, carry_out};
+use crate::records::open::{Held, held};
+use crate::records::operate::{Ending, Order, carry_out, left_by_redaction};
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -28,18 +28,39 @@ pub struct OrderArgs {
     /// Which record.
     #[command(flatten)]
     pub which: Which,
-    /// Why. It is kept in the record, and shown by `get` and `explain`.
-    #[arg(long, value_name = "WHY", value_parser = reason)]
-    pub reason: String,
-    /// Who you are.
-    #[arg(long, env = "USER", value_name = "NAME")]
-    pub by: String,
+    /// Why, and who.
+    #[command(flatten)]
+    pub why: WhyArgs,
     /// Shows what would be done, and writes nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Also while an attempt may still run: its lease isn't over. It asks a second question.
     #[arg(long)]
     pub while_live: bool,
+}
+
+/// Why a record is ended, and by whom.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WhyArgs {
+    /// Why. It is kept in the record, and shown by `get` and `explain`.
+    #[arg(long, value_name = "WHY", value_parser = reason)]
+    pub reason: String,
+    /// Who you are.
+    #[arg(long, env = "USER", value_name = "NAME")]
+    pub by: String,
+}
+
+impl WhyArgs {
+    /// The act of this word.
+    pub(crate) fn act(&self, word: &str, now: EpochMillis) -> Act {
+        Act {
+            at: now.0,
+            act: word.to_owned(),
+            by: self.by.clone(),
+            reason: self.reason.clone(),
+            left: None,
+        }
+    }
 }
 
 fn reason(text: &str) -> Result<String, String> {
@@ -58,9 +79,11 @@ pub struct Report {
     pub act: Act,
     /// Whether it was only shown.
     pub dry_run: bool,
+    /// Whether the record was written: not by a dry run, and not where it was done before.
+    pub written: bool,
     /// The record as it was.
     pub before: RecordView,
-    /// The record as it is now; absent where nothing was written.
+    /// The record as it is now; absent in a dry run.
     pub after: Option<RecordView>,
 }
 
@@ -73,35 +96,65 @@ impl fmt::Display for Report {
                 self.before.id, self.act.act, self.before
             );
         };
-        write!(
-            f,
-            "{GOOD}{}{GOOD:#}: {} before\n\n{after}",
-            self.act.act,
-            self.before.state.word()
-        )
+        if self.written {
+            let before = self.before.state.word();
+            write!(f, "{GOOD}{}{GOOD:#}: {before} before", self.act.act)?;
+        } else {
+            let at = time::text(EpochMillis(self.act.at));
+            let act = &self.act.act;
+            write!(
+                f,
+                "{act} was done before, at {at}: {DIM}nothing was written{DIM:#}"
+            )?;
+        }
+        if let Some(left) = &self.act.left {
+            write!(f, "\n{WARNING}left for you to delete: {left}{WARNING:#}")?;
+        }
+        write!(f, "\n\n{after}")
     }
 }
 
 /// Looks the record up, checks that the order fits it, asks, and carries it out.
 ///
-/// `order` makes the ending from the record that was found, or says why it can't.
+/// `ending` makes the ending of the record that was found; `check` says why it can't be ended so. An
+/// order that was carried out before is not checked, and not carried out again.
 pub(crate) async fn give(
     args: &OrderArgs,
     word: &str,
     context: &Context,
-    order: impl FnOnce(&Record, EpochMillis) -> Result<Ending, String>,
+    ending: impl FnOnce(&Record, EpochMillis) -> Ending,
+    check: impl FnOnce(&Record) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let Target { id, found } = find(&args.which, &records, context).await?;
-    let found = found.ok_or_else(|| no_record(id.as_str()))?;
-    let now = now();
+    let found = found.ok_or_else(|| no_record(id.as_str(), &records))?;
+    let now = records.now(context).await?;
     let before = RecordView::of(&id, &found, now, SKEW_MARGIN);
     let record = found.content.as_deref().map_err(|reason| {
         Failure::usage(format!(
             "the record can't be understood, so it is left alone: {reason}"
         ))
     })?;
-    let ending = order(record, now).map_err(Failure::Usage)?;
+    let ending = ending(record, now);
+    let mut act = args.why.act(word, now);
+    if ending == Ending::Redacted {
+        act.left = left_by_redaction(&id, record);
+    }
+    let order = Order { ending, act };
+    let mut report = Report {
+        act: order.act.clone(),
+        dry_run: args.dry_run,
+        written: false,
+        before,
+        after: None,
+    };
+    if let Some(act) = order.carried_out(record) {
+        report.act = act;
+        report.after = Some(report.before.clone());
+        context.output().report(&report)?;
+        return Ok(Exit::Fine);
+    }
+    check(record).map_err(Failure::Usage)?;
     let live = live_until(&found, record, now);
     if let Some(until) = live.filter(|_| !args.while_live) {
         return Err(Failure::usage(format!(
@@ -111,18 +164,11 @@ pub(crate) async fn give(
             time::distance(until, now)
         )));
     }
-    let act = Act {
-        at: now.0,
-        act: word.to_owned(),
-        by: args.by.clone(),
-        reason: args.reason.clone(),
-    };
-    let mut report = Report {
-        act: act.clone(),
-        dry_run: args.dry_run,
-        before,
-        after: None,
-    };
+    if held(&records, &id, Some(&found), context).await? == Held::Yes {
+        return Err(Failure::usage(
+            "a transaction that is open holds the record: a handler runs in it. Wait until it ends",
+        ));
+    }
     if args.dry_run {
         context.output().report(&report)?;
         return Ok(Exit::Fine);
@@ -138,8 +184,7 @@ pub(crate) async fn give(
             "Its attempt may still run: it loses the key, and what it does may happen twice. Are you sure?",
         )?;
     }
-    let order = Order { ending, act };
-    carry_out(
+    let left = carry_out(
         &records.store,
         &id,
         &found,
@@ -153,12 +198,13 @@ pub(crate) async fn give(
         act,
         by,
         reason,
+        ..
     } = &order.act;
     let at = time::text(EpochMillis(*at));
     note(format_args!("{at} {act} {} by {by}: {reason}", id.as_str()));
-    let after = records.store.load(&id, context.deadline()).await?;
-    report.after = after.map(|found| RecordView::of(&id, &found, now, SKEW_MARGIN));
-    context.output().report(&report)?;
+    report.written = true;
+    report.after = Some(RecordView::of(&id, &left, now, SKEW_MARGIN));
+    context.output().report(&report).map_err(Failure::written)?;
     Ok(Exit::Fine)
 }
 

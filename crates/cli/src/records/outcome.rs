@@ -7,6 +7,31 @@ use lambda_idempotency::protocol::record::StoredOutcome;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// JSON as it is stored, to the last digit of its numbers.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// `None` for what is no JSON.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(Self)
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.get())
+    }
+}
 
 /// The outcome that a record stores.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -15,7 +40,8 @@ pub enum OutcomeView {
     /// A JSON value: what the handler returned, or its failure.
     Json {
         /// The value.
-        value: Value,
+        #[schemars(with = "Value")]
+        value: Json,
     },
     /// An HTTP response.
     Response {
@@ -74,9 +100,9 @@ impl OutcomeView {
                 body: String::from_utf8_lossy(response.body()).into_owned(),
             };
         }
-        match serde_json::from_str(text) {
-            Ok(value) => Self::Json { value },
-            Err(_) => Self::Text {
+        match Json::of(text) {
+            Some(value) => Self::Json { value },
+            None => Self::Text {
                 text: text.to_owned(),
             },
         }

@@ -1,11 +1,11 @@
-//! `redact`: replaces a stored outcome by a marker. Duplicates still don't run.
+//! `redact`: erases an outcome and the results of steps. Duplicates still don't run.
 
-use lambda_idempotency::protocol::record::{Omission, Status, StoredOutcome};
+use lambda_idempotency::protocol::record::{Record, Status};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::records::operate::Ending;
+use crate::records::operate::{Ending, is_redacted};
 use crate::records::order::{OrderArgs, give};
 
 /// The arguments of `redact`.
@@ -16,26 +16,22 @@ pub struct Args {
     pub order: OrderArgs,
 }
 
-/// Erases a stored outcome. Duplicates are told that it was erased, and don't run. What was kept
-/// beside the record, in an item or an object of its own, expires with it.
+/// Erases a stored outcome, also one in an item of its own, and the results of steps. Duplicates are
+/// told that it was erased, and don't run. An object in a bucket is named, and left.
 ///
 /// # Errors
 ///
 /// When the record has no outcome, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
-    give(&args.order, "redact", context, |record, _| {
+    let ending = |_: &Record, _| Ending::Redacted;
+    give(&args.order, "redact", context, ending, |record| {
         if record.status == Status::InProgress {
             return Err("the record has no outcome: complete it, or fail it".to_owned());
         }
-        let erased = StoredOutcome::Omitted(Omission::Redacted);
-        if record.outcome.as_ref() == Some(&erased) {
+        if is_redacted(record) {
             return Err("the outcome was erased already".to_owned());
         }
-        Ok(Ending::Final {
-            status: record.status,
-            outcome: erased,
-            expiration: record.expiration,
-        })
+        Ok(())
     })
     .await
 }

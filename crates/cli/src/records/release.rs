@@ -1,6 +1,6 @@
 //! `release`: ends an attempt's lease, so that the next delivery runs.
 
-use lambda_idempotency::protocol::record::Status;
+use lambda_idempotency::protocol::record::{Record, Status};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,7 +23,8 @@ pub struct Args {
 ///
 /// When the record is completed or released already, is live, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
-    give(&args.order, "release", context, |record, _| {
+    let ending = |_: &Record, _| Ending::Released;
+    give(&args.order, "release", context, ending, |record| {
         if record.is_released() {
             return Err(
                 "the record is released already: the next delivery runs, or a step of it waits, which `settle-step` ends; `explain` says which".to_owned(),
@@ -31,10 +32,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
         if record.status == Status::Completed {
             return Err(
-                "the record is completed: its effect has happened, and a release would let it happen again".to_owned(),
+                "the record is completed: its effect has happened, and a release would let it happen again. `rerun` does that on purpose".to_owned(),
             );
         }
-        Ok(Ending::Released)
+        Ok(())
     })
     .await
 }

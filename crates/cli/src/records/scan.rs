@@ -12,16 +12,28 @@ use serde::{Deserialize, Serialize};
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::files::save;
 use crate::records::search::classify;
 
 /// A record that a scan has read.
-pub(crate) type Row = (String, Found);
+struct Row {
+    id: String,
+    found: Found,
+    /// Its place in the scan.
+    key: Key,
+}
+
+/// A place in a scan: the attributes of a key. They are strings in each layout.
+type Key = HashMap<String, String>;
 
 /// How far a scan has come: what a later one goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// The table that it reads.
     pub(crate) of: String,
+    /// Which records it takes.
+    #[serde(default)]
+    filter: String,
     /// How many records it has read.
     pub(crate) read: u64,
     segments: Vec<Segment>,
@@ -29,8 +41,8 @@ pub(crate) struct Progress {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Segment {
-    /// Begins after this key: nothing at the beginning. Keys are strings in each layout.
-    After(HashMap<String, String>),
+    /// Begins after this key: nothing at the beginning.
+    After(Key),
     Done,
 }
 
@@ -40,21 +52,40 @@ const SEGMENTS: usize = 4;
 const PAGE: u32 = 1_000;
 
 impl Progress {
-    fn new(place: &Place, of: String) -> Self {
+    /// Tells whether all was read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.segments
+            .iter()
+            .all(|segment| *segment == Segment::Done)
+    }
+
+    fn set(&mut self, number: usize, to: Segment) {
+        if let Some(segment) = self.segments.get_mut(number) {
+            *segment = to;
+        }
+    }
+
+    fn new(place: &Place, of: String, filter: String) -> Self {
         let segments = match place {
             Place::DynamoDb(_) => SEGMENTS,
             Place::Postgres(_) => 1,
         };
         Self {
             of,
+            filter,
             read: 0,
             segments: vec![Segment::After(HashMap::new()); segments],
         }
     }
 
     /// Goes on from the file, where there is one, or begins anew.
-    pub(crate) fn resume(file: Option<&Path>, place: &Place, of: String) -> Result<Self, Failure> {
-        let fresh = Self::new(place, of);
+    pub(crate) fn resume(
+        file: Option<&Path>,
+        place: &Place,
+        of: String,
+        filter: String,
+    ) -> Result<Self, Failure> {
+        let fresh = Self::new(place, of, filter);
         let Some(path) = file.filter(|path| path.exists()) else {
             return Ok(fresh);
         };
@@ -72,39 +103,44 @@ impl Progress {
                 fresh.of
             )));
         }
+        if begun.filter != fresh.filter {
+            return Err(Failure::usage(format!(
+                "{} is of a scan for other records ({}): give another file",
+                path.display(),
+                begun.filter
+            )));
+        }
         Ok(begun)
-    }
-
-    /// Writes the file anew, beside it first, so that an end in between leaves the old one.
-    fn save(&self, file: Option<&Path>) -> Result<(), Failure> {
-        let Some(path) = file else { return Ok(()) };
-        let beside = path.with_extension("part");
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        std::fs::write(&beside, text)
-            .and_then(|()| std::fs::rename(&beside, path))
-            .map_err(|error| Failure::File {
-                path: path.display().to_string(),
-                error,
-            })
     }
 }
 
-/// Reads what is left of a scan, and hands each page's records to `each`, which says whether to go
-/// on. `total` is an estimate, for the bar on a terminal.
+/// What became of a record that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It isn't wanted.
+    Left,
+    /// It is wanted, and the scan goes on.
+    Taken,
+    /// It is wanted, and the last one for now.
+    Last,
+}
+
+/// Reads what is left of a scan, and hands each record to `each`. `total` is an estimate, for the bar
+/// on a terminal.
+///
+/// The file says at each time which records were taken: a scan that ends in between, for whatever
+/// reason, is gone on with right behind the last of them.
 pub(crate) async fn scan(
     records: &Records,
     context: &Context,
     mut progress: Progress,
     file: Option<&Path>,
     total: u64,
-    mut each: impl FnMut(Vec<Row>) -> Result<bool, Failure>,
-) -> Result<u64, Failure> {
+    mut each: impl FnMut(String, Found) -> Result<Fate, Failure>,
+) -> Result<Progress, Failure> {
     let bar = bar(total, progress.read);
-    while progress
-        .segments
-        .iter()
-        .any(|segment| *segment != Segment::Done)
-    {
+    save(file, &progress)?;
+    while !progress.is_done() {
         let places = progress.segments.iter().cloned().enumerate();
         let pages: Vec<_> = stream::iter(places)
             .filter_map(async |(number, segment)| match segment {
@@ -115,28 +151,32 @@ pub(crate) async fn scan(
             .buffer_unordered(SEGMENTS)
             .collect()
             .await;
-        let mut rows = Vec::new();
         for (number, page) in pages {
-            let (found, next) = page?;
-            progress.read += found.len() as u64;
-            rows.extend(found);
-            if let Some(segment) = progress.segments.get_mut(number) {
-                *segment = next;
+            let (rows, next) = page?;
+            for Row { id, found, key } in rows {
+                let fate = bar.suspend(|| each(id, found))?;
+                progress.read += 1;
+                if fate == Fate::Left {
+                    continue;
+                }
+                progress.set(number, Segment::After(key));
+                save(file, &progress)?;
+                if fate == Fate::Last {
+                    bar.finish_and_clear();
+                    return Ok(progress);
+                }
             }
+            progress.set(number, next);
+            bar.set_position(progress.read);
         }
-        bar.set_position(progress.read);
-        let goes_on = bar.suspend(|| each(rows))?;
-        progress.save(file)?;
-        if !goes_on {
-            break;
-        }
+        save(file, &progress)?;
     }
     bar.finish_and_clear();
-    Ok(progress.read)
+    Ok(progress)
 }
 
 /// Shown on a terminal alone.
-fn bar(total: u64, read: u64) -> ProgressBar {
+pub(crate) fn bar(total: u64, read: u64) -> ProgressBar {
     let bar = ProgressBar::new(total.max(read)).with_position(read);
     let style = ProgressStyle::with_template("{bar:30} {pos} of about {len} records, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -147,18 +187,21 @@ async fn page(
     records: &Records,
     context: &Context,
     segment: usize,
-    after: HashMap<String, String>,
+    after: Key,
 ) -> Result<(Vec<Row>, Segment), Failure> {
     match &records.place {
         Place::DynamoDb(table) => dynamodb_page(table, segment, after).await,
         Place::Postgres(store) => {
             let after = after.into_values().next().unwrap_or_default();
             let rows = store.page(&after, PAGE, context.deadline()).await?;
-            let next = match rows.last() {
-                Some((id, _)) => Segment::After([("id".to_owned(), id.clone())].into()),
-                None => Segment::Done,
+            let row = |(id, found): (String, Found)| Row {
+                key: [("id".to_owned(), id.clone())].into(),
+                id,
+                found,
             };
-            Ok((rows, next))
+            let rows: Vec<_> = rows.into_iter().map(row).collect();
+            let next = rows.last().map(|row| Segment::After(row.key.clone()));
+            Ok((rows, next.unwrap_or(Segment::Done)))
         }
     }
 }
@@ -166,7 +209,7 @@ async fn page(
 async fn dynamodb_page(
     table: &Table,
     segment: usize,
-    after: HashMap<String, String>,
+    after: Key,
 ) -> Result<(Vec<Row>, Segment), Failure> {
     let string = |(name, value)| (name, AttributeValue::S(value));
     let after: HashMap<_, _> = after.into_iter().map(string).collect();
@@ -185,7 +228,15 @@ async fn dynamodb_page(
         let id = item.get(&table.id)?.as_s().ok()?;
         // The compressed outcome of another record, in an item of its own.
         let is_outcome = item.contains_key("content") && id.contains("#outcome#");
-        (!is_outcome).then(|| (id.clone(), table.layout.read(item)))
+        let key = table
+            .keys
+            .iter()
+            .filter_map(|name| Some((name.clone(), item.get(name)?.as_s().ok()?.clone())));
+        (!is_outcome).then(|| Row {
+            id: id.clone(),
+            found: table.layout.read(item),
+            key: key.collect(),
+        })
     });
     let rows = rows.collect();
     let next = page.last_evaluated_key.filter(|key| !key.is_empty());

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::failure::{Failure, words};
 use crate::output::note;
 use crate::records::find::raw_id;
-use crate::records::scan::{Progress, scan};
+use crate::records::scan::{Fate, Progress, scan};
 
 /// The price of a million read request units in us-east-1 since November 2024, in dollars
 /// (<https://aws.amazon.com/dynamodb/pricing/on-demand/>).
@@ -115,15 +115,18 @@ pub(crate) async fn by_hash(
         "Without --operation and the whole hash, the record is looked for by a scan. Go on?",
     )?;
     let mut found = Vec::new();
-    let progress = Progress::resume(None, &records.place, cost.of.clone())?;
-    scan(records, context, progress, None, cost.records, |rows| {
-        for (id, _) in rows {
-            if has_hash(&id, hash)? {
-                found.push(id);
-            }
+    let progress = Progress::resume(None, &records.place, cost.of.clone(), String::new())?;
+    scan(records, context, progress, None, cost.records, |id, _| {
+        if !has_hash(&id, hash)? {
+            return Ok(Fate::Left);
         }
+        found.push(id);
         // Two are enough to say that it is ambiguous.
-        Ok(found.len() < 10)
+        Ok(if found.len() < 10 {
+            Fate::Taken
+        } else {
+            Fate::Last
+        })
     })
     .await?;
     match found.as_slice() {

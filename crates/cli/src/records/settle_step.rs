@@ -1,12 +1,13 @@
 //! `settle-step`: says of a step that waits for a person whether its effect happened.
 
 use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepResult, StepState};
+use lambda_idempotency::protocol::record::Record;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::complete::json;
-use crate::records::operate::Ending;
+use crate::records::operate::{Ending, handlers_steps};
 use crate::records::order::{OrderArgs, give, not_final};
 
 /// The arguments of `settle-step`.
@@ -57,14 +58,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
     };
     let word = format!("settle-step {step} {word}");
-    give(&args.order, &word, context, |record, _| {
+    let ending = |_: &Record, _| Ending::StepSettled {
+        step: step.clone(),
+        state,
+    };
+    give(&args.order, &word, context, ending, |record| {
         not_final(record)?;
-        let known: Vec<&str> = record.journal.iter().map(|(name, _)| name).collect();
+        let known: Vec<&str> = handlers_steps(record).map(|(name, _)| name).collect();
         match record.journal.get(step).map(|entry| &entry.state) {
-            Some(StepState::Pending) => Ok(Ending::StepSettled {
-                step: step.clone(),
-                state,
-            }),
+            Some(StepState::Pending) => Ok(()),
             Some(_) => Err(format!(
                 "the step `{step}` isn't pending: nothing waits for you"
             )),

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::output::{ALARM, DIM, GOOD, HEADING, Style, WARNING};
 use crate::records::acts::{Act, OPERATOR_STEP, acts};
-use crate::records::outcome::OutcomeView;
+use crate::records::outcome::{Json, OutcomeView};
 use crate::time;
 
 /// The state of a record at a time.
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    pub(crate) fn style(self) -> anstyle::Style {
+    pub(crate) fn style(self) -> Style {
         match self {
             Self::Completed => GOOD,
             Self::InProgress | Self::Released => WARNING,
@@ -92,7 +92,8 @@ pub struct StepView {
     /// When the entry was written.
     pub at: String,
     /// Its result, where it is confirmed and was kept.
-    pub result: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    pub result: Option<Json>,
     /// The type of the error that it last ended with.
     pub last_error: Option<String>,
 }
@@ -101,11 +102,9 @@ impl StepView {
     fn of(name: &str, entry: &StepEntry) -> Self {
         let (state, result) = match &entry.state {
             StepState::Confirmed(StepResult::Text(text)) => {
-                let text_itself = || Value::String(text.clone());
-                (
-                    "confirmed",
-                    Some(serde_json::from_str(text).unwrap_or_else(|_| text_itself())),
-                )
+                // What is no JSON is shown as a text.
+                let quoted = || Json::of(&Value::String(text.clone()).to_string());
+                ("confirmed", Json::of(text).or_else(quoted))
             }
             StepState::Confirmed(_) => ("confirmed", None),
             StepState::Failed => ("failed", None),

@@ -149,14 +149,6 @@ async fn nothing_is_found_where_all_is_well() {
         .await
         .ended_with(0);
     assert_eq!(counts(&said)[0], 300);
-    assert_eq!(
-        counts(&audit(&records, &ledger, &["--operation", "refund"]).await),
-        [0, 0, 0]
-    );
-    assert_eq!(
-        counts(&audit(&records, &ledger, &["--since", "2024-01-01T00:00:00Z"]).await),
-        [0, 0, 0]
-    );
     on(
         &records,
         &[
@@ -174,6 +166,27 @@ async fn nothing_is_found_where_all_is_well() {
         1,
         &format!("{count} records don't tell which effect is theirs"),
     );
+}
+
+#[tokio::test]
+async fn an_audit_that_compared_nothing_knows_nothing() {
+    let (records, ledger) = world(20, false, "payment").await;
+    for words in [
+        ["--operation", "refund"],
+        ["--namespace", "payment"],
+        ["--since", "2024-01-01T00:00:00Z"],
+        ["--settled-for", "99years"],
+        ["--sample", "0"],
+    ] {
+        let said = audit(&records, &ledger, &words).await.ended_with(1);
+        assert_eq!(counts(&said), [0, 0, 0], "{words:?}");
+    }
+    let empty = table().await;
+    let effects = ["--effects-table", &ledger, "--effects-attribute", "payment"];
+    let words = [&["audit", "--effect-key", "/payment"][..], &effects].concat();
+    on(&empty, &words)
+        .await
+        .refused(1, "nothing was compared: look at --table");
 }
 
 /// An export as DynamoDB writes it, of the first records.
@@ -228,6 +241,20 @@ async fn an_export_is_compared_by_a_command() {
         counts(&by_command(place, &none).await.ended_with(1)),
         [1_234, 1_234, 0]
     );
+    // A line for each effect, next to each other or not.
+    let twice = format!("{COUNTS_ONE} | awk '{{print; print}}'");
+    let again =
+        format!("{COUNTS_ONE} | awk '{{print; all = all $0 \"\\n\"}} END {{printf \"%s\", all}}'");
+    for effects in [&twice, &again] {
+        assert_eq!(
+            counts(&by_command(place, effects).await.ended_with(1)),
+            [1_234, 0, 1_234]
+        );
+    }
+    let stranger = format!("{COUNTS_ONE} | sed '$s/payments/other/'");
+    by_command(place, &stranger)
+        .await
+        .refused(3, "a record that it was not asked for: other#charge#");
     for (effects, words) in [
         ("exit 3", "ended with exit status: 3"),
         (
@@ -246,6 +273,23 @@ async fn an_export_is_compared_by_a_command() {
     by_command(place, COUNTS_ONE)
         .await
         .refused(3, "part0.json.gz");
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_end_is_stopped() {
+    let folder = export(10);
+    let place = folder.to_str().unwrap();
+    for effects in [
+        "sleep 1000",
+        "cat; sleep 1000",
+        "exec 0<&-; sleep 1000 | cat",
+    ] {
+        let words = ["--effects-command", effects, "--timeout", "1s"];
+        let audit = ["audit", "--effect-key", "hash", "--export", place];
+        run(&[&audit[..], &words].concat())
+            .await
+            .refused(3, "did not end within 1s");
+    }
 }
 
 #[tokio::test]

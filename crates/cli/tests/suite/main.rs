@@ -9,6 +9,7 @@
 
 mod audit;
 mod doctor;
+mod limits;
 mod plan;
 mod postgres;
 mod records;

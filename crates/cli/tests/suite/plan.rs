@@ -6,28 +6,9 @@ use crate::support::{Said, run};
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 
-/// Those that are protected: the relay of the outbox has the variable by `Globals` alone.
-const PROTECTED: [&str; 8] = [
-    "--function",
-    "OrdersApi",
-    "--function",
-    "PaymentsWorker",
-    "--function",
-    "StockMovements",
-    "--function",
-    "Settlements",
-];
-
 async fn plan(template: &str, words: &[&str]) -> Said {
-    let kept = [
-        "plan",
-        "--json",
-        "--retention",
-        "56days",
-        "--template",
-        template,
-    ];
-    run(&[&kept[..], &PROTECTED, words].concat()).await
+    let plan = ["plan", "--json", "--template", template];
+    run(&[&plan[..], words].concat()).await
 }
 
 fn ids(said: &Said) -> Vec<String> {
@@ -172,15 +153,24 @@ async fn parameters_and_settings_are_applied() {
         ids(&plan(TEMPLATE, &unprotected).await.ended_with(1)),
         ["deletion-protection"]
     );
-    let found = ids(
-        &run(&[&["plan", "--json", "--template", TEMPLATE][..], &PROTECTED].concat())
-            .await
-            .ended_with(1),
-    );
+    // What the template says of the code goes before what the flag says of all.
+    let short = ["--parameter", "RetentionDays=7", "--retention", "56days"];
+    let found = ids(&plan(TEMPLATE, &short).await.ended_with(1));
     assert!(
         found.iter().all(|id| id == "retention") && found.len() == 2,
         "{found:?}"
     );
+    let unsaid = changed(
+        "      Idempotency: { RetentionDays: !Ref RetentionDays }\n",
+        "",
+    );
+    assert_eq!(
+        ids(&plan(&unsaid, &[]).await.ended_with(1)),
+        ["retention"; 2]
+    );
+    plan(&unsaid, &["--retention", "56days"])
+        .await
+        .ended_with(0);
     plan(TEMPLATE, &["--parameter", "Nothing=1"])
         .await
         .refused(2, "has no parameter `Nothing`");

@@ -4,9 +4,11 @@ use futures_util::TryStreamExt;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Column, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo};
+use sqlx::{
+    AssertSqlSafe, Column, Connection as _, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo,
+};
 
-use super::{Connection, Pool, Session, private};
+use super::{Connection, END, Pool, Session, private};
 use crate::error::{PostgresError, Problem};
 use crate::value::{Cell, Content, Value};
 
@@ -15,6 +17,7 @@ impl private::Sealed for PgPool {}
 impl Pool for PgPool {
     type Target = PgConnection;
     type Connection = Pooled;
+    type Reserved = Box<PgConnection>;
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
         let connection = self.acquire().await.map_err(|error| match error {
@@ -27,6 +30,15 @@ impl Pool for PgPool {
             error => of(error),
         })?;
         Ok(Pooled(Some(connection)))
+    }
+
+    async fn reserve(&self) -> Result<Box<PgConnection>, PostgresError> {
+        let connection = PgConnection::connect_with(&self.connect_options()).await;
+        connection.map(Box::new).map_err(of)
+    }
+
+    fn is_full(&self) -> bool {
+        self.num_idle() == 0 && self.size() >= self.options().get_max_connections()
     }
 }
 
@@ -76,6 +88,18 @@ impl Session for PgConnection {
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
         self.batch(begin).await?;
         Session::query(self, statement, values).await
+    }
+
+    async fn alone(
+        &mut self,
+        begin: &str,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let rows = Session::begin(self, begin, statement, values).await;
+        let ended = self.batch(END).await;
+        let rows = rows?;
+        ended.map(|()| rows)
     }
 }
 

@@ -1,11 +1,12 @@
 //! `tokio-postgres`, with the pool of `deadpool-postgres`.
 
 use bytes::BytesMut;
-use deadpool_postgres::{Object, PoolError, TimeoutType};
+use deadpool::managed::Manager;
+use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row};
 
-use super::{Connection, Pool, Session, private};
+use super::{Connection, END, Pool, Session, private};
 use crate::error::{PostgresError, Problem};
 use crate::value::{Cell, Content, Value};
 
@@ -14,6 +15,7 @@ impl private::Sealed for deadpool_postgres::Pool {}
 impl Pool for deadpool_postgres::Pool {
     type Target = Client;
     type Connection = Pooled;
+    type Reserved = ClientWrapper;
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
         let object = self.get().await.map_err(|error| match error {
@@ -27,6 +29,15 @@ impl Pool for deadpool_postgres::Pool {
             error => PostgresError::new(Problem::Unreachable, error),
         })?;
         Ok(Pooled(Some(object)))
+    }
+
+    async fn reserve(&self) -> Result<ClientWrapper, PostgresError> {
+        self.manager().create().await.map_err(of)
+    }
+
+    fn is_full(&self) -> bool {
+        let status = self.status();
+        status.available == 0 && status.size >= status.max_size
     }
 }
 
@@ -80,6 +91,25 @@ impl Session for Client {
         let (opened, rows) = both.await;
         opened.map_err(of)?;
         rows.map_err(of)?.iter().map(cells).collect()
+    }
+
+    async fn alone(
+        &mut self,
+        begin: &str,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let values = typed(values);
+        let all = futures_util::future::join3(
+            self.batch_execute(begin),
+            self.query_typed(statement, &values),
+            self.batch_execute(END),
+        );
+        let (opened, rows, ended) = all.await;
+        opened.map_err(of)?;
+        let rows = rows.map_err(of)?;
+        ended.map_err(of)?;
+        rows.iter().map(cells).collect()
     }
 }
 

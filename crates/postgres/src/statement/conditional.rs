@@ -124,6 +124,35 @@ impl<'a> Conditional<'a> {
         self.update(&columns, set, FENCE)
     }
 
+    pub(super) fn intervene(&self) -> String {
+        let columns = [
+            ID,
+            OWNER,
+            ("seen_owner", "text"),
+            ("seen_status", "text"),
+            ("seen_lease", "bigint"),
+            ("seen_expiration", "bigint"),
+            ("status", "text"),
+            ("lease", "bigint"),
+            ("expiration", "bigint"),
+            ("outcome", "text"),
+            ("omitted", "text"),
+            ("packed", "text"),
+            ("content", "bytea"),
+            ("completed_at", "bigint"),
+            ("last_error", "text"),
+            ("steps", "text"),
+        ];
+        let set = "owner = w.owner, status = w.status, lease = w.lease, expiration = w.expiration, \
+             outcome = w.outcome, omitted = w.omitted, packed = w.packed, content = w.content, \
+             completed_at = w.completed_at, last_error = coalesce(w.last_error, met.last_error), \
+             journal = (met.journal::jsonb || w.steps::jsonb)::text";
+        let newer = "NOT EXISTS (SELECT FROM jsonb_each(w.steps::jsonb) step \
+             WHERE (step.value ->> 'revision')::bigint \
+             <= coalesce((met.journal::jsonb -> step.key ->> 'revision')::bigint, 0))";
+        self.update(&columns, set, &format!("{SAME_VERSION} AND {newer}"))
+    }
+
     fn update(&self, columns: &[Column], set: &str, condition: &str) -> String {
         self.table.fill(&format!(
             "WITH w AS ({rows}), \

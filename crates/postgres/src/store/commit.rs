@@ -7,8 +7,9 @@ use lambda_idempotency::store::transaction::{Commit, Committed, Refusal, Write};
 use lambda_idempotency::store::{Answer, Store};
 use tokio::time::{Instant, timeout_at};
 
+use super::PostgresStore;
+use super::ready::{READ_COMMITTED, Ready, lock_until, within};
 use super::request::{Kind, answer, whole};
-use super::{PostgresStore, within};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
@@ -17,8 +18,6 @@ use crate::transaction::Slot;
 use crate::value::{Value, arrays};
 
 mod open;
-
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// What keeps a transaction from committing: `Err` of what is written in it.
 type Written = Result<(), Committed>;
@@ -43,8 +42,13 @@ impl<P: Pool> PostgresStore<P> {
             }
             _ => {
                 let work = async {
-                    let mut connection = self.connect().await?;
-                    let written = self.write_commit(&mut connection, commit).await?;
+                    let ready = self.ready().await?;
+                    let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
+                    let mut connection = self.pool().connect().await?;
+                    let written = write_commit(ready, &begin, &mut connection, commit).await?;
+                    if written.is_ok() {
+                        ready.carry_out(connection.session()?).await?;
+                    }
                     Ok((connection, written))
                 };
                 let (connection, written) = within(deadline, work).await?;
@@ -61,91 +65,92 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
         let values = inserted(record, claim)?;
-        let insert = &self.statements().insert;
-        let rows = self.query(insert, &values, deadline).await?;
+        let rows = self
+            .query(|ready| &ready.statements.insert, &values, deadline)
+            .await?;
         let write = RecordWrite::Create(claim.clone());
         match rows.first().and_then(|row| answer(&write, row)) {
             Some(answer) => Ok(committed(answer)),
             None => Ok(Committed::Fenced(self.load(&claim.id, deadline).await?)),
         }
     }
+}
 
-    /// Writes all of a commit in a transaction: first the record, which is the fence and keeps its row
-    /// until the end.
-    async fn write_commit(
-        &self,
-        connection: &mut P::Connection,
-        commit: Commit<'_>,
-    ) -> Result<Written, PostgresError> {
-        let fenced = match commit.record.map(|record| (record, &record.basis)) {
-            None => connection.session()?.batch(BEGIN).await.map(|()| Ok(())),
-            Some((record, Basis::Absent(claim))) => {
-                self.begin_with_insert(connection, record, claim).await
-            }
-            Some((record, _)) => {
-                connection.session()?.batch(BEGIN).await?;
-                self.write_record(connection, record).await
-            }
-        };
-        match fenced? {
-            Ok(()) => write_all(connection, commit.writes).await,
-            refused => Ok(refused),
+/// Writes all of a commit in a transaction: first the record, which is the fence and keeps its row
+/// until the end.
+async fn write_commit<C: Connection>(
+    ready: &Ready,
+    begin: &str,
+    connection: &mut C,
+    commit: Commit<'_>,
+) -> Result<Written, PostgresError> {
+    let session = connection.session()?;
+    let fenced = match commit.record.map(|record| (record, &record.basis)) {
+        None => session.batch(begin).await.map(|()| Ok(())),
+        Some((record, Basis::Absent(claim))) => {
+            begin_with_insert(ready, begin, session, record, claim).await
+        }
+        Some((record, _)) => {
+            session.batch(begin).await?;
+            write_record(ready, session, record).await
+        }
+    };
+    match fenced? {
+        Ok(()) => write_all(session, commit.writes).await,
+        refused => Ok(refused),
+    }
+}
+
+async fn begin_with_insert<S: Session>(
+    ready: &Ready,
+    begin: &str,
+    session: &mut S,
+    record: &Final,
+    claim: &NewClaim,
+) -> Result<Written, PostgresError> {
+    let values = inserted(record, claim)?;
+    let insert = &ready.statements.insert;
+    let rows = session.begin(begin, insert, &values).await?;
+    let write = RecordWrite::Create(claim.clone());
+    match rows.first().and_then(|row| answer(&write, row)) {
+        Some(Answer::Applied(_)) => Ok(Ok(())),
+        Some(Answer::Refused(found)) => Ok(Err(Committed::Fenced(found))),
+        // It met a record that this statement couldn't see yet.
+        None => {
+            let id = arrays([vec![claim.id.as_str().into()]]);
+            let rows = session.query(&ready.statements.load, &id).await?;
+            let found = rows.first().and_then(|row| decode(row));
+            Ok(Err(Committed::Fenced(found)))
         }
     }
+}
 
-    async fn begin_with_insert(
-        &self,
-        connection: &mut P::Connection,
-        record: &Final,
-        claim: &NewClaim,
-    ) -> Result<Written, PostgresError> {
-        let values = inserted(record, claim)?;
-        let insert = &self.statements().insert;
-        let rows = connection.session()?.begin(BEGIN, insert, &values).await?;
-        let write = RecordWrite::Create(claim.clone());
-        match rows.first().and_then(|row| answer(&write, row)) {
-            Some(Answer::Applied(_)) => Ok(Ok(())),
-            Some(Answer::Refused(found)) => Ok(Err(Committed::Fenced(found))),
-            // It met a record that this statement couldn't see yet.
-            None => {
-                let id = [Value::from(claim.id.as_str())];
-                let rows = connection
-                    .session()?
-                    .query(&self.statements().lock, &id)
-                    .await?;
-                let found = rows.first().and_then(|row| decode(row));
-                Ok(Err(Committed::Fenced(found)))
-            }
+/// Writes a record over one that is there, within a transaction.
+async fn write_record<S: Session>(
+    ready: &Ready,
+    session: &mut S,
+    record: &Final,
+) -> Result<Written, PostgresError> {
+    let take_over = match &record.basis {
+        Basis::Version { seen, mode, claim } => Some(RecordWrite::TakeOver {
+            seen: seen.clone(),
+            mode: *mode,
+            claim: claim.clone(),
+        }),
+        _ => None,
+    };
+    let complete = RecordWrite::Complete(record.completion.clone());
+    for write in take_over.into_iter().chain([complete]) {
+        let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
+        let (statement, values) = kind.request(&ready.statements, &[&write]);
+        let rows = session.query(statement, &values).await?;
+        let answer = rows.first().and_then(|row| answer(&write, row));
+        let answer = answer.unwrap_or(Answer::Refused(None));
+        if let Answer::Refused(found) = answer {
+            return Ok(Err(Committed::Fenced(found)));
         }
     }
-
-    /// Writes a record over one that is there, within a transaction.
-    async fn write_record(
-        &self,
-        connection: &mut P::Connection,
-        record: &Final,
-    ) -> Result<Written, PostgresError> {
-        let take_over = match &record.basis {
-            Basis::Version { seen, mode, claim } => Some(RecordWrite::TakeOver {
-                seen: seen.clone(),
-                mode: *mode,
-                claim: claim.clone(),
-            }),
-            _ => None,
-        };
-        let complete = RecordWrite::Complete(record.completion.clone());
-        for write in take_over.into_iter().chain([complete]) {
-            let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
-            let (statement, values) = kind.request(self.statements(), &[&write]);
-            let rows = connection.session()?.query(statement, &values).await?;
-            let answer = rows.first().and_then(|row| answer(&write, row));
-            let answer = answer.unwrap_or(Answer::Refused(None));
-            if let Answer::Refused(found) = answer {
-                return Ok(Err(Committed::Fenced(found)));
-            }
-        }
-        Ok(Ok(()))
-    }
+    Ok(Ok(()))
 }
 
 /// Returns the values that insert the record that a commit leaves where none was.
@@ -162,18 +167,14 @@ fn committed(answer: Answer) -> Committed {
 }
 
 /// Runs the business writes; says which one was refused.
-async fn write_all<C: Connection>(
-    connection: &mut C,
+async fn write_all<S: Session>(
+    session: &mut S,
     writes: &[Write],
 ) -> Result<Written, PostgresError> {
     let statements = writes.iter().enumerate();
     let statements = statements.filter_map(|(place, write)| Some((place, write.body::<Sql>()?)));
     for (place, sql) in statements {
-        let met = match connection
-            .session()?
-            .execute(&sql.statement, &sql.values)
-            .await
-        {
+        let met = match sql.execute(session).await {
             Ok(rows) if sql.affects.is_some_and(|expected| expected != rows) => Met::Rows(rows),
             Ok(_) => continue,
             Err(error) if error.problem() == Problem::Constraint => Met::Constraint(error),

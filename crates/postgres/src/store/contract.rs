@@ -19,9 +19,9 @@ use crate::value::{Cell, Value, arrays};
 
 impl<P: Pool> Store for PostgresStore<P> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
-        let (statement, values) = Kind::of(write)?.request(self.statements(), &[write]);
+        let kind = Kind::of(write)?;
         loop {
-            let rows = self.query(statement, &values, deadline).await?;
+            let rows = self.send(kind, &[write], deadline).await?;
             if let Some(answer) = rows
                 .first()
                 .map(Vec::as_slice)
@@ -54,8 +54,7 @@ impl<P: Pool> Store for PostgresStore<P> {
             if group.is_empty() {
                 continue;
             }
-            let (statement, values) = kind.request(self.statements(), &group);
-            let rows = self.query(statement, &values, deadline).await;
+            let rows = self.send(kind, &group, deadline).await;
             for (row, (place, write)) in places.into_iter().zip(group).enumerate() {
                 let answer = match &rows {
                     Ok(rows) => match rows.get(row).and_then(|row| answer(write, row)) {
@@ -94,14 +93,11 @@ impl<P: Pool> Store for PostgresStore<P> {
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
-        let values = [
-            Value::from(outcome.id.as_str()),
-            outcome.owner.as_str().into(),
-            outcome.content.clone().into(),
-            outcome.expiration.0.into(),
-        ];
-        self.query(&self.statements().keep, &values, deadline)
-            .await?;
+        // The commit of an open transaction writes it.
+        if !self.inner.open.leave(outcome) {
+            self.send_beside(|ready| &ready.statements.keep, &kept(outcome), deadline)
+                .await?;
+        }
         Ok(Place::Entry(outcome.owner.clone()))
     }
 
@@ -116,7 +112,7 @@ impl<P: Pool> Store for PostgresStore<P> {
         };
         let values = [Value::from(id.as_str()), owner.as_str().into()];
         let rows = self
-            .query(&self.statements().fetch, &values, deadline)
+            .query(|ready| &ready.statements.fetch, &values, deadline)
             .await?;
         let cell = rows.into_iter().flatten().next();
         Ok(cell.and_then(|cell| match cell {
@@ -137,10 +133,20 @@ impl<P: Pool> PostgresStore<P> {
         }
         let values = arrays(ids.iter().map(|id| vec![id.as_str().into()]));
         let rows = self
-            .query(&self.statements().load, &values, deadline)
+            .query(|ready| &ready.statements.load, &values, deadline)
             .await?;
         Ok(rows.iter().map(|row| decode(row)).collect())
     }
+}
+
+/// The values that keep an outcome.
+pub(super) fn kept(outcome: &LargeOutcome) -> [Value; 4] {
+    [
+        outcome.id.as_str().into(),
+        outcome.owner.as_str().into(),
+        outcome.content.clone().into(),
+        outcome.expiration.0.into(),
+    ]
 }
 
 /// The answers to one group have one cause: each gets its kind and its words.
@@ -154,6 +160,7 @@ fn copy(error: &StoreError) -> StoreError {
     };
     match error {
         StoreError::Timeout => StoreError::Timeout,
+        StoreError::NotSent => StoreError::NotSent,
         StoreError::Conflict => StoreError::Conflict,
         StoreError::TooLarge => StoreError::TooLarge,
         StoreError::Throttled(_) => StoreError::Throttled(words()),

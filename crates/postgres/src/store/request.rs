@@ -1,6 +1,8 @@
 //! Makes the statement and the values of a group of writes, and reads the answer to each.
 
-use lambda_idempotency::protocol::record::{Found, Record, RecordWrite, Takeover, Version};
+use lambda_idempotency::protocol::record::{
+    Ended, Found, Intervention, RELEASED, Record, RecordWrite, Status, Takeover, Version,
+};
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
 use lambda_idempotency::{RecordId, StoreError};
@@ -18,16 +20,18 @@ pub(crate) enum Kind {
     Amend,
     Complete,
     Release,
+    Intervene,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Create,
         Self::TakeOver,
         Self::Renew,
         Self::Amend,
         Self::Complete,
         Self::Release,
+        Self::Intervene,
     ];
 
     pub(crate) fn of(write: &RecordWrite) -> Result<Self, StoreError> {
@@ -38,6 +42,7 @@ impl Kind {
             RecordWrite::Amend(_) => Self::Amend,
             RecordWrite::Complete(_) => Self::Complete,
             RecordWrite::Release(_) => Self::Release,
+            RecordWrite::Intervene(_) => Self::Intervene,
             _ => {
                 let words = "a kind of write that this release of the store doesn't know: update lambda-idempotency-postgres";
                 return Err(StoreError::Rejected(words.into()));
@@ -58,6 +63,7 @@ impl Kind {
             Self::Amend => &statements.amend,
             Self::Complete => &statements.complete,
             Self::Release => &statements.release,
+            Self::Intervene => &statements.intervene,
         };
         let rows = writes.iter().filter_map(|write| row(write));
         (statement, arrays(rows))
@@ -110,9 +116,48 @@ fn row(write: &RecordWrite) -> Option<Vec<Value>> {
             release.last_error.as_deref().into(),
             release.forget_fingerprint.into(),
         ]),
+        RecordWrite::Intervene(intervention) => row.extend(intervened(intervention)?),
         _ => return None,
     }
     Some(row)
+}
+
+/// The values of an intervention after its id; `None` for an end that this release doesn't know.
+fn intervened(intervention: &Intervention) -> Option<Vec<Value>> {
+    let Intervention { seen, end, .. } = intervention;
+    let (status, lease, outcome, completed_at, last_error) = match end {
+        Ended::Released { last_error } => (
+            Status::InProgress,
+            Some(RELEASED.0),
+            None,
+            None,
+            last_error.as_deref(),
+        ),
+        Ended::Final {
+            status,
+            outcome,
+            completed_at,
+        } => (*status, None, Some(outcome), Some(completed_at.0), None),
+        _ => return None,
+    };
+    let outcome = columns::outcome(outcome);
+    Some(vec![
+        intervention.owner.as_str().into(),
+        seen.owner.as_deref().into(),
+        seen.status.as_deref().into(),
+        seen.lease.into(),
+        seen.expiration.into(),
+        status.as_str().into(),
+        lease.into(),
+        intervention.expiration.0.into(),
+        outcome.inline.into(),
+        outcome.omitted.into(),
+        outcome.packed.into(),
+        outcome.content.into(),
+        completed_at.into(),
+        last_error.into(),
+        columns::entries(&intervention.steps).into(),
+    ])
 }
 
 /// Reads the answer to a write from its row: whether it applied, then the record that it met. `None`

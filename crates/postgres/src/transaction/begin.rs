@@ -5,23 +5,27 @@ use std::time::Duration;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::transaction::{Unwritten, Write};
 use lambda_idempotency::{Claim, EpochSeconds, StoreError};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::slot::{Footing, Slot};
-use super::{Transaction, TransactionError};
+use super::{Isolation, Transaction, TransactionError};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::store::PostgresStore;
-use crate::value::Value;
+use crate::store::ready::{Ready, millis};
+use crate::value::{Cell, Value};
 
-/// The least time that the first statement gets, also where a duplicate must not wait: longer than a
-/// healthy server takes for it.
+/// The least time for which the first statement waits for another transaction, also where a duplicate
+/// must not wait: most that are about to end do so meanwhile.
 const LEAST_WAIT: Duration = Duration::from_millis(250);
 
 /// The time after which a duplicate of an open transaction is told to come back: nothing says how long
 /// it will be open.
 const COME_BACK: Duration = Duration::from_secs(1);
+
+/// The longest wait of all.
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// The number of times that a transaction begins anew because of other transactions, before the
 /// handler has it.
@@ -76,90 +80,96 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     async fn open(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
-        let opened = self.open_for(claim);
-        let slot = match claim.remaining() {
-            Some(left) => timeout_at(Instant::now() + left, opened)
-                .await
-                .map_err(|_| StoreError::Timeout)??,
-            None => opened.await?,
-        };
+        let wait = claim.unwritten().map_or(Duration::ZERO, Unwritten::wait);
+        let most = self.timeout.saturating_add(wait).min(LONGEST);
+        let most = claim.remaining().map_or(most, |left| left.min(most));
+        // A server that is slow, or a pool that is full, is no other run.
+        let slot = timeout(most, self.open_for(claim))
+            .await
+            .map_err(|_| StoreError::Timeout)??;
         claim.write(Write::new(slot.clone()))?;
         Ok(slot)
     }
 
     async fn open_for(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
         let Some(unwritten) = claim.unwritten() else {
-            let mut connection = self.connect().await?;
-            connection.session()?.batch(self.isolation.begin()).await?;
+            if claim.is_protected() && self.isolation != Isolation::ReadCommitted {
+                return Err(PostgresError::from(Problem::Isolation).into());
+            }
+            let begin = self.ready().await?.begin(self.isolation.begin(), None);
+            let mut connection = self.pool().connect().await?;
+            connection.session()?.batch(&begin).await?;
             return Ok(Slot::new(connection, Footing::Nothing, None));
         };
-        let began = Instant::now();
-        let wait = unwritten.wait();
-        let Some(open) = self.inner.open.take(unwritten.id(), wait).await else {
+        let (began, wait) = (Instant::now(), unwritten.wait());
+        let Some(open) = self.inner.open.take(unwritten).await else {
             return Err(in_flight(claim, unwritten));
         };
-        let left = wait.saturating_sub(began.elapsed()).max(LEAST_WAIT);
-        // Without a free connection, the pool says so in its own time.
-        let connection = self.connect().await?;
-        match timeout(left, self.take_place(connection, unwritten)).await {
-            Ok(taken) => {
-                let (connection, footing) = taken?;
-                Ok(Slot::new(connection, footing, Some(open)))
-            }
-            // Another transaction holds the place. The connection is closed, since its statement is
-            // still under way.
-            Err(_) => Err(in_flight(claim, unwritten)),
+        let ready = self.ready().await?;
+        let connection = self.pool().connect().await?;
+        let left = || wait.saturating_sub(began.elapsed()).max(LEAST_WAIT);
+        match self.take_place(ready, connection, unwritten, left).await? {
+            Some((connection, footing)) => Ok(Slot::new(connection, footing, Some(open))),
+            None => Err(in_flight(claim, unwritten)),
         }
     }
 
-    /// Takes the place of the record, or locks the one that is there and may be taken over.
+    /// Takes the place of the record, or locks the one that is there and may be taken over; `None` where
+    /// another transaction holds it for longer than this.
     async fn take_place(
         &self,
+        ready: &Ready,
         mut connection: P::Connection,
         unwritten: &Unwritten,
-    ) -> Result<(P::Connection, Footing), TransactionError> {
-        let id = Value::from(unwritten.id().as_str());
+        wait: impl Fn() -> Duration,
+    ) -> Result<Option<(P::Connection, Footing)>, TransactionError> {
+        let id = || Value::from(unwritten.id().as_str());
         let expiration = unwritten.expiration();
-        let place = [id.clone(), expiration.0.into()];
-        let id = [id];
-        let statements = &self.inner.statements;
+        let begin = ready.begin(self.isolation.begin(), None);
         for _ in 0..MOST_BEGINNINGS {
-            let begin = self.isolation.begin();
-            match connection
-                .session()?
-                .begin(begin, &statements.occupy, &place)
-                .await
+            let place = [id(), expiration.0.into(), millis(wait()).into()];
+            let session = connection.session()?;
+            let occupied = session.begin(&begin, &ready.statements.occupy, &place);
+            let occupied = occupied.await;
+            if let Ok(rows) = &occupied
+                && rows.first().and_then(|row| row.first()) == Some(&Cell::Int(1))
             {
-                Ok(rows) if !rows.is_empty() => {
-                    return Ok((connection, Footing::Place(expiration)));
-                }
-                Ok(_) => {}
-                Err(error) => begin_again(error)?,
+                return Ok(Some((connection, Footing::Place(expiration))));
             }
-            let rows = match connection.session()?.query(&statements.lock, &id).await {
-                Ok(rows) => rows,
-                Err(error) => begin_again(error).map(|()| Vec::new())?,
+            let met = match occupied {
+                Ok(_) => {
+                    let one = [id(), millis(wait()).into()];
+                    session.query(&ready.statements.lock, &one).await
+                }
+                Err(error) => Err(error),
             };
-            // None where it was swept meanwhile.
-            if let Some(found) = rows.first().and_then(|row| decode(row)) {
-                if unwritten.meet(found.clone()) {
-                    return Ok((connection, Footing::Locked(found)));
-                }
-                connection.session()?.batch("ROLLBACK").await?;
-                connection.reuse();
-                return Err(TransactionError::Met);
+            let met = met.map(|rows| rows.first().and_then(|row| decode(row)));
+            if let Ok(Some(found)) = &met
+                && unwritten.meet(found.clone())
+            {
+                return Ok(Some((connection, Footing::Locked(found.clone()))));
             }
-            connection.session()?.batch("ROLLBACK").await?;
+            session.batch("ROLLBACK").await?;
+            match met {
+                Ok(Some(_)) => {
+                    connection.reuse();
+                    return Err(TransactionError::Met);
+                }
+                // It was swept meanwhile.
+                Ok(None) => {}
+                // The handler has seen nothing of the transaction yet, so that it may begin anew.
+                Err(error) if matches!(error.problem(), Problem::Conflict | Problem::Aborted) => {}
+                Err(error) => {
+                    connection.reuse();
+                    return match error.problem() {
+                        Problem::Locked => Ok(None),
+                        _ => Err(error.into()),
+                    };
+                }
+            }
         }
+        connection.reuse();
         Err(PostgresError::from(Problem::Conflict).into())
-    }
-}
-
-/// The handler has seen nothing of the transaction yet, so that it may begin anew.
-fn begin_again(error: PostgresError) -> Result<(), PostgresError> {
-    match error.problem() {
-        Problem::Conflict | Problem::Aborted => Ok(()),
-        _ => Err(error),
     }
 }
 

@@ -2,32 +2,63 @@
 //! many duplicates come.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex as SyncMutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError, Weak};
 
 use lambda_idempotency::RecordId;
+use lambda_idempotency::protocol::packed::LargeOutcome;
+use lambda_idempotency::protocol::record::Owner;
+use lambda_idempotency::store::transaction::Unwritten;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
 
 /// The right to open a transaction for an id, until it is dropped.
-pub(crate) type OpenId = OwnedMutexGuard<()>;
+pub(crate) struct OpenId {
+    ids: Arc<OpenIds>,
+    id: RecordId,
+    _turn: OwnedMutexGuard<()>,
+}
 
 #[derive(Debug, Default)]
-pub(crate) struct OpenIds(SyncMutex<HashMap<RecordId, Weak<Mutex<()>>>>);
+pub(crate) struct OpenIds {
+    turns: SyncMutex<HashMap<RecordId, Weak<Mutex<()>>>>,
+    /// Of those that are open: the record's owner, and the large outcome that their commit is to write,
+    /// where there is one.
+    outcomes: SyncMutex<HashMap<RecordId, (Owner, Option<LargeOutcome>)>>,
+}
 
 impl OpenIds {
     /// Waits until no other run of this process has a transaction open for this id; `None` where one
     /// still has after this time.
-    pub(super) async fn take(&self, id: &RecordId, wait: Duration) -> Option<OpenId> {
+    pub(super) async fn take(self: &Arc<Self>, unwritten: &Unwritten) -> Option<OpenId> {
+        let (id, wait) = (unwritten.id(), unwritten.wait());
         let turn = self.turn(id);
-        match Arc::clone(&turn).try_lock_owned() {
-            Ok(open) => Some(open),
-            Err(_) => timeout(wait, turn.lock_owned()).await.ok(),
+        let turn = match Arc::clone(&turn).try_lock_owned() {
+            Ok(turn) => turn,
+            Err(_) => timeout(wait, turn.lock_owned()).await.ok()?,
+        };
+        let owner = unwritten.owner().clone();
+        lock(&self.outcomes).insert(id.clone(), (owner, None));
+        Some(OpenId {
+            ids: Arc::clone(self),
+            id: id.clone(),
+            _turn: turn,
+        })
+    }
+
+    /// Leaves a large outcome to the commit of its run's open transaction; `false` where that run has
+    /// none.
+    pub(crate) fn leave(&self, outcome: &LargeOutcome) -> bool {
+        match lock(&self.outcomes).get_mut(&outcome.id) {
+            Some((owner, place)) if *owner == outcome.owner => {
+                *place = Some(outcome.clone());
+                true
+            }
+            _ => false,
         }
     }
 
     fn turn(&self, id: &RecordId) -> Arc<Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
             return turn;
         }
@@ -39,4 +70,21 @@ impl OpenIds {
         turns.insert(id.clone(), Arc::downgrade(&turn));
         turn
     }
+}
+
+impl OpenId {
+    /// Takes the large outcome that the commit is to write.
+    pub(super) fn large_outcome(&self) -> Option<LargeOutcome> {
+        lock(&self.ids.outcomes).get_mut(&self.id)?.1.take()
+    }
+}
+
+impl Drop for OpenId {
+    fn drop(&mut self) {
+        lock(&self.ids.outcomes).remove(&self.id);
+    }
+}
+
+fn lock<T>(mutex: &SyncMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lambda_idempotency::EpochSeconds;
+use lambda_idempotency::protocol::packed::LargeOutcome;
 use lambda_idempotency::protocol::record::Found;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard};
 
@@ -35,7 +36,7 @@ pub(crate) struct Slot<P: Pool> {
 struct About {
     footing: Footing,
     /// Keeps other runs of this process from waiting on connections of the pool.
-    _id: Option<OpenId>,
+    id: Option<OpenId>,
 }
 
 impl<P: Pool> Clone for Slot<P> {
@@ -51,12 +52,17 @@ impl<P: Pool> Slot<P> {
     pub(super) fn new(connection: P::Connection, footing: Footing, id: Option<OpenId>) -> Self {
         Self {
             connection: Arc::new(Mutex::new(Some(connection))),
-            about: Arc::new(About { footing, _id: id }),
+            about: Arc::new(About { footing, id }),
         }
     }
 
     pub(crate) fn footing(&self) -> &Footing {
         &self.about.footing
+    }
+
+    /// Takes the large outcome that the commit is to write.
+    pub(crate) fn large_outcome(&self) -> Option<LargeOutcome> {
+        self.about.id.as_ref()?.large_outcome()
     }
 
     pub(super) fn lend(&self) -> Result<Lent<P>, PostgresError> {

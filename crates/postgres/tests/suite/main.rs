@@ -1,4 +1,4 @@
-//! The store on a real server: `scripts/with postgres -- cargo test -p lambda-idempotency-postgres`.
+//! The store on a real server: `scripts/with postgres pgbouncer -- cargo test -p lambda-idempotency-postgres`.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,9 +10,13 @@
 mod bad_input;
 mod conformance;
 mod examples;
+mod given_up;
 mod guard;
 mod outbox;
+mod pools;
 mod processes;
+mod proxied;
+mod schema;
 mod sequences;
 mod support;
 mod transact;

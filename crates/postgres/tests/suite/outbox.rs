@@ -5,10 +5,14 @@ use std::sync::Mutex;
 
 use lambda_idempotency::{EpochMillis, Key};
 use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
-use lambda_idempotency_postgres::{PostgresError, TransactionError};
+use lambda_idempotency_postgres::{PostgresError, PostgresStore, TransactionError};
 use serde_json::json;
+use tokio::sync::Notify;
 
-use crate::support::{Store, count, engine, eventually, name, store};
+use crate::support::{
+    Store, count, engine, eventually, name, once_there_is, pool_of, sql, store, store_of, url,
+    url_with, waiting_for,
+};
 
 #[derive(Debug, thiserror::Error)]
 enum Failed {
@@ -195,4 +199,111 @@ async fn an_event_that_is_not_published_holds_up_its_aggregate_alone() {
         counts.push((relayed.published, relayed.failed));
     }
     assert_eq!(counts, [(1, 1), (1, 1), (0, 1)]);
+}
+
+#[tokio::test]
+async fn aggregates_that_always_fail_starve_no_other() {
+    let store = store().await;
+    let (outbox, _) = outbox(&store).await;
+    for number in 0..10 {
+        let poison = format!("poison-{number}");
+        emit(&store, &outbox, &poison, &[(poison.as_str(), 1)], false).await;
+    }
+    for number in 1..=3 {
+        emit(
+            &store,
+            &outbox,
+            &number.to_string(),
+            &[("free", number)],
+            false,
+        )
+        .await;
+    }
+    let seen = Mutex::new(Vec::new());
+    let publish = async |event: &StoredEvent| {
+        if event.aggregate == "free" {
+            seen.lock().unwrap().push(number(event));
+            Ok(())
+        } else {
+            Err(Failed::Own)
+        }
+    };
+    for _ in 0..6 {
+        outbox.relay(&store, 5, publish).await.unwrap();
+    }
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_publication_may_outlast_the_servers_patience_and_its_own_connection() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let (outbox, table) = outbox(&store).await;
+    emit(&store, &outbox, "1", &[("a", 1), ("b", 1), ("c", 1)], false).await;
+    let application = name("relay");
+    let parameters = format!(
+        "application_name={application}&options=-c%20idle_in_transaction_session_timeout%3D50"
+    );
+    let impatient = pool_of(&url_with("postgres", "postgres", &parameters), 2);
+    let impatient = PostgresStore::with_table(impatient, &keys).unwrap();
+    let times = Mutex::new(BTreeMap::<String, u32>::new());
+    let publish = async |event: &StoredEvent| {
+        *times
+            .lock()
+            .unwrap()
+            .entry(event.aggregate.clone())
+            .or_default() += 1;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        if event.aggregate == "b" {
+            sql(&format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{application}'"
+            ))
+            .await;
+        }
+        Ok::<_, Failed>(())
+    };
+    let relayed = outbox.relay(&impatient, 10, publish).await.unwrap();
+    assert_eq!(relayed.published, 3);
+    let again = outbox.relay(&impatient, 10, publish).await.unwrap();
+    assert_eq!(again.published, 0);
+    assert!(
+        times
+            .into_inner()
+            .unwrap()
+            .values()
+            .all(|times| *times == 1)
+    );
+    let pending = format!("{table} WHERE published_at IS NULL");
+    assert_eq!(count(&store, &pending).await, 0);
+}
+
+#[tokio::test]
+async fn two_transactions_of_one_aggregate_commit_in_the_order_of_their_events() {
+    let store = store().await;
+    let (outbox, table) = outbox(&store).await;
+    let claimless = engine(store.clone()).claimless();
+    let has_added = Notify::new();
+    let (store, outbox, table, has_added) = (&store, &outbox, &table, &has_added);
+    let first = claimless.run(Key::new("emit", "1"), None, |claim| async move {
+        let mut tx = store.transaction(&claim).await?;
+        let event = Event::new("counted", "a").name("1");
+        let event = outbox.event(&claim, &event, &json!({ "number": 1 }));
+        tx.apply(&event.unwrap()).await?;
+        has_added.notify_one();
+        // The second would else commit now, and its event would be published first.
+        once_there_is(&waiting_for(table), "1").await;
+        Ok::<_, Failed>(())
+    });
+    let second = async {
+        has_added.notified().await;
+        emit(store, outbox, "2", &[("a", 2)], false).await;
+    };
+    let (first, ()) = tokio::join!(first, second);
+    first.unwrap();
+    let seen = Mutex::new(Vec::new());
+    let publish = async |event: &StoredEvent| {
+        seen.lock().unwrap().push(number(event));
+        Ok::<_, Failed>(())
+    };
+    while outbox.relay(store, 10, publish).await.unwrap().published > 0 {}
+    assert_eq!(*seen.lock().unwrap(), [1, 2]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Idempotency, InFlight, StoreError};
+use lambda_idempotency::{Builder, Idempotency, InFlight, StoreError};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -45,6 +45,7 @@ pub(crate) fn pool_of(url: &str, size: usize) -> Pool {
 pub(crate) async fn store_of(url: &str, size: usize) -> (Store, String) {
     let table = name("keys");
     let store = PostgresStore::with_table(pool_of(url, size), &table).unwrap();
+    let store = store.timeout(MINUTE);
     store.create_tables().await.unwrap();
     (store, table)
 }
@@ -57,7 +58,7 @@ pub(crate) async fn store() -> Store {
 pub(crate) async fn stores() -> (Store, Store) {
     let (store, table) = store_of(&url(), 8).await;
     let other = PostgresStore::with_table(pool_of(&url(), 8), &table).unwrap();
-    (store, other)
+    (store, other.timeout(MINUTE))
 }
 
 pub(crate) async fn sqlx_store() -> PostgresStore<PgPool> {
@@ -66,23 +67,25 @@ pub(crate) async fn sqlx_store() -> PostgresStore<PgPool> {
         .acquire_timeout(MINUTE);
     let pool = options.connect(&url()).await.unwrap();
     let store = PostgresStore::with_table(pool, &name("keys")).unwrap();
+    let store = store.timeout(MINUTE);
     store.create_tables().await.unwrap();
     store
 }
 
-/// An engine that waits as long as any test does. A transaction takes its time to open from what a
-/// duplicate may wait.
-pub(crate) fn engine<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
+/// An engine that waits as long as any test does.
+pub(crate) fn engine_of<S: lambda_idempotency::store::Store>(store: S) -> Builder<S> {
     Idempotency::builder(store)
         .namespace("tests")
         .store_timeout(MINUTE)
         .in_flight(InFlight::WaitUpTo(MINUTE))
-        .build()
-        .unwrap()
+}
+
+pub(crate) fn engine<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
+    engine_of(store).build().unwrap()
 }
 
 /// An engine that says of a duplicate that its key is in flight.
-pub(crate) fn refusing(store: Store) -> Idempotency<Store> {
+pub(crate) fn refusing<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
     Idempotency::builder(store)
         .namespace("tests")
         .store_timeout(MINUTE)

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
 
 use crate::support::{
-    Failed, MINUTE, Store, engine, eventually, number, pool_of, store_of, table, url,
+    Failed, MINUTE, Store, engine, eventually, number, pool_of, refusing, store_of, table, url,
 };
 
 mod proxy;
@@ -50,6 +50,16 @@ impl Waits {
             sqlx: engine(sqlx),
             run: Duration::from_secs(2),
             statement: Duration::from_millis(300),
+        }
+    }
+
+    /// So long that none fails by it, and duplicates wait for none.
+    fn refusing(store: Store, sqlx: PostgresStore<PgPool>) -> Self {
+        Self {
+            engine: refusing(store),
+            sqlx: refusing(sqlx),
+            run: MINUTE,
+            statement: MINUTE,
         }
     }
 
@@ -115,6 +125,7 @@ struct Lane {
     rows: String,
     little: Waits,
     long: Waits,
+    refusing: Waits,
 }
 
 impl Lane {
@@ -137,6 +148,7 @@ impl Lane {
             direct,
             rows,
             little: Waits::little(store.clone(), sqlx.clone()),
+            refusing: Waits::refusing(store.clone(), sqlx.clone()),
             long: Waits::long(store, sqlx),
         }
     }
@@ -198,6 +210,16 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
     assert_eq!(lane.counts().await, HashMap::from(once));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_server_is_no_other_run() {
+    let lane = Lane::new(0).await;
+    lane.proxy.set_latency(300);
+    for form in FORMS {
+        let done = lane.refusing.run(form, form, &lane.rows).await;
+        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+    }
 }
 
 const TRIES: usize = 3;

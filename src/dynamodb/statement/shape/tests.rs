@@ -128,7 +128,7 @@ fn a_change_whose_condition_is_not_kept_fits_no_shape_not_even_its_own() {
     let completion = writes.complete(Status::Completed, writes.inline());
     let mut noted = change::of(&layout, &completion);
     let bare = Shape::of(&noted);
-    noted.step = Some(("step:charge".to_owned(), super::super::number(1)));
+    noted.steps = vec![("step:charge".to_owned(), super::super::number(1))];
     assert!(!bare.fits(&noted));
     noted.tests.pop();
     assert!(!Shape::of(&noted).fits(&change::of(&layout, &completion)));

@@ -3,7 +3,6 @@
 use aws_sdk_dynamodb::types::{KeyType, PointInTimeRecoveryStatus, TimeToLiveStatus};
 
 use super::Asking;
-use super::clock::Clock;
 use crate::args::Layout;
 use crate::connect::Table as Place;
 use crate::doctor::facts::Table;
@@ -17,9 +16,8 @@ pub(super) async fn ask(
     names: &Layout,
 ) -> Result<(Table, Option<String>, Option<i64>), Failure> {
     let (client, name) = (&place.client, &place.name);
-    let clock = Clock::default();
-    let describe = client.describe_table().table_name(name).customize();
-    let described = describe.interceptor(clock.clone()).send().await;
+    let described = client.describe_table().table_name(name).send().await;
+    let ahead = place.clock.ahead_millis();
     let described = described.map_err(|error| classify(place, "dynamodb:DescribeTable", &error))?;
     let mut table = Table {
         name: name.clone(),
@@ -69,7 +67,7 @@ pub(super) async fn ask(
             &error,
         ),
     }
-    Ok((table, arn, clock.ahead_millis()))
+    Ok((table, arn, ahead))
 }
 
 fn expected_ttl(names: &Layout) -> String {

@@ -135,8 +135,8 @@ pub(crate) fn longest_redelivery(queue: &Queue) -> Option<Duration> {
 }
 
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
-    let kept = deployment.settings.retention;
-    each(deployment, |_, _, queue| {
+    each(deployment, |function, _, queue| {
+        let kept = function.retention.unwrap_or(deployment.settings.retention);
         let longest = longest_redelivery(queue)?;
         Some(judge(kept < longest, || {
             let what = format!(

@@ -2,21 +2,21 @@
 
 use super::function::each_mapping;
 use super::{Verdict, danger, judge, warning};
-use crate::doctor::facts::{Deployment, Mapping, Source, Stream};
+use crate::doctor::facts::{Deployment, Function, Mapping, Source, Stream};
 use crate::time::length;
 
 fn each(
     deployment: &Deployment,
-    rule: impl Fn(&Mapping, &Stream) -> Option<Verdict>,
+    rule: impl Fn(&Function, &Mapping, &Stream) -> Option<Verdict>,
 ) -> Vec<Verdict> {
-    each_mapping(deployment, |_, mapping| match &mapping.source {
-        Source::Stream(stream) => rule(mapping, stream),
+    each_mapping(deployment, |function, mapping| match &mapping.source {
+        Source::Stream(stream) => rule(function, mapping, stream),
         _ => None,
     })
 }
 
 pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
-    each(deployment, |mapping, stream| {
+    each(deployment, |_, mapping, stream| {
         Some(judge(!stream.bisects?, || {
             let why = "What is discarded in the end is a whole batch, with records that never ran.";
             let mend = format!(
@@ -35,7 +35,7 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
 }
 
 pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
-    each(deployment, |mapping, stream| {
+    each(deployment, |_, mapping, stream| {
         let age = stream.max_age.as_ref()?;
         let unbounded = age.is_none() && stream.retries.as_ref()?.is_none();
         Some(judge(unbounded, || {
@@ -56,7 +56,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
 }
 
 pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
-    each(deployment, |mapping, stream| {
+    each(deployment, |_, mapping, stream| {
         let destination = stream.on_failure.as_ref()?;
         Some(judge(destination.is_none(), || {
             let why = "Records that are given up leave no trace.";
@@ -76,8 +76,8 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
 }
 
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
-    let kept = deployment.settings.retention;
-    each(deployment, |_, stream| {
+    each(deployment, |function, _, stream| {
+        let kept = function.retention.unwrap_or(deployment.settings.retention);
         let theirs = stream.retention?;
         Some(judge(kept < theirs, || {
             let what = format!(

@@ -62,6 +62,7 @@ fn sound() -> Deployment {
             ],
             asynchronous: Some(Some("arn".to_owned())),
             missing_actions: Some(Vec::new()),
+            retention: None,
         }],
         settings: crate::doctor::facts::Settings {
             retention: DAY * 56,

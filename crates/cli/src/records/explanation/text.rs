@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Answer, Explanation, Moment};
+use super::{Answer, Explanation, Moment, RulesView};
 use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
 use crate::records::view::State;
 
@@ -33,6 +33,19 @@ impl fmt::Display for Explanation {
                 )?;
             }
         }
+        let RulesView {
+            crashed,
+            crashed_assumed,
+            max_attempts,
+            skew_margin,
+        } = &self.rules;
+        let assumed = if *crashed_assumed { " (assumed)" } else { "" };
+        write!(f, "\n{DIM}by the rules --crashed {crashed}{assumed}")?;
+        match max_attempts {
+            Some(attempts) => write!(f, ", --max-attempts {attempts}")?,
+            None => write!(f, ", no --max-attempts")?,
+        }
+        write!(f, ", --skew-margin {skew_margin}{DIM:#}")?;
         if !self.timeline.is_empty() {
             write!(f, "\n\n{HEADING}Timeline{HEADING:#} (now is {})", self.at)?;
             for moment in &self.timeline {

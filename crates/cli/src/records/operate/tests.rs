@@ -12,6 +12,7 @@ fn order(ending: Ending) -> Order {
         act: "test".to_owned(),
         by: "alice".to_owned(),
         reason: "a test".to_owned(),
+        left: None,
     };
     Order { ending, act }
 }
@@ -48,23 +49,21 @@ async fn give(
     id: &RecordId,
     found: &Found,
     ending: Ending,
-) -> Result<(), Failure> {
+) -> Result<Found, Failure> {
     let timeout = Duration::from_secs(1);
     carry_out(store, id, found, &order(ending), context::now(), timeout).await
 }
 
 #[tokio::test]
 async fn a_lost_reply_is_proven_by_what_the_record_is() {
-    for call in [Call::TakeOver, Call::Amend, Call::Complete] {
+    for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Resent] {
         let (store, id, found) = released().await;
-        store.inject(call, Fault::ReplyLost);
-        give(&store, &id, &found, completed()).await.unwrap();
-        let left = store.load(&id, deadline()).await.unwrap().unwrap();
+        store.inject(Call::Intervene, fault);
+        let left = give(&store, &id, &found, completed()).await.unwrap();
+        let stands = store.load(&id, deadline()).await.unwrap();
+        assert_eq!(Some(&left), stands.as_ref(), "{fault:?}");
         assert_eq!(left.content.unwrap().status, Status::Completed);
     }
-    let (store, id, found) = released().await;
-    store.inject(Call::Release, Fault::ReplyLost);
-    give(&store, &id, &found, Ending::Released).await.unwrap();
 }
 
 #[tokio::test]
@@ -78,17 +77,20 @@ async fn a_record_that_moved_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_end_of_the_process_in_between_leaves_no_record_that_runs() {
+async fn an_order_is_carried_out_once_where_it_is_given_again() {
     let (store, id, found) = released().await;
-    let record = found.content.as_deref().unwrap();
-    let owners = [Owner::random().unwrap(), Owner::random().unwrap()];
-    let now = context::now();
-    let writes = writes(&id, &found, record, &order(completed()), owners, now);
-    for write in writes.iter().take(writes.len() - 1) {
-        assert!(store.write(write, deadline()).await.unwrap().is_applied());
-        let left = store.load(&id, deadline()).await.unwrap().unwrap();
-        let left = left.content.unwrap();
-        let expires = left.expiration.to_millis();
-        assert_eq!(left.lease, Some(expires), "held until it expires");
-    }
+    let left = give(&store, &id, &found, completed()).await.unwrap();
+    let record = left.content.as_deref().unwrap();
+    assert!(order(completed()).carried_out(record).is_some());
+    let mut other = order(completed());
+    other.act.reason = "another".to_owned();
+    assert_eq!(other.carried_out(record), None);
+    assert_eq!(order(Ending::Released).carried_out(record), None);
+    let again = Ending::RunAgain {
+        repeats_steps: false,
+    };
+    let given = give(&store, &id, &left, again.clone()).await.unwrap();
+    let record = given.content.as_deref().unwrap();
+    assert!(record.is_released() && record.outcome.is_none());
+    assert!(order(again).carried_out(record).is_some());
 }

@@ -94,3 +94,52 @@ async fn the_commands_that_are_named_do_what_is_said() {
         .await
         .ended_with(0);
 }
+
+/// The table's clock is the true one.
+#[tokio::test]
+async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
+    let table = super::super::support::table().await;
+    let id = super::alive(&table, "A-17").await;
+    let library =
+        std::env::var("FAKETIME_LIBRARY").expect("run it by `scripts/with faketime -- …`");
+    let endpoint = crate::support::dynamodb_endpoint();
+    for words in [
+        &["release", &id, "--reason", "why", "--yes"][..],
+        &["explain", &id],
+    ] {
+        let place = ["--endpoint-url", &endpoint, "--table", &table];
+        let mut ahead = crate::support::command(&[words, &place].concat());
+        ahead
+            .env("LD_PRELOAD", &library)
+            .env("FAKETIME", "+20m")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        let said = crate::support::Said::of(&ahead.output().await.unwrap());
+        let (code, expected) = match words[0] {
+            "release" => (2, "an attempt may still run"),
+            _ => (0, "*in flight*"),
+        };
+        assert!(said.err.contains("ahead of the store's"), "{said:?}");
+        said.refused(code, expected);
+    }
+}
+
+#[tokio::test]
+async fn the_rules_are_said_and_those_that_are_assumed() {
+    let table = super::super::support::table().await;
+    let id = super::dead(&table, "A-17").await;
+    let assumed = on(&table, &["explain", &id]).await.ended_with(0);
+    assert!(
+        assumed.out.contains("--crashed run-again (assumed)"),
+        "{assumed:?}"
+    );
+    assert!(
+        assumed.out.contains("wait for a person: give --crashed"),
+        "{assumed:?}"
+    );
+    let given = on(&table, &["explain", &id, "--crashed", "interrupt"]).await;
+    let given = given.ended_with(1);
+    assert!(
+        given.out.contains("--crashed interrupt, no --max-attempts"),
+        "{given:?}"
+    );
+}

@@ -165,6 +165,49 @@ async fn all_records_are_listed_once_each_also_after_an_end_in_between() {
     std::fs::remove_file(file).unwrap();
 }
 
+/// Whatever the limit and the ends in between, the rounds together list each record once.
+#[tokio::test]
+async fn rounds_with_a_limit_list_all_records_once_each() {
+    let table = table().await;
+    fill(&table, 43, 0).await;
+    for limit in [1, 3, 10, 43, 44] {
+        let file = std::env::temp_dir().join(format!("{table}.{limit}"));
+        let (limit, file) = (limit.to_string(), file.to_str().unwrap().to_owned());
+        let words = [
+            "list",
+            "--abandoned",
+            "--yes",
+            "--json",
+            "--limit",
+            &limit,
+            "--resume",
+            &file,
+        ];
+        let mut ids = Vec::new();
+        loop {
+            let said = on(&table, &words).await;
+            let listed = said.out.lines().map(str::to_owned);
+            let before = ids.len();
+            ids.extend(listed);
+            if said.err.contains("The list is complete") {
+                break;
+            }
+            assert!(ids.len() > before, "{said:?}");
+        }
+        assert_eq!(ids.len(), 43, "{limit}");
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 43, "{limit}");
+        on(
+            &table,
+            &[&words[..4], &["--resume", &file, "--failed"]].concat(),
+        )
+        .await
+        .refused(2, "for other records");
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_reader_that_goes_away_ends_it_quietly() {
     let table = table().await;

@@ -151,6 +151,7 @@ async fn operate(store: &Recording, id: &RecordId, journal: &Journal, name: &str
             act: "race".to_owned(),
             by: name.to_owned(),
             reason: "a test".to_owned(),
+            left: None,
         };
         let order = Order {
             ending: ending.clone(),
@@ -159,8 +160,7 @@ async fn operate(store: &Recording, id: &RecordId, journal: &Journal, name: &str
         let done = carry_out(store, id, &found, &order, now(), PATIENCE).await;
         let mut orders = journal.orders.lock().unwrap();
         match done {
-            Ok(()) => orders.push((ending, true)),
-            // A takeover may have applied, and its end not: a release is asked for all the same.
+            Ok(_) => orders.push((ending, true)),
             Err(Failure::Moved(_)) => orders.push((ending, false)),
             Err(other) => panic!("{other:?}"),
         }
@@ -198,6 +198,16 @@ fn check_fences(applied: &[(bool, RecordWrite)]) {
             RecordWrite::Complete(completion) => {
                 assert!(ended.insert(&completion.owner), "{completion:?} came twice");
             }
+            RecordWrite::Intervene(intervention) => {
+                let key = format!("{:?}", intervention.seen);
+                assert!(
+                    followed.insert(Some(key)),
+                    "two ended {:?}",
+                    intervention.seen
+                );
+                assert!(*by_operator, "a worker intervened: {intervention:?}");
+                holders.insert(&intervention.owner);
+            }
             _ => {}
         }
     }
@@ -216,7 +226,7 @@ fn check_effects(round: u64, journal: &Journal) -> (usize, usize) {
     let orders = journal.orders.lock().unwrap();
     let releases = orders
         .iter()
-        .filter(|(ending, _)| *ending == Ending::Released);
+        .filter(|(ending, done)| *done && *ending == Ending::Released);
     let asked = 1 + releases.count();
     assert!(
         effects <= asked,

@@ -6,10 +6,12 @@ use lambda_idempotency::store::transaction::{Commit, Committed};
 use lambda_idempotency::{EpochSeconds, StoreError};
 use tokio::time::Instant;
 
-use super::{PostgresStore, Written, end, within, write_all};
+use super::{PostgresStore, Written, end, write_all, write_record};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
+use crate::store::contract::kept;
+use crate::store::ready::{Ready, within};
 use crate::transaction::{Footing, Slot};
 use crate::value::arrays;
 
@@ -33,62 +35,76 @@ impl<P: Pool> PostgresStore<P> {
             return Ok(Committed::Fenced(found));
         }
         let work = async {
-            let written = self
-                .write_end(&mut connection, slot.footing(), commit)
-                .await?;
+            let ready = self.ready().await?;
+            let written = write_end(ready, connection.session()?, slot, commit).await?;
             Ok((connection, written))
         };
         let (connection, written) = within(deadline, work).await.map_err(once_only)?;
         end(connection, written, deadline).await.map_err(once_only)
     }
+}
 
-    async fn write_end(
-        &self,
-        connection: &mut P::Connection,
-        footing: &Footing,
-        commit: Commit<'_>,
-    ) -> Result<Written, PostgresError> {
-        let fenced = match (commit.record, footing) {
-            (Some(record), Footing::Place(expiration)) => {
-                self.settle(connection, record, *expiration).await?
-            }
-            (Some(record), _) => self.write_record(connection, record).await?,
-            (None, _) => {
-                // `COMMIT` doesn't say that a statement before it had failed.
-                connection.session()?.query("SELECT true", &[]).await?;
-                Ok(())
-            }
-        };
-        match fenced {
-            Ok(()) => write_all(connection, commit.writes).await,
-            refused => Ok(refused),
-        }
+async fn write_end<P: Pool>(
+    ready: &Ready,
+    session: &mut P::Target,
+    slot: &Slot<P>,
+    commit: Commit<'_>,
+) -> Result<Written, PostgresError> {
+    if let Some(outcome) = slot.large_outcome() {
+        session
+            .execute(&ready.statements.keep, &kept(&outcome))
+            .await?;
     }
+    // Among the writes, the transaction itself is one.
+    let is_last = commit.writes.len() == 1
+        && commit.record.is_some()
+        && matches!(slot.footing(), Footing::Place(_));
+    let fenced = match (commit.record, slot.footing()) {
+        (Some(record), Footing::Place(expiration)) => {
+            settle(ready, session, record, *expiration, is_last).await?
+        }
+        (Some(record), _) => write_record(ready, session, record).await?,
+        (None, _) => {
+            // `COMMIT` doesn't say that a statement before it had failed.
+            session.query("SELECT true", &[]).await?;
+            Ok(())
+        }
+    };
+    if fenced.is_err() {
+        return Ok(fenced);
+    }
+    let written = write_all(session, commit.writes).await?;
+    if written.is_ok() && !is_last {
+        ready.carry_out(session).await?;
+    }
+    Ok(written)
+}
 
-    /// Writes the record into the place that the transaction took when it began.
-    async fn settle(
-        &self,
-        connection: &mut P::Connection,
-        record: &Final,
-        expiration: EpochSeconds,
-    ) -> Result<Written, PostgresError> {
-        let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
-        let (statement, values) =
-            self.statements()
-                .settle(&record.completion.id, &left, expiration);
-        let settled = connection.session()?.execute(&statement, &values).await?;
-        if settled == 1 {
-            return Ok(Ok(()));
-        }
-        // The handler has ended the transaction itself. After its COMMIT the place is still there, and
-        // keeps the handler from running again.
-        let id = arrays([vec![record.completion.id.as_str().into()]]);
-        let load = &self.statements().load;
-        let rows = connection.session()?.query(load, &id).await?;
-        match rows.first().and_then(|row| decode(row)) {
-            Some(found) => Ok(Err(Committed::Fenced(Some(found)))),
-            None => Err(Problem::Over.into()),
-        }
+/// Writes the record into the place that the transaction took when it began.
+async fn settle<S: Session>(
+    ready: &Ready,
+    session: &mut S,
+    record: &Final,
+    expiration: EpochSeconds,
+    is_last: bool,
+) -> Result<Written, PostgresError> {
+    let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
+    let id = &record.completion.id;
+    let (mut statement, values) = ready.statements.settle(id, &left, expiration);
+    if is_last {
+        statement = ready.carrying_out(statement);
+    }
+    let settled = session.execute(&statement, &values).await?;
+    if settled == 1 {
+        return Ok(Ok(()));
+    }
+    // The handler has ended the transaction itself. After its COMMIT the place is still there, and
+    // keeps the handler from running again.
+    let id = arrays([vec![record.completion.id.as_str().into()]]);
+    let rows = session.query(&ready.statements.load, &id).await?;
+    match rows.first().and_then(|row| decode(row)) {
+        Some(found) => Ok(Err(Committed::Fenced(Some(found)))),
+        None => Err(Problem::Over.into()),
     }
 }
 

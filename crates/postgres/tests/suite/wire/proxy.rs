@@ -42,6 +42,8 @@ struct Wire {
     rng: Mutex<Rng>,
     /// Faults in a thousand requests.
     rate: AtomicU32,
+    /// How long each request takes to the server, in milliseconds.
+    latency: AtomicU32,
     /// What happens to the next `COMMIT`.
     commit: Mutex<Option<Fault>>,
     met: [AtomicU32; 4],
@@ -55,6 +57,7 @@ impl Proxy {
             server,
             rng: Mutex::new(Rng::with_seed(seed)),
             rate: AtomicU32::new(0),
+            latency: AtomicU32::new(0),
             commit: Mutex::default(),
             met: Default::default(),
         });
@@ -72,6 +75,10 @@ impl Proxy {
     /// Sets the faults in a thousand requests; 0 heals it.
     pub(super) fn set_rate(&self, rate: u32) {
         self.wire.rate.store(rate, Relaxed);
+    }
+
+    pub(super) fn set_latency(&self, millis: u32) {
+        self.wire.latency.store(millis, Relaxed);
     }
 
     pub(super) fn at_next_commit(&self, fault: Fault) {
@@ -110,6 +117,8 @@ impl Wire {
                     if request.is_empty() {
                         return Ok(());
                     }
+                    let latency = self.latency.load(Relaxed);
+                    sleep(Duration::from_millis(latency.into())).await;
                     match self.fault(request) {
                         None => {}
                         Some(Fault::Delay) => sleep(Duration::from_millis(30)).await,

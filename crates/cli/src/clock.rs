@@ -10,10 +10,10 @@ use jiff::fmt::rfc2822::DateTimeParser;
 
 /// Keeps how far the clock was ahead when a reply came, in milliseconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Arc<Mutex<Option<i64>>>);
+pub(crate) struct Clock(Arc<Mutex<Option<i64>>>);
 
 impl Clock {
-    pub(super) fn ahead_millis(&self) -> Option<i64> {
+    pub(crate) fn ahead_millis(&self) -> Option<i64> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

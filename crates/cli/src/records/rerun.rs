@@ -1,0 +1,363 @@
+//! `rerun`: gives the keys of final records back, on purpose.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use lambda_idempotency::protocol::journal::StepState;
+use lambda_idempotency::protocol::record::{Found, Record, Status};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::{EpochMillis, RecordId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ask::agree;
+use crate::connect::Records;
+use crate::context::{Context, now};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{ALARM, GOOD, note};
+use crate::records::explain::SKEW_MARGIN;
+use crate::records::find::{Which, raw_id};
+use crate::records::list::is_of_operation;
+use crate::records::open::{Held, held};
+use crate::records::operate::{Ending, Order, carry_out, handlers_steps};
+use crate::records::order::{OrderArgs, WhyArgs, give};
+use crate::records::scan::{Fate, Progress, bar, scan};
+use crate::records::search::cost;
+use crate::records::view::State;
+use crate::time;
+
+const WORD: &str = "rerun";
+
+/// The arguments of `rerun`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which records.
+    #[command(flatten)]
+    pub which: WhichArgs,
+    /// Why, and who.
+    #[command(flatten)]
+    pub why: WhyArgs,
+    /// What becomes of steps that are confirmed. It must be said where a record has one.
+    #[arg(long, value_enum)]
+    pub steps: Option<Steps>,
+    /// Shows what would be done, and writes nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What becomes of the confirmed steps of a record that runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Steps {
+    /// They are skipped: the handler gets their results.
+    Keep,
+    /// They fire again, with the keys that they had.
+    Repeat,
+}
+
+/// Which records are to run again: one, those of a list, or those of a filter.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Which records")]
+pub struct WhichArgs {
+    /// The record's id, as the table has it.
+    #[arg(
+        conflicts_with_all = ["token", "from", "operation"],
+        required_unless_present_any = ["token", "from", "completed_since"]
+    )]
+    pub id: Option<String>,
+    /// The token of a key.
+    #[arg(long, requires = "operation", value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// The scope of that key: the tenant.
+    #[arg(long, requires = "token", value_name = "SCOPE")]
+    pub scope: Option<String>,
+    /// A file with an id on each line, or with what `list --json` prints.
+    #[arg(long, conflicts_with_all = ["token", "operation"], value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// The operation of the key, or of all records that are to run again.
+    #[arg(long, value_name = "NAME")]
+    pub operation: Option<String>,
+    /// All records of the operation that became final at this time or later. They are counted first.
+    #[arg(
+        long,
+        requires_all = ["operation", "completed_before"],
+        conflicts_with_all = ["id", "token", "from"],
+        value_name = "TIME",
+        value_parser = time::parse
+    )]
+    pub completed_since: Option<EpochMillis>,
+    /// And before this time.
+    #[arg(long, requires = "completed_since", value_name = "TIME", value_parser = time::parse)]
+    pub completed_before: Option<EpochMillis>,
+}
+
+/// What became of a record of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Rerun")]
+pub struct Line {
+    /// The id, as the table has it.
+    pub id: String,
+    /// What was done.
+    pub done: Done,
+    /// Why it was left alone; when it was done before.
+    pub words: Option<String>,
+}
+
+/// What was done to a record of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Done {
+    /// Its next delivery runs, as its next attempt.
+    Given,
+    /// The same, if it were no dry run.
+    WouldBeGiven,
+    /// It was given back before for the same reason, perhaps by a command that was interrupted.
+    Before,
+    /// It was left alone.
+    Left,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (style, word) = match self.done {
+            Done::Given => (GOOD, "rerun"),
+            Done::WouldBeGiven => (GOOD, "would rerun"),
+            Done::Before => (GOOD, "done before"),
+            Done::Left => (ALARM, "left alone"),
+        };
+        write!(f, "{style}{word:<11}{style:#}  {}", self.id)?;
+        match &self.words {
+            Some(words) => write!(f, "  ({words})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Gives the key of a record that is final back, so that its next delivery is its next attempt.
+///
+/// What it was given back for is kept on the record, and the same reason gives it back once: the
+/// command may be given again until all is done.
+///
+/// # Errors
+///
+/// When a record isn't final, or moved; when the store fails.
+pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let WhichArgs {
+        id,
+        token,
+        scope,
+        from,
+        operation,
+        ..
+    } = &args.which;
+    if id.is_some() || token.is_some() {
+        let order = OrderArgs {
+            which: Which {
+                id: id.clone(),
+                operation: operation.clone(),
+                token: token.clone(),
+                scope: scope.clone(),
+                hash: None,
+            },
+            why: args.why.clone(),
+            dry_run: args.dry_run,
+            while_live: false,
+        };
+        let ending = |_: &Record, _| args.ending();
+        return give(&order, WORD, context, ending, |record| args.check(record)).await;
+    }
+    let records = context.records().await?;
+    let ids = match from {
+        Some(file) => listed(file)?,
+        None => filtered(&args.which, &records, context).await?,
+    };
+    give_all(args, &ids, &records, context).await
+}
+
+impl Args {
+    fn ending(&self) -> Ending {
+        Ending::RunAgain {
+            repeats_steps: self.steps == Some(Steps::Repeat),
+        }
+    }
+
+    /// Says why a record can't run again.
+    fn check(&self, record: &Record) -> Result<(), String> {
+        if record.status == Status::InProgress {
+            return Err(
+                "the record isn't final: `explain` says what a delivery would be told".to_owned(),
+            );
+        }
+        let confirmed = handlers_steps(record)
+            .filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(_)))
+            .count();
+        if confirmed > 0 && self.steps.is_none() {
+            return Err(format!(
+                "{confirmed} of its steps are confirmed: say whether they are skipped, --steps keep, or fire again, --steps repeat"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The ids of a file, each once: an id on each line, or what `list --json` prints.
+fn listed(file: &Path) -> Result<Vec<RecordId>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::File {
+        path: file.display().to_string(),
+        error,
+    })?;
+    let mut seen = std::collections::HashSet::new();
+    let ids = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let ids = ids.map(|line| match serde_json::from_str(line) {
+        Ok(Entry { id }) => id,
+        Err(_) => line.to_owned(),
+    });
+    ids.filter(|id| seen.insert(id.clone()))
+        .map(|id| raw_id(&id))
+        .collect()
+}
+
+/// A line of `list --json`.
+#[derive(Deserialize)]
+struct Entry {
+    id: String,
+}
+
+/// The ids of the final records that fit the filter, by a scan that says first what it costs.
+async fn filtered(
+    which: &WhichArgs,
+    records: &Records,
+    context: &Context,
+) -> Result<Vec<RecordId>, Failure> {
+    let cost = cost(records, context).await?;
+    note(&cost);
+    agree(context, "Go on?")?;
+    let since = which.completed_since.unwrap_or(EpochMillis(i64::MIN));
+    let before = which.completed_before.unwrap_or(EpochMillis(i64::MAX));
+    let operation = which.operation.as_deref().unwrap_or_default();
+    let mut ids = Vec::new();
+    let now = records.now(context).await?;
+    let progress = Progress::resume(None, &records.place, cost.of.clone(), String::new())?;
+    scan(
+        records,
+        context,
+        progress,
+        None,
+        cost.records,
+        |id, found| {
+            let state = State::of(&found, now, SKEW_MARGIN);
+            let is_final = matches!(state, State::Completed | State::Failed);
+            let record = found.content.as_deref().ok().filter(|_| is_final);
+            let completed = record.and_then(|record| record.completed_at);
+            if completed.is_some_and(|at| since <= at && at < before)
+                && is_of_operation(operation, &id)
+            {
+                ids.push(raw_id(&id)?);
+            }
+            Ok(Fate::Left)
+        },
+    )
+    .await?;
+    Ok(ids)
+}
+
+/// Gives the keys of all of these records back, one by one.
+async fn give_all(
+    args: &Args,
+    ids: &[RecordId],
+    records: &Records,
+    context: &Context,
+) -> Result<Exit, Failure> {
+    let count = ids.len();
+    note(format_args!("{count} records"));
+    if count > 0 && !args.dry_run {
+        let question = format!("The next delivery of each of {count} records runs again. Rerun?");
+        agree(context, &question)?;
+    }
+    let ahead = records.ahead(context).await?;
+    let bar = bar(count as u64, 0);
+    let (mut done, mut left) = (0, 0);
+    for id in ids {
+        let given = give_one(args, id, records, context, now() - ahead).await;
+        let (what, words) = match given {
+            Ok(answer) => answer,
+            Err(error) => {
+                bar.finish_and_clear();
+                note(format_args!(
+                    "{done} of {count} done. Give the same command again, with the same reason, and it goes on"
+                ));
+                return Err(error);
+            }
+        };
+        match what {
+            Done::Left => left += 1,
+            _ => done += 1,
+        }
+        bar.inc(1);
+        let line = Line {
+            id: id.as_str().to_owned(),
+            done: what,
+            words,
+        };
+        let printed = bar.suspend(|| context.output().line(&line));
+        if what == Done::Given {
+            printed.map_err(Failure::written)?;
+        } else {
+            printed?;
+        }
+    }
+    ProgressBar::finish_and_clear(&bar);
+    let would = if args.dry_run { "would be " } else { "" };
+    note(format_args!(
+        "{done} of {count} {would}given back, {left} left alone"
+    ));
+    Ok(if left > 0 { Exit::Found } else { Exit::Fine })
+}
+
+type Answer = (Done, Option<String>);
+
+async fn give_one(
+    args: &Args,
+    id: &RecordId,
+    records: &Records,
+    context: &Context,
+    now: EpochMillis,
+) -> Result<Answer, Failure> {
+    let left = |words: &str| Ok((Done::Left, Some(words.to_owned())));
+    let Some(found) = records.store.load(id, context.deadline()).await? else {
+        return left("there is no record");
+    };
+    let Ok(record) = found.content.as_deref() else {
+        return left("the record can't be understood");
+    };
+    let order = Order {
+        ending: args.ending(),
+        act: args.why.act(WORD, now),
+    };
+    if let Some(act) = order.carried_out(record) {
+        return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
+    }
+    if let Err(words) = args.check(record) {
+        return left(&words);
+    }
+    if is_expired(&found, now) {
+        return left("the record has expired: the next delivery runs anyway");
+    }
+    if held(records, id, Some(&found), context).await? == Held::Yes {
+        return left("a transaction that is open holds the record");
+    }
+    if args.dry_run {
+        return Ok((Done::WouldBeGiven, None));
+    }
+    let timeout = context.global().timeout;
+    match carry_out(&records.store, id, &found, &order, now, timeout).await {
+        Ok(_) => Ok((Done::Given, None)),
+        Err(Failure::Moved(words)) => left(&words),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_expired(found: &Found, now: EpochMillis) -> bool {
+    State::of(found, now, SKEW_MARGIN) == State::Expired
+}

@@ -1,0 +1,314 @@
+//! Commands that are cut off between any two of their requests: the same command goes on, and nothing
+//! runs that wasn't to run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lambda_idempotency::testing::Crash;
+use lambda_idempotency::{Claim, Error, Fingerprint, Outcome};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, key};
+use crate::support::{Said, dynamodb_endpoint, on, run, table};
+
+/// What is lost of the request at which the network goes down, and of each that follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lost {
+    Request,
+    Reply,
+}
+
+/// Starts a proxy that answers so many requests, and returns its address.
+async fn proxy(answers: usize, lost: Lost) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            tokio::spawn(async move { one(client, &seen, answers, lost).await });
+        }
+    });
+    address
+}
+
+/// One request on each connection.
+async fn one(mut client: TcpStream, seen: &AtomicUsize, answers: usize, lost: Lost) -> Option<()> {
+    let mut request = Vec::new();
+    let head = loop {
+        if let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") {
+            break head + 4;
+        }
+        if client.read_buf(&mut request).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let headers = String::from_utf8_lossy(&request[..head]).to_ascii_lowercase();
+    let length = headers.split("content-length:").nth(1)?.lines().next()?;
+    let length: usize = length.trim().parse().ok()?;
+    while request.len() < head + length {
+        client.read_buf(&mut request).await.ok()?;
+    }
+    let is_cut = seen.fetch_add(1, Ordering::SeqCst) >= answers;
+    if is_cut && lost == Lost::Request {
+        return None;
+    }
+    let mut server = TcpStream::connect(dynamodb_endpoint().trim_start_matches("http://"))
+        .await
+        .ok()?;
+    server.write_all(&request[..head - 2]).await.ok()?;
+    server.write_all(b"connection: close\r\n\r\n").await.ok()?;
+    server.write_all(&request[head..]).await.ok()?;
+    let mut reply = Vec::new();
+    server.read_to_end(&mut reply).await.ok()?;
+    if !is_cut {
+        client.write_all(&reply).await.ok()?;
+    }
+    None
+}
+
+async fn through(address: &str, table: &str, words: &[&str]) -> Said {
+    run(&[words, &["--endpoint-url", address, "--table", table]].concat()).await
+}
+
+/// Leaves a record whose step waits for a person.
+async fn waiting(table: &str) {
+    let (past, crash) = (engine_an_hour_ago(table), Crash::new());
+    let attempt = deliver_in_steps(&past, "A-17", async || crash.here().await);
+    crash.cut_off(attempt).await.unwrap();
+    let now = engine(table);
+    assert!(
+        deliver_in_steps(&now, "A-17", async || Ok(String::new()))
+            .await
+            .is_err()
+    );
+}
+
+/// Leaves a completed record, whose outcome is in an item of its own.
+async fn large(table: &str) {
+    let mut random = fastrand::Rng::with_seed(17);
+    let text: String = (0..60_000).map(|_| random.alphanumeric()).collect();
+    let handler = async |_claim: Claim| Ok::<_, std::io::Error>(text.clone());
+    let payload = Fingerprint::json(b"{}");
+    engine(table)
+        .run(key("A-17"), payload, handler)
+        .await
+        .unwrap();
+}
+
+async fn get(table: &str, id: &str) -> Value {
+    on(table, &["get", id, "--json"]).await.ended_with(0).json()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Dead,
+    Waiting,
+    Completed,
+    Large,
+}
+
+#[tokio::test]
+async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect() {
+    for (left, words, state) in [
+        (Left::Dead, &["release"][..], "released"),
+        (
+            Left::Dead,
+            &["complete", "--outcome", "\"by hand\""],
+            "completed",
+        ),
+        (Left::Dead, &["fail", "--message", "no"], "failed"),
+        (
+            Left::Waiting,
+            &["settle-step", "--failed", "charge"],
+            "released",
+        ),
+        (Left::Completed, &["redact"], "completed"),
+        (Left::Large, &["redact"], "completed"),
+        (Left::Completed, &["rerun"], "released"),
+    ] {
+        for lost in [Lost::Request, Lost::Reply] {
+            for answers in 0.. {
+                let table = table().await;
+                match left {
+                    Left::Dead => drop(dead(&table, "A-17").await),
+                    Left::Waiting => waiting(&table).await,
+                    Left::Completed => drop(deliver(&table, "A-17").await.unwrap()),
+                    Left::Large => large(&table).await,
+                }
+                let id = id(&table, "A-17");
+                let line = [
+                    &words[..1],
+                    &[id.as_str()],
+                    &words[1..],
+                    &WHY,
+                    &["--yes", "--json"],
+                ]
+                .concat();
+                let before = get(&table, &id).await;
+                let address = proxy(answers, lost).await;
+                let cut = through(&address, &table, &line).await;
+                let between = get(&table, &id).await;
+                let case = format!("{words:?}, {lost:?} after {answers}: {cut:?}\n{between}");
+                // As it was, or as it is to be.
+                let states = [before["state"].clone(), Value::from(state)];
+                assert!(states.contains(&between["state"]), "{case}");
+                if words == ["redact"] {
+                    // Its effect has happened.
+                    let release = [
+                        "release",
+                        &id,
+                        "--while-live",
+                        "--reason",
+                        "other",
+                        "--yes",
+                        "--yes",
+                    ];
+                    on(&table, &release)
+                        .await
+                        .refused(2, "its effect has happened");
+                    let again = deliver(&table, "A-17").await;
+                    assert!(
+                        !matches!(again, Ok(Outcome::Executed(_))),
+                        "{case}: {again:?}"
+                    );
+                }
+                let said = on(&table, &line).await.ended_with(0);
+                let after = get(&table, &id).await;
+                assert_eq!(after["state"], state, "{case}\n{said:?}");
+                assert_eq!(after["acts"].as_array().map(Vec::len), Some(1), "{after}");
+                if cut.code == 0 {
+                    break;
+                }
+                assert_eq!(cut.code, 3, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
+    let large_table = table().await;
+    large(&large_table).await;
+    let id_of_large = id(&large_table, "A-17");
+    let redact = [&["redact", &id_of_large][..], &WHY, &["--yes", "--json"]].concat();
+    on(&large_table, &redact).await.ended_with(0);
+    let items = crate::support::dynamodb()
+        .client()
+        .scan()
+        .table_name(&large_table)
+        .send()
+        .await;
+    for item in items.unwrap().items.unwrap() {
+        let content = item
+            .get("content")
+            .map(|content| content.as_b().unwrap().as_ref().len());
+        assert!(
+            content.is_none_or(|bytes| bytes == 0),
+            "{content:?} bytes are left"
+        );
+    }
+    let again = deliver(&large_table, "A-17").await;
+    assert!(
+        matches!(again, Err(Error::OutcomeOmitted { .. })),
+        "{again:?}"
+    );
+
+    let steps = table().await;
+    let charge = async || Ok("a secret".to_owned());
+    deliver_in_steps(&engine(&steps), "A-17", charge)
+        .await
+        .unwrap();
+    let id = id(&steps, "A-17");
+    let redact = [&["redact", &id][..], &WHY, &["--yes", "--json"]].concat();
+    on(&steps, &redact).await.ended_with(0);
+    let left = on(&steps, &["get", &id, "--json"]).await;
+    assert!(!left.out.contains("a secret"), "{left:?}");
+    assert_eq!(left.json()["steps"][0]["state"], "confirmed");
+}
+
+#[tokio::test]
+async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let rerun = |why: &'static str| {
+        let (id, table) = (id.clone(), table.clone());
+        async move { on(&table, &["rerun", &id, "--reason", why, "--yes", "--json"]).await }
+    };
+    rerun("charged 0").await.ended_with(0);
+    let ran = deliver(&table, "A-17").await.unwrap();
+    assert_eq!(ran, Outcome::Executed("receipt of attempt 2".to_owned()));
+    // The same command again has no second effect.
+    rerun("charged 0").await.ended_with(0);
+    assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
+    rerun("charged 1").await.ended_with(0);
+    let ran = deliver(&table, "A-17").await.unwrap();
+    assert_eq!(ran, Outcome::Executed("receipt of attempt 3".to_owned()));
+    let acts = get(&table, &id).await["acts"].clone();
+    let reasons: Vec<_> = acts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|act| &act["reason"])
+        .collect();
+    assert_eq!(reasons, ["charged 0", "charged 1"]);
+}
+
+#[tokio::test]
+async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
+    let table = table().await;
+    for number in 0..12 {
+        deliver(&table, &format!("A-{number}")).await.unwrap();
+    }
+    let stuck = dead(&table, "stuck").await;
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    let mut ids: Vec<String> = (0..3)
+        .map(|number| id(&table, &format!("A-{number}")))
+        .collect();
+    ids.push(stuck);
+    std::fs::write(&file, ids.join("\n")).unwrap();
+    let from = ["rerun", "--from", file.to_str().unwrap(), "--yes", "--json"];
+    let dry = on(&table, &[&from[..], &WHY, &["--dry-run"]].concat())
+        .await
+        .ended_with(1);
+    assert_eq!(dry.out.matches("would_be_given").count(), 3, "{dry:?}");
+    assert!(deliver(&table, "A-0").await.unwrap().is_replayed());
+    let said = on(&table, &[&from[..], &WHY].concat()).await.ended_with(1);
+    assert_eq!(said.out.matches("\"given\"").count(), 3, "{said:?}");
+    assert!(said.err.contains("1 left alone"), "{said:?}");
+    assert!(!deliver(&table, "A-0").await.unwrap().is_replayed());
+
+    // A filter, cut off on its way.
+    let filter = [
+        "rerun",
+        "--operation",
+        "charge",
+        "--namespace",
+        "payments",
+        "--completed-since",
+        "2020-01-01T00:00:00Z",
+        "--completed-before",
+        "2100-01-01T00:00:00Z",
+        "--reason",
+        "all",
+        "--yes",
+        "--yes",
+        "--json",
+    ];
+    let cut = through(&proxy(15, Lost::Reply).await, &table, &filter).await;
+    assert_eq!(cut.code, 3, "{cut:?}");
+    assert!(
+        cut.err.contains("with the same reason, and it goes on"),
+        "{cut:?}"
+    );
+    on(&table, &filter).await.ended_with(0);
+    for number in 0..12 {
+        let ran = deliver(&table, &format!("A-{number}")).await.unwrap();
+        assert!(!ran.is_replayed(), "A-{number}");
+    }
+    on(&table, &filter).await.ended_with(0);
+    assert!(deliver(&table, "A-7").await.unwrap().is_replayed());
+}

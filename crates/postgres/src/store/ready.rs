@@ -1,0 +1,218 @@
+//! What the store asks of the server once: where the tables are, and whether they are those of this
+//! release.
+
+use std::time::Duration;
+
+use lambda_idempotency::StoreError;
+use tokio::time::{Instant, timeout_at};
+
+use super::PostgresStore;
+use crate::driver::{Connection, Pool, Session};
+use crate::error::{PostgresError, Problem};
+use crate::schema::{self, VERSION};
+use crate::statement::Statements;
+use crate::table::TableName;
+use crate::value::Cell;
+
+/// The isolation of the store's own statements.
+pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Finds a table as the role's own `search_path` does (its settings, the database's, and those in the
+/// pool's URL), whatever a session has `SET` since.
+const FIND: &str = "SELECT quote_ident(n.nspname) FROM pg_settings s \
+     CROSS JOIN LATERAL unnest(string_to_array(s.reset_val, ',')) WITH ORDINALITY AS path(name, place) \
+     JOIN pg_namespace n ON n.nspname = CASE WHEN btrim(path.name, ' \"') = '$user' THEN session_user::text \
+     WHEN path.name LIKE '%\"%' THEN btrim(path.name, ' \"') ELSE lower(btrim(path.name)) END \
+     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = $1 \
+     WHERE s.name = 'search_path' AND has_schema_privilege(session_user, n.oid, 'USAGE') \
+     ORDER BY path.place LIMIT 1";
+
+/// Tells whether the server can notice in the middle of a statement that its client is gone, and isn't
+/// told to do so by settings of its own.
+const CAN_NOTICE: &str = "SELECT coalesce(current_setting('client_connection_check_interval', true) = '0' \
+     AND version() LIKE '%linux%', false)";
+
+/// Has the server notice so, in milliseconds: what a client has given up ends then, with its locks.
+const NOTICE: &str = "; SET LOCAL client_connection_check_interval = 100";
+
+/// The statements, with the tables' schema in them.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) statements: Statements,
+    can_notice: bool,
+}
+
+impl Ready {
+    /// Has a `COMMIT` that is sent next carried out, whatever becomes of its client.
+    pub(crate) async fn carry_out<S: Session>(&self, session: &mut S) -> Result<(), PostgresError> {
+        if self.can_notice {
+            let end = "SET LOCAL client_connection_check_interval = 0";
+            session.batch(end).await?;
+        }
+        Ok(())
+    }
+
+    /// Has it carried out by an `UPDATE`, which is on its way anyway.
+    pub(crate) fn carrying_out(&self, mut update: String) -> String {
+        if self.can_notice {
+            update.push_str(" RETURNING set_config('client_connection_check_interval', '0', true)");
+        }
+        update
+    }
+
+    /// Begins a transaction, in which the server waits for no lock longer than this.
+    pub(crate) fn begin(&self, begin: &str, lock: Option<Duration>) -> String {
+        let mut begin = begin.to_owned();
+        if self.can_notice {
+            begin.push_str(NOTICE);
+        }
+        if let Some(lock) = lock {
+            begin.push_str("; SET LOCAL lock_timeout = ");
+            begin.push_str(&millis(lock));
+        }
+        begin
+    }
+}
+
+/// A time as PostgreSQL's settings take it, where 0 would be none.
+pub(crate) fn millis(time: Duration) -> String {
+    /// A day.
+    const MOST: u128 = 86_400_000;
+    time.as_millis().clamp(1, MOST).to_string()
+}
+
+/// The time for which a statement may wait for locks, so that its answer comes before this.
+pub(super) fn lock_until(deadline: Instant) -> Duration {
+    let left = deadline.saturating_duration_since(Instant::now());
+    left * 7 / 8
+}
+
+/// Finds the schema of a table that has none in its name, within a transaction; `None` where there is no
+/// such table.
+pub(crate) async fn find<S: Session>(
+    session: &mut S,
+    table: &TableName,
+) -> Result<Option<TableName>, PostgresError> {
+    let (None, name) = table.parts() else {
+        return Ok(Some(table.clone()));
+    };
+    let found = session.query(FIND, &[name.into()]).await?;
+    Ok(match found.first().and_then(|row| row.first()) {
+        Some(Cell::Text(schema)) => Some(table.within(schema)),
+        _ => None,
+    })
+}
+
+impl<P: Pool> PostgresStore<P> {
+    /// The statements, once the tables were seen to be those of this release.
+    pub(crate) async fn ready(&self) -> Result<&Ready, PostgresError> {
+        let look = async || {
+            let mut connection = self.inner.pool.connect().await?;
+            let session = connection.session()?;
+            let lock = millis(self.timeout);
+            let begin = format!("{READ_COMMITTED}; SET LOCAL lock_timeout = {lock}");
+            session.batch(&begin).await?;
+            let ready = self.look(session).await?;
+            session.batch("END").await?;
+            connection.reuse();
+            Ok(ready)
+        };
+        self.inner.ready.get_or_try_init(look).await
+    }
+
+    async fn look(&self, session: &mut P::Target) -> Result<Ready, PostgresError> {
+        let rows = session.query(CAN_NOTICE, &[]).await?;
+        let can_notice = rows.first().and_then(|row| row.first()) == Some(&Cell::Bool(true));
+        if can_notice {
+            session.batch(NOTICE).await?;
+        }
+        let table = find(session, &self.inner.table).await?;
+        let statements = Statements::of(&table.ok_or(Problem::NoTable)?);
+        let rows = session.query(&statements.version, &[]).await?;
+        match rows.first().and_then(|row| row.first()) {
+            Some(Cell::Int(VERSION)) => {}
+            Some(Cell::Int(found)) => {
+                return Err(PostgresError::from(Problem::OtherSchema {
+                    found: *found,
+                    known: VERSION,
+                }));
+            }
+            _ => return Err(Problem::NoTable.into()),
+        }
+        Ok(Ready {
+            statements,
+            can_notice,
+        })
+    }
+
+    /// Makes the tables, where they are not there. It may run again.
+    ///
+    /// Run it when you deploy, as a role that may create tables: the function's own role then needs
+    /// `SELECT`, `INSERT`, `UPDATE` and `DELETE` alone. [`schema::statements`](crate::schema::statements)
+    /// gives the same statements to a tool for migrations.
+    ///
+    /// Where the tables are there, it only looks, as a role that may not create any can, too. Calls at
+    /// the same time create them one after the other.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered.
+    pub async fn create_tables(&self) -> Result<(), PostgresError> {
+        let looked = self.in_time(self.ready()).await;
+        let make = match looked.map_err(|error| error.problem()) {
+            Ok(_) => return Ok(()),
+            Err(Problem::NoTable) => true,
+            Err(Problem::OtherSchema { found, known }) => found < known,
+            Err(_) => false,
+        };
+        if make {
+            self.in_time(self.make()).await?;
+        }
+        self.in_time(self.ready()).await.map(drop)
+    }
+
+    async fn make(&self) -> Result<(), PostgresError> {
+        let (_, name) = self.inner.table.parts();
+        let begin = format!(
+            "{READ_COMMITTED}; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout = {}; \
+             SELECT pg_advisory_xact_lock(hashtextextended('{name}', 0))",
+            millis(self.timeout)
+        );
+        let mut connection = self.inner.pool.connect().await?;
+        let session = connection.session()?;
+        session.batch(&begin).await?;
+        let there = "SELECT to_regclass($1) IS NOT NULL";
+        let version = self.inner.table.fill("{table}_schema");
+        let rows = session.query(there, &[version.into()]).await?;
+        // Another process made them meanwhile, or they are those of an earlier release.
+        if rows.first().and_then(|row| row.first()) != Some(&Cell::Bool(true)) {
+            session.batch(&schema::of(&self.inner.table)).await?;
+        }
+        session.batch("COMMIT").await?;
+        connection.reuse();
+        Ok(())
+    }
+
+    /// Waits for what has no deadline of its own.
+    pub(crate) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, PostgresError>>,
+    ) -> Result<T, PostgresError> {
+        let answer = timeout_at(Instant::now() + self.timeout, work).await;
+        answer.unwrap_or_else(|_| Err(Problem::NoAnswer.into()))
+    }
+}
+
+/// Waits for this work until the deadline, and not at all where it has passed.
+pub(super) async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, PostgresError>>,
+) -> Result<T, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::NotSent);
+    }
+    match timeout_at(deadline, work).await {
+        Ok(answer) => answer.map_err(StoreError::from),
+        Err(_) => Err(StoreError::Timeout),
+    }
+}

@@ -1,0 +1,156 @@
+//! Sends single statements: over the pool, or over the store's own connection.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use lambda_idempotency::StoreError;
+use lambda_idempotency::protocol::record::RecordWrite;
+use tokio::sync::MutexGuard;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::PostgresStore;
+use super::ready::{READ_COMMITTED, Ready, lock_until, within};
+use super::request::Kind;
+use crate::driver::{Connection, Pool, Session};
+use crate::error::{PostgresError, Problem};
+use crate::value::{Cell, Value};
+
+type Rows = Vec<Vec<Cell>>;
+
+/// The store's own connection, beside the pool, and when it was used last.
+pub(super) type Reserved<P> = Option<(<P as Pool>::Reserved, Instant)>;
+
+/// How long it is kept for the next statement: no proxy closes an idle connection so soon.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The time in which a pool that isn't full gives a connection.
+const SOON: Duration = Duration::from_millis(500);
+
+enum Way<'a, P: Pool> {
+    Pool(P::Connection),
+    Reserved(MutexGuard<'a, Reserved<P>>),
+}
+
+impl<P: Pool> PostgresStore<P> {
+    /// Sends writes of one kind, each for another record.
+    pub(super) async fn send(
+        &self,
+        kind: Kind,
+        writes: &[&RecordWrite],
+        deadline: Instant,
+    ) -> Result<Rows, StoreError> {
+        let work = async {
+            let ready = self.ready().await?;
+            let (statement, values) = kind.request(&ready.statements, writes);
+            // What begins something has no connection yet, and waits for one.
+            let way = match kind {
+                Kind::Create | Kind::TakeOver | Kind::Intervene => {
+                    Way::Pool(self.free(deadline).await?)
+                }
+                Kind::Renew | Kind::Amend | Kind::Complete | Kind::Release => self.way().await?,
+            };
+            self.over(way, ready, statement, &values, deadline).await
+        };
+        within(deadline, work).await
+    }
+
+    /// Sends a statement that reads.
+    pub(super) async fn query(
+        &self,
+        statement: fn(&Ready) -> &str,
+        values: &[Value],
+        deadline: Instant,
+    ) -> Result<Rows, StoreError> {
+        within(deadline, self.pooled(statement, values, deadline)).await
+    }
+
+    /// Sends a statement over a connection of the pool, and waits for its answer without an end.
+    pub(super) async fn pooled(
+        &self,
+        statement: fn(&Ready) -> &str,
+        values: &[Value],
+        deadline: Instant,
+    ) -> Result<Rows, PostgresError> {
+        let ready = self.ready().await?;
+        let way = Way::Pool(self.free(deadline).await?);
+        self.over(way, ready, statement(ready), values, deadline)
+            .await
+    }
+
+    /// Sends a statement for a run that may hold a connection of the pool.
+    pub(super) async fn send_beside(
+        &self,
+        statement: fn(&Ready) -> &str,
+        values: &[Value],
+        deadline: Instant,
+    ) -> Result<Rows, StoreError> {
+        let work = async {
+            let ready = self.ready().await?;
+            let way = self.way().await?;
+            self.over(way, ready, statement(ready), values, deadline)
+                .await
+        };
+        within(deadline, work).await
+    }
+
+    /// Takes a connection of the pool. One that isn't free in time says nothing of the server.
+    async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
+        let pool = &self.inner.pool;
+        match timeout_at(deadline, pool.connect()).await {
+            Ok(connection) => connection,
+            Err(_) if pool.is_full() => Err(Problem::PoolExhausted.into()),
+            Err(_) => Err(Problem::NoAnswer.into()),
+        }
+    }
+
+    /// Takes a connection of the pool, or the store's own one where the pool has none: a run whose
+    /// handler holds the last connection would else wait for itself.
+    async fn way(&self) -> Result<Way<'_, P>, PostgresError> {
+        let reserved = async {
+            if !self.inner.pool.is_full() {
+                sleep(SOON).await;
+            }
+            self.inner.reserved.lock().await
+        };
+        match select(pin!(self.inner.pool.connect()), pin!(reserved)).await {
+            Either::Left((Err(error), _)) if error.problem() == Problem::PoolExhausted => {}
+            Either::Left((connection, _)) => return connection.map(Way::Pool),
+            Either::Right((reserved, _)) => return Ok(Way::Reserved(reserved)),
+        }
+        Ok(Way::Reserved(self.inner.reserved.lock().await))
+    }
+
+    async fn over(
+        &self,
+        way: Way<'_, P>,
+        ready: &Ready,
+        statement: &str,
+        values: &[Value],
+        deadline: Instant,
+    ) -> Result<Rows, PostgresError> {
+        let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
+        // Where the server answered, nothing is open on the connection.
+        let answered = |answer: &Result<Rows, PostgresError>| !matches!(answer, Err(error) if error.problem() == Problem::Unreachable);
+        match way {
+            Way::Pool(mut connection) => {
+                let answer = connection.session()?.alone(&begin, statement, values).await;
+                if answered(&answer) {
+                    connection.reuse();
+                }
+                answer
+            }
+            Way::Reserved(mut place) => {
+                let mut own = match place.take() {
+                    Some((own, used)) if used.elapsed() < IDLE => own,
+                    _ => self.inner.pool.reserve().await?,
+                };
+                let answer = own.alone(&begin, statement, values).await;
+                if answered(&answer) {
+                    *place = Some((own, Instant::now()));
+                }
+                answer
+            }
+        }
+    }
+}

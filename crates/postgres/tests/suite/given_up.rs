@@ -1,0 +1,238 @@
+//! What a client gives up ends on the server, too, and every wait has an end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError, transact};
+use tokio::net::TcpListener;
+
+use crate::support::{
+    Failed, MINUTE, count, engine, engine_of, eventually, name, once_there_is, pool_of, refusing,
+    sqlx_store, store_of, table, url, url_with, waiting_for,
+};
+
+/// How long one waits for what never comes.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Drops a handler in the middle of a statement that would take an hour.
+async fn a_dropped_run_frees_its_key<P: Pool>(store: PostgresStore<P>) {
+    let once = engine(store);
+    let slow = name("slow");
+    let run = |statement: String| {
+        let once = &once;
+        transact(once, Key::new("op", "a"), None, async move |tx| {
+            let done = tx.apply(&Sql::new(statement)).await;
+            done.map_err(|_| Failed::Own)?;
+            Ok::<i64, Failed>(1)
+        })
+    };
+    let asleep = format!("wait_event = 'PgSleep' AND position('{slow}' IN query) > 0");
+    tokio::select! {
+        done = run(format!("SELECT pg_sleep(3600) AS {slow}")) => panic!("{done:?}"),
+        () = once_there_is(&asleep, "1") => {}
+    }
+    let again = run("SELECT 1".to_owned()).await;
+    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_dropped_in_a_statement_frees_its_key() {
+    a_dropped_run_frees_its_key(store_of(&url(), 2).await.0).await;
+    a_dropped_run_frees_its_key(sqlx_store().await).await;
+}
+
+/// Locks the records against writes, as a migration does, calls this, and waits until nothing on the
+/// server waits for the lock any more before it is released.
+async fn while_locked(keys: &str, given_up: impl AsyncFnOnce()) {
+    let mut client = pool_of(&url(), 1).get().await.unwrap();
+    let migration = client.transaction().await.unwrap();
+    let lock = format!("LOCK TABLE {keys} IN SHARE ROW EXCLUSIVE MODE");
+    migration.batch_execute(&lock).await.unwrap();
+    given_up().await;
+    let other = pool_of(&url(), 1).get().await.unwrap();
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE {}",
+        waiting_for(keys)
+    );
+    let none_waits = async || {
+        let waiting: i64 = other.query_one(&waiting, &[]).await.unwrap().get(0);
+        (waiting == 0).then_some(())
+    };
+    eventually("nothing waits on the server", none_waits).await;
+    migration.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_that_was_given_up_is_not_written_later() {
+    let (store, keys) = store_of(&url(), 4).await;
+    engine(store.clone())
+        .run(Key::new("op", "before"), None, async |_| Ok::<_, Failed>(1))
+        .await
+        .unwrap();
+    let hasty = engine_of(store.clone())
+        .store_timeout(SHORT)
+        .build()
+        .unwrap();
+    let run = async || {
+        let run = hasty.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1));
+        run.await
+    };
+    while_locked(&keys, async || {
+        let given_up = run().await;
+        assert!(matches!(given_up, Err(Error::Store(_))), "{given_up:?}");
+    })
+    .await;
+    assert_eq!(count(&store, &keys).await, 1);
+    let again = engine(store)
+        .run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1))
+        .await;
+    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_locked_table_is_no_other_run_and_its_wait_has_an_end() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let hasty = refusing(store.clone().timeout(SHORT));
+    let run = || {
+        transact(&hasty, Key::new("op", "a"), None, async |_| {
+            Ok::<_, Failed>(1)
+        })
+    };
+    run().await.unwrap();
+    let other = || {
+        transact(&hasty, Key::new("op", "b"), None, async |_| {
+            Ok::<_, Failed>(1)
+        })
+    };
+    while_locked(&keys, async || {
+        let given_up = other().await;
+        let is_unopened = matches!(
+            given_up,
+            Err(Error::Handler(Failed::Transaction(
+                TransactionError::Store(_)
+            )))
+        );
+        assert!(is_unopened, "{given_up:?}");
+    })
+    .await;
+    let patient = refusing(store);
+    let again = transact(&patient, Key::new("op", "b"), None, async |_| {
+        Ok::<_, Failed>(1)
+    });
+    assert!(matches!(again.await, Ok(Outcome::Executed(1))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn duplicates_of_an_open_transaction_fill_neither_the_pool_nor_the_server() {
+    let (store, keys) = store_of(&url(), 2).await;
+    let rows = table(&store, "n bigint").await;
+    let application = name("duplicates");
+    let parameters = format!("application_name={application}");
+    let pool = pool_of(&url_with("postgres", "postgres", &parameters), 2);
+    let other = PostgresStore::with_table(pool, &keys).unwrap();
+    let held = engine(store.clone());
+    let held = transact(&held, Key::new("op", "a"), None, async |tx| {
+        tx.batch_execute(&format!("INSERT INTO {rows} VALUES (1)"))
+            .await?;
+        let other = Arc::new(refusing(other));
+        for _ in 0..5 {
+            let four = (0..4).map(|_| {
+                transact(&*other, Key::new("op", "a"), None, async |_| {
+                    Ok::<i64, Failed>(1)
+                })
+            });
+            for met in futures_util::future::join_all(four).await {
+                assert!(matches!(met, Err(Error::InFlight { .. })), "{met:?}");
+            }
+        }
+        let look = pool_of(&url(), 1).get().await.unwrap();
+        let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+        let connections: i64 = look.query_one(connections, &[&application]).await?.get(0);
+        assert!(connections <= 3, "{connections}");
+        let another = transact(&*other, Key::new("op", "b"), None, async |_| {
+            Ok::<i64, Failed>(1)
+        });
+        assert!(matches!(another.await, Ok(Outcome::Executed(1))));
+        Ok::<i64, Failed>(1)
+    });
+    assert!(matches!(held.await, Ok(Outcome::Executed(1))));
+    assert_eq!(count(&store, &rows).await, 1);
+}
+
+#[tokio::test]
+async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_longer() {
+    // It accepts connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let silent_url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let hung = PostgresStore::new(pool_of(&silent_url, 2)).timeout(SHORT);
+    let (full, _) = store_of(&url(), 1).await;
+    let full = full.timeout(SHORT);
+    let _taken = full.pool().get().await.unwrap();
+    for store in [hung, full] {
+        let once = engine_of(store.clone())
+            .store_timeout(SHORT)
+            .store_timeout(SHORT)
+            .in_flight(lambda_idempotency::InFlight::FailFast)
+            .build()
+            .unwrap();
+        let open = transact(&once, Key::new("op", "a"), None, async |_| {
+            Ok::<i64, Failed>(1)
+        });
+        let open = tokio::time::timeout(MINUTE, open).await.unwrap();
+        let is_timeout = matches!(
+            open,
+            Err(Error::Handler(Failed::Transaction(
+                TransactionError::Store(StoreError::Timeout)
+            )))
+        );
+        assert!(is_timeout, "{open:?}");
+        let swept = store.sweep(std::time::SystemTime::now().into(), 1);
+        let swept = tokio::time::timeout(MINUTE, swept).await.unwrap();
+        assert_eq!(swept.unwrap_err().problem(), Problem::NoAnswer);
+    }
+    let hung = PostgresStore::new(pool_of(&silent_url, 2)).timeout(SHORT);
+    let made = tokio::time::timeout(MINUTE, hung.create_tables()).await;
+    assert_eq!(made.unwrap().unwrap_err().problem(), Problem::NoAnswer);
+}
+
+#[tokio::test]
+async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let key = || Key::new("op", "a");
+    let hasty = engine_of(store.clone()).store_timeout(SHORT);
+    let hasty = hasty.build().unwrap();
+    let once = engine(store.clone());
+    let held = transact(&once, key(), None, async |_| {
+        let met = hasty.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;
+        assert!(matches!(met, Err(Error::Store(_))), "{met:?}");
+        Err::<i64, _>(Failed::Own)
+    });
+    assert!(matches!(held.await, Err(Error::Handler(Failed::Own))));
+    let look = pool_of(&url(), 1).get().await.unwrap();
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE {}",
+        waiting_for(&keys)
+    );
+    let waiting: i64 = look.query_one(&waiting, &[]).await.unwrap().get(0);
+    assert_eq!(waiting, 0);
+    assert_eq!(count(&store, &keys).await, 0);
+}
+
+#[tokio::test]
+async fn the_handlers_own_lock_timeout_stays_what_it_was() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = engine(store.clone());
+    for (token, limit) in [("a", "0"), ("b", "7s")] {
+        let client = store.pool().get().await.unwrap();
+        let set = format!("SET lock_timeout = '{limit}'");
+        client.batch_execute(&set).await.unwrap();
+        drop(client);
+        let run = transact(&once, Key::new("op", token), None, async |tx| {
+            let row = tx.query_one("SHOW lock_timeout", &[]).await?;
+            Ok::<String, Failed>(row.get(0))
+        });
+        assert_eq!(run.await.unwrap().into_inner(), limit);
+    }
+}

@@ -1,0 +1,151 @@
+//! Small pools: what belongs to a run doesn't wait for the connection that its own transaction holds.
+
+use std::iter::repeat_with;
+use std::time::SystemTime;
+
+use fastrand::Rng;
+use lambda_idempotency::protocol::record::{Owner, Renewal};
+use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, transact};
+use sqlx::postgres::PgPoolOptions;
+use tokio::sync::Barrier;
+use tokio::time::{Instant, timeout};
+
+use crate::support::{
+    Failed, MINUTE, count, engine_of, name, pool_of, refusing, store_of, table, url, url_with,
+};
+
+/// So much that it is kept beside its record, however it is compressed.
+fn large() -> String {
+    let mut rng = Rng::with_seed(7);
+    repeat_with(|| rng.alphanumeric()).take(20_000).collect()
+}
+
+fn packing<P: Pool>(store: PostgresStore<P>) -> Idempotency<PostgresStore<P>> {
+    engine_of(store).inline_limit(1_000).build().unwrap()
+}
+
+/// Runs with a large outcome, and with a step while the transaction is open. Each form runs once.
+async fn one_run_needs_one_connection<P: Pool>(store: PostgresStore<P>) {
+    let once = packing(store.clone());
+    for is_replayed in [false, true] {
+        let open = transact(&once, Key::new("op", "open"), None, async |_| {
+            Ok::<_, Failed>(large())
+        });
+        let open = open.await.unwrap();
+        assert_eq!(open.is_replayed(), is_replayed);
+        assert_eq!(open.into_inner(), large());
+        let claimed = once.run(Key::new("op", "claim"), None, async |claim| {
+            let mut tx = store.transaction(&claim).await?;
+            tx.apply(&Sql::new("SELECT 1")).await.unwrap();
+            let charge = async |_| Ok::<_, Failed>(7);
+            let charged = claim.step("charge", charge).await;
+            assert_eq!(charged.map_err(|error| error.to_string()), Ok(7));
+            Ok::<_, Failed>(large())
+        });
+        let claimed = claimed.await.unwrap();
+        assert_eq!(claimed.is_replayed(), is_replayed);
+        assert_eq!(claimed.into_inner(), large());
+    }
+}
+
+#[tokio::test]
+async fn a_pool_of_one_is_enough_for_large_outcomes_and_steps() {
+    let (store, keys) = store_of(&url(), 1).await;
+    let work = timeout(MINUTE, one_run_needs_one_connection(store));
+    work.await.unwrap();
+    let options = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(MINUTE * 2);
+    let pool = options.connect_lazy(&url()).unwrap();
+    let other = name("keys");
+    let sqlx = PostgresStore::with_table(pool, &other).unwrap();
+    sqlx.create_tables().await.unwrap();
+    assert_ne!(keys, other);
+    let work = timeout(MINUTE, one_run_needs_one_connection(sqlx));
+    work.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_renewal_does_not_wait_for_the_pool() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = engine_of(store.clone()).build().unwrap();
+    let taken = store.pool().get().await.unwrap();
+    let soon = EpochMillis::from(SystemTime::now());
+    let id = once.record_id(&Key::new("op", "absent")).unwrap();
+    let renewal = Renewal::new(id, Owner::from_stored("none"), soon, EpochSeconds(0));
+    let renewed = store.write(&renewal.into(), Instant::now() + MINUTE).await;
+    assert!(renewed.is_ok(), "{renewed:?}");
+    drop(taken);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_runs_as_the_pool_has_connections_need_one_more() {
+    const RUNS: usize = 4;
+    let (_, keys) = store_of(&url(), 1).await;
+    let application = name("runs");
+    let parameters = format!("application_name={application}");
+    let pool = pool_of(&url_with("postgres", "postgres", &parameters), RUNS);
+    let store = PostgresStore::with_table(pool, &keys).unwrap();
+    let all_are_open = std::sync::Arc::new(Barrier::new(RUNS));
+    let runs = (0..RUNS).map(|run| {
+        let (store, all_are_open) = (store.clone(), all_are_open.clone());
+        tokio::spawn(async move {
+            let once = packing(store.clone());
+            let done = once.run(Key::new("op", run.to_string()), None, async |claim| {
+                let tx = store.transaction(&claim).await?;
+                all_are_open.wait().await;
+                let noted = claim.step("a", async |_| Ok::<_, Failed>(1)).await;
+                drop(tx);
+                noted.map_err(|_| Failed::Own)?;
+                Ok::<_, Failed>(large())
+            });
+            done.await.map_err(|error| error.to_string()).unwrap();
+        })
+    });
+    let runs = futures_util::future::join_all(runs);
+    for run in timeout(MINUTE, runs).await.unwrap() {
+        run.unwrap();
+    }
+    let client = pool_of(&url(), 1).get().await.unwrap();
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    let connections = client
+        .query_one(connections, &[&application])
+        .await
+        .unwrap();
+    let connections: i64 = connections.get(0);
+    assert!(connections <= 5, "{connections}");
+}
+
+#[tokio::test]
+async fn a_large_outcome_is_rolled_back_with_its_transaction() {
+    let (store, keys) = store_of(&url(), 1).await;
+    let rows = "n bigint PRIMARY KEY DEFERRABLE INITIALLY DEFERRED";
+    let rows = table(&store, rows).await;
+    let once = packing(store.clone());
+    let run = transact(&once, Key::new("op", "a"), None, async |tx| {
+        // The constraint refuses it in COMMIT.
+        let twice = format!("INSERT INTO {rows} VALUES (1), (1)");
+        tx.batch_execute(&twice).await?;
+        Ok::<_, Failed>(large())
+    });
+    let run = run.await;
+    assert!(matches!(run, Err(Error::NotCommitted(_))), "{run:?}");
+    assert_eq!(count(&store, &format!("{keys}_outcomes")).await, 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_releases_its_claim_beside_its_transaction() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = refusing(store.clone());
+    for attempt in 1..=2 {
+        let run = once.run(Key::new("op", "a"), None, async |claim| {
+            assert_eq!(claim.attempt(), attempt);
+            store.transaction(&claim).await?;
+            Err::<i64, _>(Failed::Own)
+        });
+        let run = timeout(MINUTE, run).await.unwrap();
+        assert!(matches!(run, Err(Error::Handler(Failed::Own))), "{run:?}");
+    }
+}

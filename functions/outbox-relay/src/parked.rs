@@ -1,0 +1,52 @@
+//! The way back for all parked events at once, by the event `{"parked": "put_back"}`; `{"parked": "count"}` looks first.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+
+use crate::event::Parked;
+use crate::relay::{Relay, SIDE_BY_SIDE};
+use crate::table::TableError;
+use crate::time::Time;
+
+/// What was found and done. Items that are no events are in neither: they stay parked.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Found {
+    parked: usize,
+    put_back: usize,
+    /// `false` where the time was used before the whole table was read: ask again.
+    is_complete: bool,
+}
+
+impl Relay {
+    /// Counts the parked events of the whole table, or puts them back into the index, for the next sweep. One that was put back is parked no
+    /// longer, so that the same request goes on where another was interrupted.
+    pub(crate) async fn parked(&self, wanted: Parked, time: Time) -> Result<Found, TableError> {
+        let (mut found, mut from) = (Found::default(), None);
+        while !time.is_used() {
+            let (events, next) = time.wait_for(self.table.parked(from)).await?;
+            found.parked += events.len();
+            if wanted == Parked::PutBack {
+                let put_back = |event| async move { self.table.put_back(&event).await };
+                let putting = stream::iter(events).map(put_back);
+                let putting = putting.buffer_unordered(SIDE_BY_SIDE);
+                let done: Vec<()> = time.wait_for(putting.try_collect()).await?;
+                found.put_back += done.len();
+            }
+            from = next;
+            found.is_complete = from.is_none();
+            if found.is_complete {
+                break;
+            }
+        }
+        let Found {
+            parked, put_back, ..
+        } = found;
+        tracing::info!(
+            parked,
+            put_back,
+            found.is_complete,
+            "looked for parked events"
+        );
+        Ok(found)
+    }
+}

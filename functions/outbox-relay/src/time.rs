@@ -1,0 +1,52 @@
+//! The time of an invocation: when it begins nothing new, and when it waits no longer.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::table::TableError;
+
+/// The end of an invocation, in which no event is begun: at most this, and a quarter of what was left at the start.
+const RESERVE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    begin_until: Instant,
+    wait_until: Instant,
+}
+
+impl Time {
+    pub(crate) fn before(deadline: SystemTime) -> Self {
+        let left = deadline.duration_since(SystemTime::now());
+        let left = left.unwrap_or_default();
+        let reserve = RESERVE.min(left / 4);
+        let now = Instant::now();
+        Self {
+            begin_until: now + left.saturating_sub(reserve),
+            wait_until: now + left.saturating_sub(reserve / 2),
+        }
+    }
+
+    /// Tells whether nothing may be begun any more.
+    pub(crate) fn is_used(self) -> bool {
+        Instant::now() >= self.begin_until
+    }
+
+    /// Waits for what was begun, as long as an answer can still be given; `None` afterwards.
+    pub(crate) fn wait<T>(self, begun: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+        let begun = timeout_at(self.wait_until, Box::pin(begun));
+        async { begun.await.ok() }
+    }
+
+    /// Waits for the table's answer.
+    pub(crate) fn wait_for<T>(
+        self,
+        answer: impl Future<Output = Result<T, TableError>>,
+    ) -> impl Future<Output = Result<T, TableError>> {
+        let answer = self.wait(answer);
+        async {
+            let answer = answer.await;
+            answer.unwrap_or_else(|| Err(TableError::no_answer_in_time()))
+        }
+    }
+}

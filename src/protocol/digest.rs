@@ -1,0 +1,364 @@
+//! A digest of what a value hands to its serialiser: finer than JSON, which has one `null` for `None`,
+//! `Some(())` and NaN. Pure.
+
+use std::fmt::{self, Display};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::ser::{self, Serialize};
+
+/// The digest of a value. Two values of one type that hand over the same have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest {
+    hash: u64,
+    /// JSON writes the value as `null`.
+    is_null: bool,
+    /// JSON writes a part of the value as `null` although it isn't: a number that is not finite, or
+    /// `Some` of what is `null`.
+    is_lossy: bool,
+}
+
+impl Digest {
+    /// Makes the digest of a value; `None` where the value refuses to be serialised.
+    pub(crate) fn of<T: Serialize + ?Sized>(value: &T) -> Option<Self> {
+        value.serialize(Digester).ok()
+    }
+
+    /// Tells whether JSON has the same form for another value.
+    pub(crate) fn is_lossy(self) -> bool {
+        self.is_lossy
+    }
+
+    fn leaf(kind: u8, value: impl Hash) -> Self {
+        Self {
+            hash: hash(kind, value),
+            is_null: false,
+            is_lossy: false,
+        }
+    }
+
+    fn null(kind: u8) -> Self {
+        Self {
+            is_null: true,
+            ..Self::leaf(kind, ())
+        }
+    }
+
+    fn float(kind: u8, bits: u64, is_finite: bool) -> Self {
+        Self {
+            is_null: !is_finite,
+            is_lossy: !is_finite,
+            ..Self::leaf(kind, bits)
+        }
+    }
+
+    /// Puts a name, or the key of a map, around the value.
+    fn under(self, kind: u8, name: impl Hash) -> Self {
+        Self {
+            hash: hash(kind, (name, self.hash)),
+            ..self
+        }
+    }
+}
+
+fn hash(kind: u8, value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    kind.hash(&mut hasher);
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+// What a value hands over, by its kind.
+const BOOL: u8 = 0;
+const SIGNED: u8 = 1;
+const UNSIGNED: u8 = 2;
+const F32: u8 = 3;
+const F64: u8 = 4;
+const TEXT: u8 = 5;
+const BYTES: u8 = 6;
+const UNIT: u8 = 7;
+const NONE: u8 = 8;
+const SOME: u8 = 9;
+const VARIANT: u8 = 10;
+const PARTS: u8 = 11;
+const MEMBER: u8 = 12;
+const CHAR: u8 = 13;
+
+/// A value refused to be serialised.
+#[derive(Debug)]
+struct Refused;
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl ser::Error for Refused {
+    fn custom<T: Display>(_: T) -> Self {
+        Self
+    }
+}
+
+struct Digester;
+
+/// Collects the parts of a list, a map or a structure. Their order doesn't count: that of a hash map
+/// or a hash set is another one after each decoding, and JSON keeps that of a list.
+struct Parts {
+    variant: Option<&'static str>,
+    sum: u64,
+    count: u64,
+    is_lossy: bool,
+    key: Option<Digest>,
+}
+
+impl Parts {
+    fn of(variant: Option<&'static str>) -> Self {
+        Self {
+            variant,
+            sum: 0,
+            count: 0,
+            is_lossy: false,
+            key: None,
+        }
+    }
+
+    fn add(&mut self, part: Digest) {
+        self.sum = self.sum.wrapping_add(part.hash);
+        self.count += 1;
+        self.is_lossy |= part.is_lossy;
+    }
+
+    fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Refused> {
+        self.add(value.serialize(Digester)?.under(MEMBER, name));
+        Ok(())
+    }
+
+    fn done(self) -> Digest {
+        let whole = Digest {
+            is_lossy: self.is_lossy,
+            ..Digest::leaf(PARTS, (self.sum, self.count))
+        };
+        match self.variant {
+            Some(variant) => whole.under(VARIANT, variant),
+            None => whole,
+        }
+    }
+}
+
+type Digested = Result<Digest, Refused>;
+
+macro_rules! leaves {
+    ($($name:ident($type:ty) = $kind:ident as $as:ty;)*) => {
+        $(fn $name(self, value: $type) -> Digested {
+            Ok(Digest::leaf($kind, <$as>::from(value)))
+        })*
+    };
+}
+
+impl ser::Serializer for Digester {
+    type Ok = Digest;
+    type Error = Refused;
+    type SerializeSeq = Parts;
+    type SerializeTuple = Parts;
+    type SerializeTupleStruct = Parts;
+    type SerializeTupleVariant = Parts;
+    type SerializeMap = Parts;
+    type SerializeStruct = Parts;
+    type SerializeStructVariant = Parts;
+
+    leaves! {
+        serialize_bool(bool) = BOOL as bool;
+        serialize_i8(i8) = SIGNED as i128;
+        serialize_i16(i16) = SIGNED as i128;
+        serialize_i32(i32) = SIGNED as i128;
+        serialize_i64(i64) = SIGNED as i128;
+        serialize_i128(i128) = SIGNED as i128;
+        serialize_u8(u8) = UNSIGNED as u128;
+        serialize_u16(u16) = UNSIGNED as u128;
+        serialize_u32(u32) = UNSIGNED as u128;
+        serialize_u64(u64) = UNSIGNED as u128;
+        serialize_u128(u128) = UNSIGNED as u128;
+        serialize_char(char) = CHAR as char;
+    }
+
+    fn serialize_f32(self, value: f32) -> Digested {
+        Ok(Digest::float(
+            F32,
+            value.to_bits().into(),
+            value.is_finite(),
+        ))
+    }
+
+    fn serialize_f64(self, value: f64) -> Digested {
+        Ok(Digest::float(F64, value.to_bits(), value.is_finite()))
+    }
+
+    fn serialize_str(self, value: &str) -> Digested {
+        Ok(Digest::leaf(TEXT, value))
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Digested {
+        Ok(Digest::leaf(BYTES, value))
+    }
+
+    fn serialize_none(self) -> Digested {
+        Ok(Digest::null(NONE))
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Digested {
+        let value = value.serialize(self)?;
+        Ok(Digest {
+            is_lossy: value.is_lossy || value.is_null,
+            ..value.under(SOME, ())
+        })
+    }
+
+    fn serialize_unit(self) -> Digested {
+        Ok(Digest::null(UNIT))
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Digested {
+        self.serialize_unit()
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Digested {
+        Ok(Digest::leaf(VARIANT, variant))
+    }
+
+    fn serialize_newtype_struct<T>(self, _: &'static str, value: &T) -> Digested
+    where
+        T: Serialize + ?Sized,
+    {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Digested
+    where
+        T: Serialize + ?Sized,
+    {
+        let value = value.serialize(self)?.under(VARIANT, variant);
+        Ok(Digest {
+            is_null: false,
+            ..value
+        })
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, Refused> {
+        Ok(Parts::of(None))
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Parts, Refused> {
+        Ok(Parts::of(None))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts, Refused> {
+        Ok(Parts::of(None))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Parts, Refused> {
+        Ok(Parts::of(Some(variant)))
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Parts, Refused> {
+        Ok(Parts::of(None))
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts, Refused> {
+        Ok(Parts::of(None))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Parts, Refused> {
+        Ok(Parts::of(Some(variant)))
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Digested {
+        self.serialize_str(&value.to_string())
+    }
+}
+
+macro_rules! list {
+    ($($trait:ident::$add:ident),*) => {
+        $(impl ser::$trait for Parts {
+            type Ok = Digest;
+            type Error = Refused;
+
+            fn $add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
+                self.add(value.serialize(Digester)?);
+                Ok(())
+            }
+
+            fn end(self) -> Digested {
+                Ok(self.done())
+            }
+        })*
+    };
+}
+
+list!(
+    SerializeSeq::serialize_element,
+    SerializeTuple::serialize_element,
+    SerializeTupleStruct::serialize_field,
+    SerializeTupleVariant::serialize_field
+);
+
+macro_rules! structure {
+    ($($trait:ident),*) => {
+        $(impl ser::$trait for Parts {
+            type Ok = Digest;
+            type Error = Refused;
+
+            fn serialize_field<T>(&mut self, name: &'static str, value: &T) -> Result<(), Refused>
+            where
+                T: Serialize + ?Sized,
+            {
+                self.member(name, value)
+            }
+
+            fn end(self) -> Digested {
+                Ok(self.done())
+            }
+        })*
+    };
+}
+
+structure!(SerializeStruct, SerializeStructVariant);
+
+impl ser::SerializeMap for Parts {
+    type Ok = Digest;
+    type Error = Refused;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refused> {
+        self.key = Some(key.serialize(Digester)?);
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
+        let key = self.key.take().map(|key| key.hash);
+        self.add(value.serialize(Digester)?.under(MEMBER, key));
+        Ok(())
+    }
+
+    fn end(self) -> Digested {
+        Ok(self.done())
+    }
+}

@@ -1,0 +1,151 @@
+"""What docs/operations says about the templates is what the templates say."""
+
+import re
+import unittest
+
+import yaml
+
+from alarms.templates import ROOT, Stack, _Loader
+
+STACK = Stack("template.yaml")
+NESTED = {stack.path: stack for stack in STACK.nested()}
+DEPLOY = (ROOT / "docs/operations/deploy.md").read_text()
+FUNCTION, QUEUE, TABLE, STREAM = "AWS::Serverless::Function", "AWS::SQS::Queue", "AWS::DynamoDB::Table", "AWS::Kinesis::Stream"
+DAY = 86_400
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+
+
+def properties(kind):
+    return {name: STACK.value(one["Properties"]) for name, one in STACK.resources(kind).items()}
+
+
+def statements(function):
+    for policy in function["Policies"]:
+        yield from policy["Statement"] if isinstance(policy, dict) else ()
+
+
+def rows(page, heading):
+    """The cells of the table that has this heading."""
+    found = re.search(rf"^\| {re.escape(heading)} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", page, re.MULTILINE)[1]
+    return [[cell.strip() for cell in line.strip("|\n").split(" | ")] for line in found.splitlines()]
+
+
+class Deploy(unittest.TestCase):
+    def test_each_parameter_has_the_default_that_the_page_says(self):
+        functions, streams = properties(FUNCTION), properties(STREAM)
+        kinesis = next(one["Properties"] for one in functions["StockMovements"]["Events"].values() if one["Type"] == "Kinesis")
+        invoked = functions["Settlements"]["EventInvokeConfig"]
+        (stream,) = streams.values()
+        (retention,) = {one["MessageRetentionPeriod"] for one in properties(QUEUE).values()}
+        value = STACK.value
+        expected = {
+            "`FunctionTimeout`": f"{value({'Ref': 'FunctionTimeout'})} s",
+            "`VisibilityTimeout`": f"{value({'Ref': 'VisibilityTimeout'})} s",
+            "`MaxReceiveCount`": f"{value({'Ref': 'MaxReceiveCount'})}",
+            "`RetentionDays`": f"{value({'Ref': 'RetentionDays'})}",
+            "queue and dead-letter retention": f"{retention // DAY} days",
+            "stream: retention": f"{stream['RetentionPeriodHours']} h",
+            "stream: `MaximumRecordAgeInSeconds`": f"{kinesis['MaximumRecordAgeInSeconds'] // 3_600} h",
+            "stream: `MaximumRetryAttempts`": f"{kinesis['MaximumRetryAttempts']}",
+            "settlements: `MaximumRetryAttempts`": f"{invoked['MaximumRetryAttempts']}",
+            "`QueueConcurrency`": f"{value({'Ref': 'QueueConcurrency'})} for each queue",
+        }
+        self.assertEqual({name: default for name, default, *_ in rows(DEPLOY, "parameter")}, expected)
+        # The reasons that the table gives.
+        self.assertEqual(value({"Ref": "VisibilityTimeout"}), 6 * value({"Ref": "FunctionTimeout"}))
+        self.assertEqual(value({"Ref": "RetentionDays"}) * DAY, 4 * retention)
+        self.assertLess(kinesis["MaximumRecordAgeInSeconds"], stream["RetentionPeriodHours"] * 3_600)
+
+    def test_each_piece_is_listed_with_its_alarms(self):
+        listed = set(re.findall(r"^\| \[`(infra/[\w-]+\.yaml)`\]", DEPLOY, re.MULTILINE))
+        self.assertEqual(listed, {f"infra/{path.name}" for path in ROOT.glob("infra/*.yaml")})
+        (count,) = re.findall(r"\| (\w+) alarms on what the library counts", DEPLOY)
+        self.assertEqual(NUMBERS.index(count), len(NESTED["infra/alarms.yaml"].resources("AWS::CloudWatch::Alarm")))
+
+    def test_the_alarms_cost_what_the_page_says(self):
+        metrics = [[query for query in alarm.get("Metrics", ()) if "MetricStat" in query] for alarm in STACK.alarms().values()]
+        computed = [many for many in metrics if many]
+        of_one, read = len(metrics) - len(computed), sum(map(len, computed))
+        said = re.search(r"(\d+) alarms on one metric at \$0.10, and (\w+) that compute from (\w+) metrics together, \$([\d.]+) in all", DEPLOY)
+        cents = 10 * (of_one + read)
+        self.assertEqual(said.groups(), (str(of_one), NUMBERS[len(computed)], NUMBERS[read], f"{cents / 100:.2f}"))
+
+    def test_what_a_removed_stack_keeps_is_what_the_page_says(self):
+        kept = {name for name, one in STACK.resources(QUEUE).items() if one["DeletionPolicy"] == "Retain"}
+        targets = {STACK.value(one["Properties"])["RedrivePolicy"]["deadLetterTargetArn"] for one in STACK.resources(QUEUE).values() if "RedrivePolicy" in one["Properties"]}
+        configurations = [event["Properties"] for one in properties(FUNCTION).values() for event in one.get("Events", {}).values()]
+        configurations += [one["EventInvokeConfig"] for one in properties(FUNCTION).values() if "EventInvokeConfig" in one]
+        targets |= {one["DestinationConfig"]["OnFailure"]["Destination"] for one in configurations if "DestinationConfig" in one}
+        self.assertEqual(kept, {target.removesuffix(".Arn") for target in targets})
+        resources = [one for stack in (STACK, *STACK.nested()) for one in stack._template["Resources"].values()]
+        self.assertEqual({one["Type"] for one in resources if one.get("DeletionPolicy", "Delete") != "Delete"}, {QUEUE, TABLE})
+        self.assertEqual({one["DeletionPolicy"] for one in resources if one["Type"] == TABLE}, {"RetainExceptOnCreate"})
+        self.assertIn("`sam delete` keeps the tables, the dead-letter queues and the on-failure queues, and removes the rest", DEPLOY)
+        protected = {one["DeletionProtectionEnabled"] for one in properties(TABLE).values()}
+        self.assertEqual(protected, {"true"})
+
+
+class Permissions(unittest.TestCase):
+    def test_who_reads_the_records_may_use_their_key(self):
+        """Each role has a policy of infra/policy.yaml, which has the key; or its own statement on the table, and on the key."""
+        for name, function in properties(FUNCTION).items():
+            own = list(statements(function))
+            reads = any("Idempotency/Table" in str(one["Resource"]) for one in own)
+            decrypts = [one for one in own if "kms:Decrypt" in one["Action"]]
+            self.assertEqual(bool(decrypts), reads, name)
+            for one in decrypts:
+                raw = str(STACK.resources(FUNCTION)[name]["Properties"]["Policies"])
+                self.assertIn("{'Fn::If': ['HasKey', ", raw)
+                self.assertIn("{'Ref': 'KmsKeyArn'}", raw)
+                self.assertIn("kms:ViaService", str(one["Condition"]))
+        for name, stack in STACK.resources("AWS::CloudFormation::Stack").items():
+            if stack["Properties"]["TemplateURL"] in ("infra/policy.yaml", "infra/table.yaml"):
+                self.assertEqual(stack["Properties"]["Parameters"]["KmsKeyArn"], {"Ref": "KmsKeyArn"}, name)
+
+    def test_each_function_that_names_the_records_may_use_them_and_no_other(self):
+        for name, function in properties(FUNCTION).items():
+            uses = "Idempotency/Table" in str(list(statements(function))) or any("Policy" in str(one) for one in function["Policies"] if isinstance(one, str))
+            self.assertEqual("IDEMPOTENCY_TABLE" in function["Environment"]["Variables"], uses, name)
+
+    def test_the_relay_and_the_audit_have_what_their_pages_say(self):
+        functions = properties(FUNCTION)
+        audit = {action for one in statements(functions["SettlementsAudit"]) for action in one["Action"]}
+        (page,) = re.findall(r"^It needs `dynamodb:Scan`.*?\n\n", (ROOT / "docs/operations/audit.md").read_text(), re.MULTILINE | re.DOTALL)
+        said = set(re.findall(r"`((?:dynamodb|kms):\w+)`", page))
+        self.assertEqual(said - {"dynamodb:Query"}, audit)
+        relay = {action for one in statements(functions["OutboxRelay"]) for action in one["Action"] if action.startswith("dynamodb:")}
+        (page,) = re.findall(r"The relay's role needs (.*?)the stream", (ROOT / "docs/recipes/outbox.md").read_text(), re.DOTALL)
+        self.assertEqual({action.removeprefix("dynamodb:") for action in re.findall(r"`([\w:]+)`", page)}, {action.removeprefix("dynamodb:") for action in relay})
+
+
+class OtherPages(unittest.TestCase):
+    def test_alarms_md_names_the_limits_that_the_templates_have(self):
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        parameters = {name for stack in STACK.nested() for name in stack._template["Parameters"]}
+        for name in re.findall(r"than `(\w+)`", page):
+            self.assertIn(name, parameters)
+        headings = re.findall(r"^## Of .*: (.*)$", page, re.MULTILINE)
+        files = {file for heading in headings for file in re.findall(r"infra/[\w-]+\.yaml", heading)}
+        defining = {f"infra/{path.name}" for path in ROOT.glob("infra/*.yaml") if "::Alarm\n" in path.read_text()}
+        self.assertEqual(files, defining)
+
+    def test_the_audit_of_audit_md_is_that_of_the_template(self):
+        page = (ROOT / "docs/operations/audit.md").read_text()
+        function = properties(FUNCTION)["SettlementsAudit"]
+        ((name, snippet),) = yaml.load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1], _Loader).items()
+        ours, part = STACK.resources(FUNCTION)[name]["Properties"], snippet["Properties"]
+        self.assertEqual((part["CodeUri"], part["Timeout"]), (ours["CodeUri"], ours["Timeout"]))
+        variables = part["Environment"]["Variables"]
+        self.assertEqual({name: ours["Environment"]["Variables"][name] for name in variables}, variables)
+        # Those that the function doesn't start without.
+        self.assertLessEqual({"IDEMPOTENCY_TABLE", "EFFECTS_TABLE", "EFFECTS_ATTRIBUTE", "EFFECT_KEY"}, variables.keys())
+        self.assertEqual(part["Events"]["Daily"]["Properties"]["ScheduleExpression"], function["Events"]["Daily"]["Properties"]["ScheduleExpression"])
+
+    def test_the_outbox_page_has_the_relays_numbers(self):
+        page = (ROOT / "docs/recipes/outbox.md").read_text()
+        events = properties(FUNCTION)["OutboxRelay"]["Events"]
+        self.assertIn(f"after {events['Events']['Properties']['MaximumRetryAttempts']} attempts", " ".join(page.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
