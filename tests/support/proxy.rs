@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -108,6 +108,11 @@ impl Proxy {
             .lock()
             .expect("not poisoned")
             .push_back((operation.to_owned(), fault));
+    }
+
+    /// Drops the faults that no request has met.
+    pub fn forget(&self) {
+        self.state.faults.lock().expect("not poisoned").clear();
     }
 
     /// Waits until a request was [parked](Fault::Park).
@@ -306,6 +311,11 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
             exchange.forward().await
         }
         Fault::Partly { taken, code } => partly(exchange, taken, code).await,
+        Fault::Refuse(body) => {
+            let mut refusal = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+            *refusal.status_mut() = StatusCode::BAD_REQUEST;
+            Ok(refusal)
+        }
         Fault::Reply(body) => Ok(Response::new(Full::new(Bytes::from_static(
             body.as_bytes(),
         )))),

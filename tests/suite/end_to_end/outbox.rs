@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 
 use super::payments_worker::{batch, failed};
@@ -10,12 +11,61 @@ use crate::support::gateway::{Gateway, Response};
 use crate::support::lambda::{Function, Reply, Sandbox, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
 
+mod batches;
+mod refusals;
 mod sweep;
 
 /// Longer than any test waits.
 const FOREVER: Duration = Duration::from_hours(1);
 
 const NONE: [&str; 0] = [];
+
+/// An event that is put into a function's outbox as `Outbox::emit` would.
+struct Put<'a> {
+    aggregate: &'a str,
+    id: &'a str,
+    transaction: &'a str,
+    position: usize,
+    recorded_at: i64,
+    data: Option<&'a str>,
+}
+
+impl Default for Put<'_> {
+    fn default() -> Self {
+        Self {
+            aggregate: "order-1",
+            id: "0-1",
+            transaction: "t",
+            position: 0,
+            recorded_at: 1,
+            data: Some("{}"),
+        }
+    }
+}
+
+impl Put<'_> {
+    async fn into(self, path: &Path) {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let put = path.orders.server().client().put_item();
+        let put = put
+            .table_name(path.orders.outbox())
+            .item("aggregate", text(self.aggregate))
+            .item("id", text(self.id))
+            .item("type", text("order.created"))
+            .item("transaction", text(self.transaction))
+            .item("position", AttributeValue::N(self.position.to_string()))
+            .item(
+                "recorded_at",
+                AttributeValue::N(self.recorded_at.to_string()),
+            )
+            .item("pending", text("0"));
+        let put = match self.data {
+            Some(data) => put.item("data", text(data)),
+            None => put,
+        };
+        put.send().await.expect("an item");
+    }
+}
 
 /// The functions, and what lies between them.
 struct Path {

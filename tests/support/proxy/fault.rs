@@ -36,6 +36,8 @@ pub enum Fault {
     SlowReply(Duration),
     /// Answered with this, never forwarded.
     Reply(&'static str),
+    /// Answered with this, and status 400; never forwarded.
+    Refuse(&'static str),
     /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
     Cancel(&'static [&'static str]),
     /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.

@@ -3,39 +3,34 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 
-use super::Path;
+use super::{Path, Put};
 use crate::support::Fault;
-use crate::support::lambda::Reply;
-
-/// Puts an event into a function's outbox, as `Outbox::emit` would.
-async fn put(path: &Path, id: &str, recorded_at: i64, data: Option<&str>) {
-    let put = path.orders.server().client().put_item();
-    let mut put = put
-        .table_name(path.orders.outbox())
-        .item("aggregate", AttributeValue::S(format!("order-{id}")))
-        .item("id", AttributeValue::S(id.to_owned()))
-        .item("type", AttributeValue::S("order.created".to_owned()))
-        .item("recorded_at", AttributeValue::N(recorded_at.to_string()))
-        .item("transaction", AttributeValue::S("t".to_owned()))
-        .item("position", AttributeValue::N("0".to_owned()))
-        .item("pending", AttributeValue::S("0".to_owned()));
-    if let Some(data) = data {
-        put = put.item("data", AttributeValue::S(data.to_owned()));
-    }
-    put.send().await.expect("an item");
-}
+use crate::support::lambda::{Reply, Sandbox, text};
 
 /// More than one page of a bucket.
 const POISON: usize = 120;
 
+/// Puts events that no bus takes into the outbox, one that it takes, and an item that is no event.
+async fn put_poison(path: &Path) {
+    let ids = (0..POISON).map(|number| (format!("0-{number}"), 1, Some("no JSON")));
+    let others = [("0-good", 2, Some("{}")), ("0-none", 2, None)];
+    let others = others.map(|(id, recorded_at, data)| (id.to_owned(), recorded_at, data));
+    for (id, recorded_at, data) in ids.chain(others) {
+        let put = Put {
+            aggregate: &format!("order-{id}"),
+            id: &id,
+            recorded_at,
+            data,
+            ..Put::default()
+        };
+        put.into(path).await;
+    }
+}
+
 #[tokio::test]
 async fn events_that_cannot_be_published_keep_no_other_from_the_sweep_and_are_parked() {
     let path = Path::new().await;
-    for number in 0..POISON {
-        put(&path, &format!("0-{number}"), 1, Some("no JSON")).await;
-    }
-    put(&path, "0-good", 2, Some("{}")).await;
-    put(&path, "0-none", 2, None).await;
+    put_poison(&path).await;
     let relay = path.relay.target("eventbridge:orders");
     let mut relay = relay.with("PARK_AFTER_REFUSALS", "2").start().await;
 
@@ -83,18 +78,43 @@ async fn events_that_cannot_be_published_keep_no_other_from_the_sweep_and_are_pa
 }
 
 #[tokio::test]
-async fn a_target_that_denies_everything_parks_nothing() {
+async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothing() {
     let path = Path::new().await;
-    path.place("cart-1").await;
-    let relay = path.relay.with("PARK_AFTER_REFUSALS", "1");
+    put_poison(&path).await;
+    let refusing = path.relay.target("eventbridge:orders");
+    let mut refusing = refusing.with("PARK_AFTER_REFUSALS", "1").start().await;
+    assert!(matches!(refusing.invoke(json!({})).await, Reply::Failed(_)));
+    path.queue.take();
+
+    // The target is corrected: it takes what isn't JSON.
+    let (wire, relay) = path.relay.behind_a_proxy().await;
     let mut relay = relay.start().await;
-    for fault in [Fault::THROTTLE, Fault::LoseRequest, Fault::DENY] {
-        // As often as the SDK tries.
-        for _ in 0..3 {
-            path.queue_wire.inject("SendMessage", fault.clone());
-        }
-        assert!(matches!(relay.invoke(json!({})).await, Reply::Failed(_)));
+    let parked = async |relay: &mut Sandbox| {
+        let counted = relay.invoke(json!({ "parked": "count" })).await.answer();
+        assert_eq!(counted["is_complete"], true, "{counted}");
+        counted["parked"].as_u64().unwrap()
+    };
+    let all = u64::try_from(POISON).unwrap();
+    assert_eq!(parked(&mut relay).await, all);
+    for _ in 0..5 {
+        wire.inject("UpdateItem", Fault::Pass);
     }
+    wire.inject("UpdateItem", Fault::DENY);
+    let put_back = json!({ "parked": "put_back" });
+    let failed = relay.invoke(put_back.clone()).await;
+    assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
+    let left = parked(&mut relay).await;
+    assert!((1..all).contains(&left), "{left}");
+    let answer = relay.invoke(put_back).await.answer();
+    let expected = json!({ "parked": left, "put_back": left, "is_complete": true });
+    assert_eq!(answer, expected);
+
+    relay.invoke(json!({})).await.answer();
+    assert_eq!(path.queue.take().len(), POISON);
     let events = path.relay.effects().await;
-    assert!(events[0].contains_key("pending") && !events[0].contains_key("refusals"));
+    let parked: Vec<_> = events
+        .iter()
+        .filter(|e| e.contains_key("parked_at"))
+        .collect();
+    assert_eq!((parked.len(), text(parked[0], "id")), (1, "0-none"));
 }
