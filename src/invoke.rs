@@ -75,7 +75,7 @@
 //! | `Idempotency.LeaseLost` | another attempt took over while this one ran | retry: it gets the other's answer |
 //! | `Idempotency.TooLate` | no time was left; nothing ran | retry |
 //! | `Idempotency.TimedOut` | the handler was ended shortly before the deadline | retry, with a longer timeout |
-//! | `Idempotency.Panicked` | the handler panicked, or what reads the event | retry |
+//! | `Idempotency.Panicked` | the handler panicked | retry |
 //! | `Idempotency.StoreUnavailable` | the store failed; nothing ran | retry |
 //! | `Idempotency.NotCommitted` | the handler's transaction wrote nothing | retry |
 //! | `Idempotency.OutcomeUnknown` | it is not known whether the transaction committed | retry: it finds out |

@@ -151,10 +151,7 @@ impl Reason {
             Self::NoBody(error) => return ("no_body", error.to_string().into()),
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
             Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),
-            Self::Panicked => (
-                "panicked",
-                "the handler panicked, or what reads the message",
-            ),
+            Self::Panicked => ("panicked", "the handler panicked"),
             Self::TimedOut => (
                 "timed_out",
                 "the handler was ended shortly before the invocation's deadline",

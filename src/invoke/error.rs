@@ -45,9 +45,8 @@ pub enum InvokeError<E> {
     )]
     NoKey,
     /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
-    /// ([`Crashed`](crate::Crashed)). Or a closure of the layer's did, or the payload's decoder:
-    /// nothing ran then.
-    #[error("the handler panicked, or what reads the event{}", see!("panicked"))]
+    /// ([`Crashed`](crate::Crashed)).
+    #[error("the handler panicked{}", see!("panicked"))]
     Panicked,
     /// The handler was ended shortly before the invocation's deadline, and its claim as after a
     /// panic.
