@@ -28,7 +28,8 @@ async fn replayed(outcome: Result<String, Omission>) -> Result<Replayed, Error<I
 async fn an_outcome_is_replayed_as_the_text_that_it_was() {
     // In its record; compressed in its record; beside it.
     let digits = |n: u32| (n.wrapping_mul(2_654_435_769) >> 8).to_string();
-    let large = [10, 20_000].map(|count| (0..count).map(digits).collect::<String>());
+    let text = |count| format!("\"{}\"", (0..count).map(digits).collect::<String>());
+    let large = [10, 20_000].map(text);
     let plain = ["7".to_owned(), format!("\"{}\"", "x".repeat(20_000))];
     for text in plain.into_iter().chain(large) {
         let replayed = replayed(Ok(text.clone())).await.unwrap();

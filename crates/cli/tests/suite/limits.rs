@@ -82,7 +82,9 @@ async fn an_output_that_is_full_is_no_success() {
         let mut full = command(words);
         let file = std::fs::File::options().write(true).open("/dev/full");
         full.stdout(Stdio::from(file.unwrap()));
-        let said = Said::of(&full.output().await.unwrap());
+        // `output` would take the output itself.
+        let ran = full.stderr(Stdio::piped()).spawn().unwrap();
+        let said = Said::of(&ran.wait_with_output().await.unwrap());
         said.refused(3, "the standard output");
     }
 }

@@ -171,10 +171,6 @@ fn a_value_that_json_gives_back_is_kept() {
     assert!(is_kept(vec![Ok::<u8, String>(1), Err("no".to_owned())]));
     assert!(is_kept(Tagged::Maybe { note: None }));
     assert!(is_kept(Untagged::Short { id: 1 }));
-    assert!(is_kept(Wide {
-        id: 1,
-        rest: Inner { total: 7 }
-    }));
     assert!(is_kept(bytes::Bytes::from_static(b"\x00\xff").to_vec()));
     let raw = serde_json::value::RawValue::from_string(r#"{ "a" : 1.00 }"#.to_owned());
     assert!(is_kept(raw.unwrap()));
