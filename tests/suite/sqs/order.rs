@@ -144,8 +144,12 @@ async fn a_message_waits_for_a_duplicate_before_it_whose_first_is_of_another_gro
     let mut worker = worker(&once, &trace, Order::BySource);
     let mut duplicate = fifo("a1", "a", 13);
     duplicate["body"] = json!(body("p-b1", 13));
+    // The longer group begins first.
+    let behind = [fifo("b2", "b", 1), fifo("b3", "b", 1)];
     let messages = [fifo("b1", "b", 13), duplicate, fifo("a2", "a", 19)];
-    assert_eq!(deliver(&mut worker, messages).await, ["b1", "a1", "a2"]);
+    let messages = messages.into_iter().chain(behind);
+    let reported = ["b1", "a1", "a2", "b2", "b3"];
+    assert_eq!(deliver(&mut worker, messages).await, reported);
     assert_eq!(trace.take(), ["b1"]);
 }
 

@@ -15,30 +15,30 @@ fn of_many_keys(count: usize) -> Vec<Value> {
     (1..=count).map(of_key).collect()
 }
 
-on_each_server!(new_records_of_many_keys_take_two_requests_for_each_25_of_them);
-async fn new_records_of_many_keys_take_two_requests_for_each_25_of_them(server: Server) {
-    for (count, groups) in [(1, 1), (10, 1), (25, 1), (26, 2), (100, 4)] {
+on_each_server!(new_records_of_many_keys_take_two_requests_for_as_many_as_run_side_by_side);
+async fn new_records_of_many_keys_take_two_requests_for_as_many_as_run_side_by_side(
+    server: Server,
+) {
+    for (count, groups) in [(1, 1), (10, 1), (25, 3), (26, 3), (100, 10)] {
         let (proxy, ledger, once) = bench(&server).await;
         let mut worker = booking(&once, &ledger);
         assert_eq!(deliver(&mut worker, of_many_keys(count)).await, None);
         assert_eq!(ledger.take().len(), count);
-        assert_eq!(proxy.take_total(), 2 * groups, "{count} records");
+        let total = proxy.take_total();
+        assert!(total <= 2 * groups, "{count} records: {total}");
     }
 }
 
-on_each_server!(new_records_of_one_key_take_one_request_each_and_one_for_each_25_of_them);
-async fn new_records_of_one_key_take_one_request_each_and_one_for_each_25_of_them(server: Server) {
+on_each_server!(new_records_of_one_key_take_two_requests_each);
+async fn new_records_of_one_key_take_two_requests_each(server: Server) {
     for count in [1_usize, 10, 25, 26, 60] {
         let (proxy, ledger, once) = bench(&server).await;
         let mut worker = booking(&once, &ledger);
         let records = (1..=count).map(|n| record(n, "tea", &format!("m-{n:03}")));
         assert_eq!(deliver(&mut worker, records).await, None);
         assert_eq!(ledger.take().len(), count);
-        let total = proxy.take_total();
-        assert!(
-            total <= count.div_ceil(25) + count,
-            "{count} records: {total}"
-        );
+        // Each is claimed when the one before it has ended.
+        assert!(proxy.take_total() <= 2 * count, "{count} records");
     }
 }
 
