@@ -141,7 +141,7 @@ impl Store for DynamoDbStore {
         };
         let change = change::of(&self.layout, write);
         let answer = self
-            .apply(change, returning, Retries::Sdk, deadline)
+            .apply(write.id(), change, returning, Retries::Sdk, deadline)
             .await?;
         Ok(match write {
             // A PutItem shows no new item: the record is the claim's.
@@ -157,12 +157,7 @@ impl Store for DynamoDbStore {
                 let reason = "the answer to the takeover has no record";
                 Answer::Applied(Some(Found::unreadable(Version::default(), reason)))
             }
-            _ => match answer {
-                Answer::Refused(found) => {
-                    Answer::Refused(self.met(found, write.id(), deadline).await)
-                }
-                applied @ Answer::Applied(_) => applied,
-            },
+            _ => answer,
         })
     }
 

@@ -33,6 +33,7 @@ pub(super) struct Body {
 
 /// The item that a write concerns.
 pub(super) struct Target<'a> {
+    /// By its name or its ARN, as the write has it.
     pub(super) table: &'a str,
     /// The key, or the whole item where it is a `Put`.
     pub(super) item: &'a Item,
@@ -51,10 +52,15 @@ impl<'a> Target<'a> {
         let check = check.map(|check| (&check.table_name, &check.key, true));
         let (table, item, is_key) = put.or(update).or(delete).or(check)?;
         Some(Self {
-            table: name_of(table),
+            table,
             item,
             is_key,
         })
+    }
+
+    /// The name of the table.
+    pub(super) fn name(&self) -> &'a str {
+        name_of(self.table)
     }
 
     /// Compares two targets. `keys` are the names of the table's keys, where another write shows
@@ -67,7 +73,7 @@ impl<'a> Target<'a> {
                 self.item.contains_key(name) && self.item.get(name) == other.item.get(name)
             })
         };
-        self.table == other.table
+        self.name() == other.name()
             && match (self.is_key, other.is_key, keys) {
                 (true, ..) => agree(self.item),
                 (false, true, _) => agree(other.item),

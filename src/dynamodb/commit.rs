@@ -43,13 +43,17 @@ async fn finish(
 ) -> Result<Committed, StoreError> {
     let change = change::finish(&store.layout, record);
     let answer = store
-        .apply(change, ReturnValue::None, Retries::Engine, deadline)
+        .apply(
+            &record.completion.id,
+            change,
+            ReturnValue::None,
+            Retries::Engine,
+            deadline,
+        )
         .await?;
     Ok(match answer {
         Answer::Applied(_) => Committed::Applied,
-        Answer::Refused(found) => {
-            Committed::Fenced(store.met(found, &record.completion.id, deadline).await)
-        }
+        Answer::Refused(found) => Committed::Fenced(found),
     })
 }
 

@@ -135,7 +135,8 @@ impl Outbox {
         let is_before = |write: &Write| {
             let target = action(write).ok().and_then(Target::of);
             target.is_some_and(|target| {
-                target.table == name_of(&self.table) && target.item.get("aggregate") == Some(&value)
+                target.name() == name_of(&self.table)
+                    && target.item.get("aggregate") == Some(&value)
             })
         };
         let id = claim.event_id(&kind, &aggregate, &name);

@@ -193,10 +193,11 @@ impl DynamoDbStore {
         Some(self.layout.read(&item))
     }
 
-    /// Carries a change out. An update answers with the whole new item where `returning` asks for
-    /// it.
+    /// Carries a change of this record out. An update answers with the whole new item where
+    /// `returning` asks for it.
     pub(super) async fn apply(
         &self,
+        id: &RecordId,
         change: Change<'_>,
         returning: ReturnValue,
         retries: Retries,
@@ -220,8 +221,12 @@ impl DynamoDbStore {
                     Box::pin(request.customize().config_override(once).send())
                 }
             };
-            let reply = self.call("dynamodb:PutItem", deadline, request).await?;
-            return Ok(reply.map_or_else(Answer::Refused, |_| Answer::Applied(None)));
+            return Ok(
+                match self.call("dynamodb:PutItem", deadline, request).await? {
+                    Ok(_) => Answer::Applied(None),
+                    Err(found) => Answer::Refused(self.met(found, id, deadline).await),
+                },
+            );
         }
         let request = self
             .writes
@@ -246,7 +251,7 @@ impl DynamoDbStore {
                 Ok(output) => {
                     Answer::Applied(output.attributes.map(|item| self.layout.read(&item)))
                 }
-                Err(found) => Answer::Refused(found),
+                Err(found) => Answer::Refused(self.met(found, id, deadline).await),
             },
         )
     }

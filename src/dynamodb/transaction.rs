@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::action::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::expression::Expressions;
 use super::failure::{Met, classify, in_words, says_too_large, throttled};
-use super::layout::{Item, as_item};
+use super::layout::as_item;
 use super::store::DynamoDbStore;
 use super::{change, client};
 use crate::protocol::record::Final;
@@ -80,7 +80,7 @@ async fn send(
 fn tables(store: &DynamoDbStore, commit: &Commit<'_>) -> String {
     let record = commit.record.map(|_| name_of(&store.table));
     let writes = commit.writes.iter().filter_map(|write| action(write).ok());
-    let writes = writes.filter_map(Target::of).map(|target| target.table);
+    let writes = writes.filter_map(Target::of).map(|target| target.name());
     let mut names = Vec::new();
     for name in record.into_iter().chain(writes) {
         if !names.contains(&name) {
@@ -113,7 +113,7 @@ fn actions(
     if let Some(record) = commit.record {
         let key = store.layout.key_item(record.completion.id.as_str());
         let own = Target {
-            table: name_of(&store.table),
+            table: &store.table,
             item: &key,
             is_key: true,
         };
@@ -207,18 +207,17 @@ async fn shown(
             // The key of a `Put` isn't known: its table's schema isn't.
             let target = action
                 .filter(|action| asks_for_item(action))
-                .and_then(|action| {
-                    let (table, key) = key_of(action)?;
-                    let request = store
-                        .client
-                        .get_item()
-                        .table_name(table)
-                        .consistent_read(true);
-                    Some(request.set_key(Some(key.clone())))
-                });
-            let Some(request) = target else {
+                .and_then(Target::of)
+                .filter(|target| target.is_key);
+            let Some(target) = target else {
                 return Committed::Refused(refusal);
             };
+            let request = store
+                .client
+                .get_item()
+                .table_name(target.table)
+                .set_key(Some(target.item.clone()))
+                .consistent_read(true);
             let read = timeout_at(deadline, Box::pin(request.send())).await;
             let item = read
                 .ok()
@@ -230,24 +229,6 @@ async fn shown(
         }
         (judged, _) => judged,
     }
-}
-
-/// The table and the key of a write that has one.
-fn key_of(action: &TransactWriteItem) -> Option<(&str, &Item)> {
-    let update = action
-        .update
-        .as_ref()
-        .map(|update| (&update.table_name, &update.key));
-    let delete = action
-        .delete
-        .as_ref()
-        .map(|delete| (&delete.table_name, &delete.key));
-    let check = action
-        .condition_check
-        .as_ref()
-        .map(|check| (&check.table_name, &check.key));
-    let (table, key) = update.or(delete).or(check)?;
-    Some((table, key))
 }
 
 fn asks_for_item(action: &TransactWriteItem) -> bool {

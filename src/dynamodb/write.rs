@@ -94,7 +94,7 @@ pub(super) fn admit(writes: &[Write], new: &Write) -> Result<(), WriteError> {
     )?;
     let mut targets = others().filter_map(Target::of);
     let keys = targets
-        .find(|other| other.is_key && other.table == target.table)
+        .find(|other| other.is_key && other.name() == target.name())
         .map(|other| other.item);
     let mut targets = others().filter_map(Target::of);
     match targets.position(|other| target.is_same(&other, keys)) {
