@@ -90,8 +90,7 @@ impl Groups {
             return request.send_alone(store, deadline).await;
         };
         let queue = queue_of(&self.queues);
-        let (waiter, mut answer) = oneshot::channel();
-        let number = match queue.enter(request, waiter, deadline) {
+        let mut wait = match queue.enter(request, deadline) {
             Entry::Alone => return request.send_alone(store, deadline).await,
             Entry::First => {
                 let _next = Next {
@@ -101,20 +100,20 @@ impl Groups {
                 };
                 return request.send_alone(store, deadline).await;
             }
-            Entry::Gathers { number } => {
+            Entry::Gathers(wait) => {
                 self.spawn(&runtime, Arc::clone(&self.queues).send_gathered(queue_of));
-                number
+                wait
             }
-            Entry::Full { group, number } => {
+            Entry::Full(group, wait) => {
                 let queues = Arc::clone(&self.queues);
                 self.spawn(&runtime, async move { group.send(&queues.store).await });
-                number
+                wait
             }
-            Entry::Waits { number } => number,
+            Entry::Waits(wait) => wait,
         };
-        match timeout_at(deadline, &mut answer).await {
+        match timeout_at(deadline, &mut wait.answer).await {
             Ok(Ok(answer)) => answer,
-            Err(_) if queue.withdraw(number) => Err(StoreError::NotSent),
+            Err(_) if queue.withdraw(wait.number) => Err(StoreError::NotSent),
             // The group's task may also have ended without an answer: the runtime stops, or the
             // store has panicked.
             Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
@@ -276,11 +275,17 @@ enum Entry<R: Request> {
     /// It leaves at once, and what comes meanwhile gathers behind it.
     First,
     /// It is the first of a group, which a task is to send.
-    Gathers { number: u64 },
+    Gathers(Wait<R>),
     /// It made its group full.
-    Full { group: Group<R>, number: u64 },
+    Full(Group<R>, Wait<R>),
     /// It waits in a group that somebody sends.
-    Waits { number: u64 },
+    Waits(Wait<R>),
+}
+
+/// The wait of a request in a group.
+struct Wait<R: Request> {
+    number: u64,
+    answer: oneshot::Receiver<Result<R::Answer, StoreError>>,
 }
 
 impl<R: Request> Queue<R> {
@@ -296,7 +301,7 @@ impl<R: Request> Queue<R> {
         }
     }
 
-    fn enter(&self, request: &R, waiter: Waiter<R>, deadline: Instant) -> Entry<R> {
+    fn enter(&self, request: &R, deadline: Instant) -> Entry<R> {
         let mut state = self.state();
         let is_free = !std::mem::replace(&mut state.is_busy, true);
         if is_free && !std::mem::take(&mut state.is_crowded) && !self.gathers {
@@ -307,16 +312,18 @@ impl<R: Request> Queue<R> {
         }
         state.last += 1;
         let number = state.last;
+        let (waiter, answer) = oneshot::channel();
         state.gathering.add(request, (number, waiter), deadline);
+        let wait = Wait { number, answer };
         if is_free {
-            return Entry::Gathers { number };
+            return Entry::Gathers(wait);
         }
         state.is_crowded = true;
         if state.gathering.requests.len() == GROUP {
             let group = std::mem::replace(&mut state.gathering, Group::new());
-            return Entry::Full { group, number };
+            return Entry::Full(group, wait);
         }
-        Entry::Waits { number }
+        Entry::Waits(wait)
     }
 
     /// Takes what has gathered; `None`, and the queue is free, where nothing has.
