@@ -82,15 +82,8 @@ impl<S: Store> Engine<S> {
                     }
                     other => {
                         if matches!(other, Decision::InFlight { .. })
-                        && let Some(wait) = &mut wait
-                        && request.options.left_place()
-                        && Box::pin(wait.pause()).await
-                        // Nothing is claimed yet, and the caller that would get the outcome may
-                        // have gone.
-                        && !request.options.called_by.has_gone()
-                        // A store that fails meanwhile changes nothing: another attempt holds the
-                        // claim.
-                        && let Ok(seen) = Box::pin(self.look(request)).await
+                            && let Some(wait) = &mut wait
+                            && let Some(seen) = Box::pin(self.look_again(request, wait)).await
                         {
                             found = seen;
                             now = self.moment();
@@ -202,6 +195,20 @@ impl<S: Store> Engine<S> {
         }
         let _ = request;
         self.owners.next()
+    }
+
+    /// Waits before it looks at the record of another attempt again; `None` where there is no more
+    /// waiting.
+    async fn look_again(&self, request: &Request, wait: &mut Wait) -> Option<Option<Found>> {
+        if let Some(place) = &request.options.place {
+            place.leave();
+        }
+        // Nothing is claimed yet, and the caller that would get the outcome may have gone.
+        if !wait.pause().await || request.options.called_by.has_gone() {
+            return None;
+        }
+        // A store that fails meanwhile changes nothing: another attempt holds the claim.
+        self.look(request).await.ok()
     }
 
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {

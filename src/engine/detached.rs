@@ -67,7 +67,8 @@ impl DetachedRuns {
             drop(all);
             return 0;
         }
-        // Each run that has its place holds the semaphore. Its free permits don't tell: another drain may hold them.
+        // Each run that has its place holds the semaphore. Its free permits don't tell: another drain
+        // may hold them.
         let runs = Arc::strong_count(&self.permits).saturating_sub(1);
         u32::try_from(runs).unwrap_or(self.limit)
     }

@@ -74,20 +74,12 @@ impl Options {
 }
 
 impl Options {
-    /// Gives back the place among those that run side by side, for the time of a wait.
-    pub(super) fn left_place(&self) -> bool {
-        if let Some(place) = &self.place {
-            place.leave();
-        }
-        true
-    }
-
     /// Waits until it has its place again; `false` where none was free in time.
     pub(super) async fn has_place(&self) -> bool {
-        if let Some(place) = &self.place {
-            return Box::pin(place.take()).await;
+        match &self.place {
+            Some(place) if !place.is_held() => Box::pin(place.take()).await,
+            _ => true,
         }
-        true
     }
 
     /// Returns the instant that ends each store call, whatever time the call would get by itself.

@@ -33,11 +33,13 @@ impl Place {
         self.permit().take();
     }
 
-    /// Takes a place again, where it was given back; `false` where none was free in time.
+    /// Tells whether it was not given back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.permit().is_some()
+    }
+
+    /// Takes a place again after it was given back; `false` where none was free in time.
     pub(crate) async fn take(&self) -> bool {
-        if self.permit().is_some() {
-            return true;
-        }
         let Some(places) = self.places.upgrade() else {
             return false;
         };
