@@ -257,8 +257,8 @@ where
     let mut free = None;
     loop {
         let mut ended = None;
-        if !turns.is_empty() {
-            free = free.or_else(|| places.clone().try_acquire_owned().ok());
+        if free.is_none() && !turns.is_empty() {
+            free = places.clone().try_acquire_owned().ok();
         }
         if let Some(permit) = free.take() {
             let position = turns.take().unwrap_or_default();

@@ -41,9 +41,7 @@ impl Times {
             give_up: now + remaining.saturating_sub(end / 2),
         })
     }
-}
 
-impl Times {
     /// Tells whether the reserve has begun, in which no message starts.
     pub(super) fn is_over(self) -> bool {
         Instant::now() >= self.stop
