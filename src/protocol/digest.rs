@@ -130,11 +130,6 @@ impl Parts {
         self.is_lossy |= part.is_lossy;
     }
 
-    fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Refused> {
-        self.add(value.serialize(Digester)?.under(MEMBER, name));
-        Ok(())
-    }
-
     fn done(self) -> Digest {
         let whole = Digest {
             is_lossy: self.is_lossy,
@@ -296,14 +291,19 @@ impl ser::Serializer for Digester {
     }
 }
 
-macro_rules! list {
-    ($($trait:ident::$add:ident),*) => {
+macro_rules! parts {
+    ($($trait:ident::$add:ident($($name:ident)?);)*) => {
         $(impl ser::$trait for Parts {
             type Ok = Digest;
             type Error = Refused;
 
-            fn $add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-                self.add(value.serialize(Digester)?);
+            fn $add<T>(&mut self, $($name: &'static str,)? value: &T) -> Result<(), Refused>
+            where
+                T: Serialize + ?Sized,
+            {
+                let part = value.serialize(Digester)?;
+                $(let part = part.under(MEMBER, $name);)?
+                self.add(part);
                 Ok(())
             }
 
@@ -314,34 +314,14 @@ macro_rules! list {
     };
 }
 
-list!(
-    SerializeSeq::serialize_element,
-    SerializeTuple::serialize_element,
-    SerializeTupleStruct::serialize_field,
-    SerializeTupleVariant::serialize_field
-);
-
-macro_rules! structure {
-    ($($trait:ident),*) => {
-        $(impl ser::$trait for Parts {
-            type Ok = Digest;
-            type Error = Refused;
-
-            fn serialize_field<T>(&mut self, name: &'static str, value: &T) -> Result<(), Refused>
-            where
-                T: Serialize + ?Sized,
-            {
-                self.member(name, value)
-            }
-
-            fn end(self) -> Digested {
-                Ok(self.done())
-            }
-        })*
-    };
+parts! {
+    SerializeSeq::serialize_element();
+    SerializeTuple::serialize_element();
+    SerializeTupleStruct::serialize_field();
+    SerializeTupleVariant::serialize_field();
+    SerializeStruct::serialize_field(name);
+    SerializeStructVariant::serialize_field(name);
 }
-
-structure!(SerializeStruct, SerializeStructVariant);
 
 impl ser::SerializeMap for Parts {
     type Ok = Digest;
