@@ -14,7 +14,7 @@ use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
 use crate::table::{TableName, TableNameError};
 use crate::transaction::{Isolation, OpenIds};
-use crate::value::{Cell, Value};
+use crate::value::{Cell, Value, first};
 
 use ready::Ready;
 pub(crate) use ready::find;
@@ -173,12 +173,7 @@ impl<P: Pool> PostgresStore<P> {
         ];
         for table in tables {
             let work = self.pooled(table, &values, Instant::now() + self.timeout);
-            match self
-                .in_time(work)
-                .await?
-                .first()
-                .and_then(|row| row.first())
-            {
+            match first(&self.in_time(work).await?) {
                 Some(Cell::Int(count)) => deleted += count.unsigned_abs(),
                 _ => return Err(Problem::Refused.into()),
             }
@@ -240,7 +235,7 @@ impl<P: Pool> PostgresStore<P> {
         let rows = self
             .query(|ready| &ready.statements.estimate, &[], deadline)
             .await?;
-        Ok(match rows.first().and_then(|row| row.first()) {
+        Ok(match first(&rows) {
             Some(Cell::Int(count)) => u64::try_from(*count).unwrap_or(0),
             _ => 0,
         })

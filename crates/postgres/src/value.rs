@@ -115,6 +115,11 @@ pub(crate) fn arrays(rows: impl IntoIterator<Item = Vec<Value>>) -> Vec<Value> {
     arrays.into_iter().map(Value).collect()
 }
 
+/// Returns the first value of the first row.
+pub(crate) fn first(rows: &[Vec<Cell>]) -> Option<&Cell> {
+    rows.first()?.first()
+}
+
 /// One value of a row that a statement of this crate's own gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {

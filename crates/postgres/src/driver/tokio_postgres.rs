@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 use deadpool::managed::Manager;
 use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
+use futures_util::future::join;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row};
 
@@ -83,14 +84,7 @@ impl Session for Client {
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let values = typed(values);
-        let both = futures_util::future::join(
-            self.batch_execute(begin),
-            self.query_typed(statement, &values),
-        );
-        let (opened, rows) = both.await;
-        opened.map_err(of)?;
-        rows.map_err(of)?.iter().map(cells).collect()
+        begun(self, begin, statement, values).await
     }
 
     async fn alone(
@@ -99,18 +93,28 @@ impl Session for Client {
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let values = typed(values);
-        let all = futures_util::future::join3(
-            self.batch_execute(begin),
-            self.query_typed(statement, &values),
-            self.batch_execute(END),
-        );
-        let (opened, rows, ended) = all.await;
-        opened.map_err(of)?;
-        let rows = rows.map_err(of)?;
-        ended.map_err(of)?;
-        rows.iter().map(cells).collect()
+        let rows = begun(self, begin, statement, values);
+        let (rows, ended) = join(rows, self.batch_execute(END)).await;
+        let rows = rows?;
+        ended.map_err(of).map(|()| rows)
     }
+}
+
+/// Sends both before it waits for an answer.
+async fn begun(
+    client: &Client,
+    begin: &str,
+    statement: &str,
+    values: &[Value],
+) -> Result<Vec<Vec<Cell>>, PostgresError> {
+    let values = typed(values);
+    let both = join(
+        client.batch_execute(begin),
+        client.query_typed(statement, &values),
+    );
+    let (opened, rows) = both.await;
+    opened.map_err(of)?;
+    rows.map_err(of)?.iter().map(cells).collect()
 }
 
 impl Drop for Pooled {

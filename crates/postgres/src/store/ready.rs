@@ -12,7 +12,7 @@ use crate::error::{PostgresError, Problem};
 use crate::schema::{self, VERSION};
 use crate::statement::Statements;
 use crate::table::TableName;
-use crate::value::Cell;
+use crate::value::{Cell, first};
 
 /// The isolation of the store's own statements.
 pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -97,7 +97,7 @@ pub(crate) async fn find<S: Session>(
         return Ok(Some(table.clone()));
     };
     let found = session.query(FIND, &[name.into()]).await?;
-    Ok(match found.first().and_then(|row| row.first()) {
+    Ok(match first(&found) {
         Some(Cell::Text(schema)) => Some(table.within(schema)),
         _ => None,
     })
@@ -122,14 +122,14 @@ impl<P: Pool> PostgresStore<P> {
 
     async fn look(&self, session: &mut P::Target) -> Result<Ready, PostgresError> {
         let rows = session.query(CAN_NOTICE, &[]).await?;
-        let can_notice = rows.first().and_then(|row| row.first()) == Some(&Cell::Bool(true));
+        let can_notice = first(&rows) == Some(&Cell::Bool(true));
         if can_notice {
             session.batch(NOTICE).await?;
         }
         let table = find(session, &self.inner.table).await?;
         let statements = Statements::of(&table.ok_or(Problem::NoTable)?);
         let rows = session.query(&statements.version, &[]).await?;
-        match rows.first().and_then(|row| row.first()) {
+        match first(&rows) {
             Some(Cell::Int(VERSION)) => {}
             Some(Cell::Int(found)) => {
                 return Err(PostgresError::from(Problem::OtherSchema {
@@ -185,7 +185,7 @@ impl<P: Pool> PostgresStore<P> {
         let version = self.inner.table.fill("{table}_schema");
         let rows = session.query(there, &[version.into()]).await?;
         // Another process made them meanwhile, or they are those of an earlier release.
-        if rows.first().and_then(|row| row.first()) != Some(&Cell::Bool(true)) {
+        if first(&rows) != Some(&Cell::Bool(true)) {
             session.batch(&schema::of(&self.inner.table)).await?;
         }
         session.batch("COMMIT").await?;

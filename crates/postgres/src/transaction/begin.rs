@@ -14,7 +14,7 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::store::PostgresStore;
 use crate::store::ready::{Ready, millis};
-use crate::value::{Cell, Value};
+use crate::value::{Cell, Value, first};
 
 /// The least time for which the first statement waits for another transaction, also where a duplicate
 /// must not wait: most that are about to end do so meanwhile.
@@ -132,7 +132,7 @@ impl<P: Pool> PostgresStore<P> {
             let occupied = session.begin(&begin, &ready.statements.occupy, &place);
             let occupied = occupied.await;
             if let Ok(rows) = &occupied
-                && rows.first().and_then(|row| row.first()) == Some(&Cell::Int(1))
+                && first(rows) == Some(&Cell::Int(1))
             {
                 return Ok(Some((connection, Footing::Place(expiration))));
             }

@@ -173,7 +173,6 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
     for (store, problem) in [(hung, Problem::NoAnswer), (full, Problem::PoolExhausted)] {
         let once = engine_of(store.clone())
             .store_timeout(SHORT)
-            .store_timeout(SHORT)
             .in_flight(lambda_idempotency::InFlight::FailFast)
             .build()
             .unwrap();
