@@ -22,7 +22,7 @@ pub struct Act {
     pub by: String,
     /// The reason that the operator gave.
     pub reason: String,
-    /// What was left to do by hand.
+    /// Names what the operator has to do by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
 }

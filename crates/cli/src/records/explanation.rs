@@ -68,7 +68,7 @@ pub struct SafeAct {
 pub struct RulesView {
     /// `run-again` or `interrupt`.
     pub crashed: String,
-    /// Whether `crashed` was assumed: the command line doesn't say it.
+    /// Marks `crashed` as assumed: the command line doesn't give the rule.
     pub crashed_assumed: bool,
     /// How many attempts a key may have; absent for no limit.
     pub max_attempts: Option<u32>,
@@ -142,7 +142,7 @@ impl Explanation {
         }
     }
 
-    /// Says that `Crashed` was assumed, and what another engine would tell.
+    /// Names the answer of an engine with the other `Crashed`, where the rule was assumed.
     pub(crate) fn assumes_crashed(&mut self, id: &RecordId) {
         self.rules.crashed_assumed = true;
         let is_stuck = |record: &RecordView| record.state == State::Stuck;

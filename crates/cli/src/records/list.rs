@@ -21,7 +21,7 @@ use crate::records::view::State;
 use crate::time;
 
 /// The arguments of `list`. Without a state, every record is listed.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
@@ -120,33 +120,14 @@ impl fmt::Display for Entry {
 }
 
 impl Args {
-    /// Which records are listed: a scan that is gone on with lists the same.
+    /// Says which records are listed: a scan that is gone on with lists the same.
     fn filter(&self) -> String {
-        let Self {
-            stuck,
-            interrupted,
-            failed,
-            abandoned,
-            quiet,
-            older_than,
-            attempts,
-            operation,
-            limit: _,
-            resume: _,
-        } = self;
-        format!(
-            "{:?}",
-            (
-                stuck,
-                interrupted,
-                failed,
-                abandoned,
-                quiet,
-                older_than,
-                attempts,
-                operation
-            )
-        )
+        let filter = Self {
+            limit: None,
+            resume: None,
+            ..self.clone()
+        };
+        format!("{filter:?}")
     }
 
     fn wants(&self, id: &str, found: &Found, state: State, now: EpochMillis) -> bool {
