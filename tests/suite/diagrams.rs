@@ -104,9 +104,9 @@ recorded!(
     effects::steps,
 );
 
-/// With the relay's process, as all tests of this name have one.
+/// With the relay's process, as all tests of this name have one: it needs the machine's time.
 mod end_to_end {
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn outbox() {
         super::compare(&super::effects::outbox().await);
     }
