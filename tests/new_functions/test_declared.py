@@ -127,7 +127,7 @@ class Library(unittest.TestCase):
         for kind in KINDS:
             for variables, home, exporter in [
                 ((), {"version": "0.1"}, {"version": "0.1"}),
-                (("--render-var", f"library={folder}"), {"path": folder}, {"path": f"{folder}/emf"}),
+                (("--render-var", f"library={folder}"), {"path": folder}, {"path": f"{folder}/crates/emf"}),
                 (("--render-var", f"library={url}"), {"git": url}, {"git": url}),
             ]:
                 with self.subTest(kind, variables=variables):
