@@ -16,6 +16,7 @@ use crate::protocol::record::Omission;
 
 /// Writes a value as JSON text, for readers who take the text as it is. A panic of the value's own
 /// code is caught: the work that the value came of has happened all the same.
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, Omission> {
     match catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
         Ok(Ok(text)) => Ok(text),
