@@ -12,7 +12,7 @@ use crate::engine::claim::Hold;
 use crate::engine::events;
 use crate::engine::request::Request;
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{RecordWrite, StoredOutcome};
+use crate::protocol::record::{Completion, Omission, RecordWrite, StoredOutcome};
 
 mod leave;
 mod on_drop;
@@ -54,6 +54,28 @@ impl Unsent {
         };
         inline + self.large.as_ref().map_or(0, String::len)
     }
+
+    /// Returns the ending without its outcome: its work was done all the same.
+    fn without_outcome(&self) -> Self {
+        Self {
+            request: self.request.without_batch(),
+            hold: self.hold.clone(),
+            write: match &self.write {
+                RecordWrite::Complete(completion) => {
+                    with_outcome(completion, StoredOutcome::Omitted(Omission::NotKept))
+                }
+                other => other.clone(),
+            },
+            large: None,
+        }
+    }
+}
+
+fn with_outcome(completion: &Completion, outcome: StoredOutcome) -> RecordWrite {
+    RecordWrite::Complete(Completion {
+        outcome,
+        ..completion.clone()
+    })
 }
 
 /// The endings of an engine that are not sent yet, or not answered.
@@ -80,19 +102,26 @@ impl UnsentEndings {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds an ending. Where there are too many then, the oldest are discarded.
+    /// Adds an ending. Where there are too many then, the oldest are discarded. Where their outcomes
+    /// are too large together, the largest lose theirs: none costs another's run its ending.
     fn push(&self, unsent: Unsent) {
         let mut discarded = Vec::new();
         {
             let mut endings = self.lock();
             endings.push_back(Arc::new(unsent));
-            let mut bytes: usize = endings.iter().map(|unsent| unsent.bytes()).sum();
-            while endings.len() > MOST || bytes > MOST_BYTES {
-                let Some(oldest) = endings.pop_front() else {
-                    break;
-                };
-                bytes -= oldest.bytes();
+            while endings.len() > MOST
+                && let Some(oldest) = endings.pop_front()
+            {
                 discarded.push(oldest);
+            }
+            let mut bytes: usize = endings.iter().map(|unsent| unsent.bytes()).sum();
+            // Of two that are as large, the older one.
+            while bytes > MOST_BYTES
+                && let Some(largest) = endings.iter_mut().rev().max_by_key(|unsent| unsent.bytes())
+            {
+                let without = largest.without_outcome();
+                bytes -= largest.bytes();
+                *largest = Arc::new(without);
             }
             self.count.store(endings.len(), Ordering::Relaxed);
         }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use super::Unsent;
+use super::{Unsent, with_outcome};
 use crate::engine::fence::{Fence, fence};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
-use crate::protocol::record::{Completion, Omission, RecordWrite, StoredOutcome};
+use crate::protocol::record::{Omission, RecordWrite, StoredOutcome};
 use crate::store::{Answer, Store, StoreError};
 
 /// The longest time that a call spends on the endings of others.
@@ -109,11 +109,4 @@ impl<S: Store> Engine<S> {
         )
         .await
     }
-}
-
-fn with_outcome(completion: &Completion, outcome: StoredOutcome) -> RecordWrite {
-    RecordWrite::Complete(Completion {
-        outcome,
-        ..completion.clone()
-    })
 }

@@ -1,17 +1,19 @@
-//! The queue of endings keeps the youngest, and shows no outcome.
+//! The queue of endings keeps the youngest, and the smaller outcomes, and shows none.
 
 use super::*;
 use crate::engine::Begun;
 use crate::engine::protection::Protection;
 use crate::idempotency::Idempotency;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::Key;
-use crate::protocol::record::{Owner, Release};
+use crate::protocol::record::Status;
 use crate::store::MemoryStore;
 
 const SECRET: &str = "the outcome";
 
-/// Leaves endings with outcomes of these sizes, and tells how many are kept.
-async fn kept(sizes: &[usize]) -> usize {
+/// Leaves completions with outcomes of these sizes, and tells which of the endings are kept: the sizes
+/// of their outcomes, `None` where it is left out.
+async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("tests");
     let once = builder.build().unwrap();
     let Begun::Run(run) = once.begin(Key::new("charge", "1"), None).await.unwrap() else {
@@ -21,32 +23,52 @@ async fn kept(sizes: &[usize]) -> usize {
         panic!("it is claimed");
     };
     for size in sizes {
-        let (id, tombstone) = (request.id.clone(), Owner::random().unwrap());
-        let release = Release::new(id, hold.owner.clone(), tombstone);
-        let large = SECRET.chars().cycle().take(*size).collect();
-        run.engine.leave(request, hold, release.into(), Some(large));
+        let completion = Completion {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            status: Status::Completed,
+            completed_at: EpochMillis(0),
+            expiration: EpochSeconds(0),
+            outcome: StoredOutcome::Inline(SECRET.chars().cycle().take(*size).collect()),
+        };
+        run.engine.leave(request, hold, completion.into(), None);
     }
     let unsent = &run.engine.unsent;
     assert!(!format!("{unsent:?}").contains(SECRET));
-    let kept = unsent.lock().len();
-    assert_eq!(unsent.is_empty(), kept == 0);
-    kept
+    assert_eq!(unsent.is_empty(), unsent.lock().is_empty());
+    let endings = unsent.lock();
+    let outcomes = endings.iter().map(|unsent| match &unsent.write {
+        RecordWrite::Complete(completion) => match &completion.outcome {
+            StoredOutcome::Inline(text) => Some(text.len()),
+            StoredOutcome::Omitted(Omission::NotKept) => None,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    });
+    outcomes.collect()
 }
 
 #[tokio::test]
-async fn the_oldest_endings_are_discarded_where_their_outcomes_are_too_large_together() {
-    assert_eq!(kept(&[MOST_BYTES]).await, 1);
-    assert_eq!(kept(&[MOST_BYTES - 1, 1]).await, 2);
-    assert_eq!(kept(&[MOST_BYTES, 1]).await, 1);
-    assert_eq!(
-        kept(&[MOST_BYTES / 2, MOST_BYTES / 2, MOST_BYTES / 2]).await,
-        2
-    );
-    assert_eq!(kept(&[1, MOST_BYTES + 1]).await, 0);
+async fn the_largest_outcomes_are_left_out_where_they_are_too_large_together() {
+    let half = MOST_BYTES / 2;
+    for (sizes, expected) in [
+        (&[MOST_BYTES][..], &[Some(MOST_BYTES)][..]),
+        (&[MOST_BYTES - 1, 1], &[Some(MOST_BYTES - 1), Some(1)]),
+        (&[MOST_BYTES, 1], &[None, Some(1)]),
+        (&[half, half, half], &[None, Some(half), Some(half)]),
+        (
+            &[1, 2, MOST_BYTES + 1, 3],
+            &[Some(1), Some(2), None, Some(3)],
+        ),
+    ] {
+        assert_eq!(kept(sizes).await, expected);
+    }
 }
 
 #[tokio::test]
 async fn the_oldest_endings_are_discarded_where_there_are_too_many() {
-    assert_eq!(kept(&[0; MOST]).await, MOST);
-    assert_eq!(kept(&[0; MOST + 1]).await, MOST);
+    assert_eq!(kept(&[1; MOST]).await.len(), MOST);
+    let sizes: Vec<_> = (0..=MOST).collect();
+    let expected: Vec<_> = (1..=MOST).map(Some).collect();
+    assert_eq!(kept(&sizes).await, expected);
 }
