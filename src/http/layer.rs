@@ -133,7 +133,7 @@ impl<S: Store> IdempotencyLayer<S> {
         self
     }
 
-    /// Refuses a request with a key whose scope is `None`, with a 403: each one, where the layer is
+    /// Refuses a request with a key whose scope is `None`, or a blank text, with a 403: each one, where the layer is
     /// [`unscoped`](Self::unscoped).
     pub fn require_scope(mut self) -> Self {
         self.settings.requires_scope = true;
@@ -252,7 +252,7 @@ impl<S: Store> IdempotencyLayer<S> {
     where
         F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
-        E: fmt::Display,
+        E: fmt::Display + 'static,
     {
         self.settings.on_replay = Some(ReplayHook::new(hook, self.once.logs_errors()));
         self

@@ -139,6 +139,8 @@ impl Settings {
             None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
         };
         match self.scope.as_ref().and_then(|scope| scope(parts)) {
+            // All whose name is blank would share their keys.
+            Some(tenant) if self.requires_scope && is_blank(&tenant) => Err(Problem::ScopeMissing),
             Some(tenant) => Ok(Some(key.scope(tenant))),
             None if self.requires_scope => Err(Problem::ScopeMissing),
             None => Ok(Some(key)),
@@ -175,6 +177,12 @@ impl Settings {
             None => details.to_response(),
         }
     }
+}
+
+/// Tells whether a text shows nothing.
+fn is_blank(text: &str) -> bool {
+    text.chars()
+        .all(|character| character.is_whitespace() || character.is_control())
 }
 
 #[cfg(test)]
@@ -247,6 +255,28 @@ mod tests {
             expected(MissingKey::Refuse, "/orders/{id}")
         );
         assert_eq!(found("/carts"), None);
+    }
+
+    #[test]
+    fn a_scope_that_is_required_names_somebody() {
+        let request = http::Request::post("/orders")
+            .header("idempotency-key", "7")
+            .body(());
+        let parts = request.unwrap().into_parts().0;
+        let key = |scope: Option<&'static str>, requires_scope| {
+            let settings = Settings {
+                scope: Some(Arc::new(move |_| scope.map(str::to_owned))),
+                requires_scope,
+                ..Settings::default()
+            };
+            let route = settings.guarded_route(&parts).unwrap();
+            settings.key(&parts, &route, b"").map(Option::unwrap)
+        };
+        for scope in [None, Some(""), Some(" "), Some("\t\u{3000}\u{0}")] {
+            assert_eq!(key(scope, true), Err(Problem::ScopeMissing), "{scope:?}");
+            assert!(key(scope, false).is_ok(), "{scope:?}");
+        }
+        assert!(key(Some("tenant 7"), true).is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::client::{Client, Told};
+use crate::client::{Client, TENANT, Told};
 use crate::defect::Defect;
 use crate::judge::Story;
 use crate::judge::orders::{Answer, Order};
@@ -158,7 +158,7 @@ async fn judge(night: &Night, lane: &Lane, heard: Heard) -> Vec<String> {
     let stopped: HashSet<_> = notes.stopped_by_the_order.iter().collect();
     let (mut broken, mut known) = (Vec::new(), HashSet::new());
     for (key, told) in heard {
-        let record_id = lane.record_id(&Key::new("POST /orders", key.as_str()).scope(""));
+        let record_id = lane.record_id(&Key::new("POST /orders", key.as_str()).scope(TENANT.1));
         let answers: Vec<Answer> = told
             .iter()
             .filter_map(|told| match told {

@@ -118,7 +118,8 @@ fn answer(status: u16, body: &Value) -> Result<Response<Body>, Error> {
 /// that can't be read is nobody's, and is refused.
 fn tenant(parts: &Parts) -> Option<String> {
     let Some(tenant) = parts.headers.get("x-tenant-id") else {
-        return Some(String::new());
+        // No name that a request can have.
+        return Some("no tenant".to_owned());
     };
     let tenant = tenant.to_str().ok()?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
