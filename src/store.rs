@@ -28,7 +28,7 @@ use std::future::Future;
 
 use tokio::time::Instant;
 
-use crate::protocol::key::RecordId;
+use crate::protocol::key::{MAX_ID_BYTES, RecordId};
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
 
@@ -142,6 +142,12 @@ pub trait Store: Send + Sync + 'static {
     /// What must be corrected: [`StoreError::Misconfigured`]. The default finds nothing.
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Returns how many bytes the id of a record may have. A key whose id has more is refused before
+    /// anything is sent.
+    fn max_id_bytes(&self) -> usize {
+        MAX_ID_BYTES
     }
 
     /// Returns the check whether a business write may join a [`commit`](Self::commit); `None`

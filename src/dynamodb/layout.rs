@@ -269,6 +269,12 @@ impl TableLayout {
         self.sort.is_some()
     }
 
+    /// The most bytes of an id: DynamoDB takes
+    /// [2,048 in a partition key, 1,024 in a sort key](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html).
+    pub(super) fn max_id_bytes(&self) -> usize {
+        if self.is_composite() { 1_024 } else { 2_048 }
+    }
+
     /// The names and values of the key of the record with this id.
     pub(super) fn key_of(&self, id: &str) -> Vec<(&str, AttributeValue)> {
         match &self.sort {
@@ -389,5 +395,21 @@ mod tests {
         let first = TableLayout::default().spread(sixteen);
         let first = first.composite_key("pk", "idempotency", "sk");
         assert_eq!(place(&first), string("idempotency#8"), "in any order");
+    }
+
+    #[test]
+    fn an_id_that_the_table_does_not_take_is_the_fault_of_its_key() {
+        use crate::protocol::key::{Key, KeyError};
+
+        let store = crate::dynamodb::wire::Wire::default().store();
+        let composite = TableLayout::default().composite_key("pk", "records", "sk");
+        for (store, max) in [(store.clone(), 2_048), (store.layout(composite), 1_024)] {
+            let once = crate::Idempotency::builder(crate::store::AnyStore::new(store));
+            let once = once.namespace("payments").build().unwrap();
+            let id = |bytes: usize| once.record_id(&Key::raw("charge", "x".repeat(bytes)));
+            assert!(id(max).is_ok());
+            let bytes = max + 1;
+            assert_eq!(id(bytes), Err(KeyError::IdTooLong { bytes, max }));
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::store::{Answer, Store, StoreError};
 /// The name of the operation of requests without a key, in the metrics.
 const UNKEYED: &str = "unkeyed";
 
-impl<S> Engine<S> {
+impl<S: Store> Engine<S> {
     pub(super) fn request(
         &self,
         key: &Key,
@@ -29,13 +29,24 @@ impl<S> Engine<S> {
         let retention = retention.unwrap_or(options.default_retention);
         let (operation, id) = (key.shared_operation(), self.record_id(key)?);
         let meter = self.meter(Some(key));
+        let fingerprint = match fingerprint {
+            payload if key.is_raw() => {
+                Some(Fingerprint::of_operation(&operation, payload.as_ref()))
+            }
+            payload => payload,
+        };
         let request = Request::new(operation, id, fingerprint, retention, options, meter);
         Ok(request)
     }
 
     /// Returns the id of a key's record.
     pub(crate) fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
-        key.resolve(&self.namespace, self.settings.max_token_chars)
+        let id = key.resolve(&self.namespace, self.settings.max_token_chars)?;
+        let (bytes, max) = (id.as_str().len(), self.store.max_id_bytes());
+        if bytes > max {
+            return Err(KeyError::IdTooLong { bytes, max });
+        }
+        Ok(id)
     }
 
     /// Returns the meter of a key's operation.
@@ -63,10 +74,9 @@ impl<S> Engine<S> {
         let left = deadline.map(|deadline| deadline.saturating_since(self.clock.now()));
         left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)))
     }
-}
 
-// Boxed, so that what waits for a store doesn't carry the room for its futures.
-impl<S: Store> Engine<S> {
+    // Boxed, so that what waits for a store doesn't carry the room for its futures.
+
     /// Sends a write: with its batch's group, where it has one, else alone.
     pub(super) async fn write(
         &self,

@@ -11,6 +11,9 @@ use crate::protocol::pointer::Pointer;
 mod canonical;
 mod left_out;
 
+/// The length of the digest of a payload or an operation.
+const DIGITS: usize = 64;
+
 /// The hash of a payload as it was *received*: a key that comes again with another payload is a
 /// mistake of the sender's, and gets [`Error::Mismatch`](crate::Error::Mismatch) instead of another
 /// request's answer.
@@ -87,12 +90,39 @@ impl Fingerprint {
         Self::digest("lambda-idempotency/parts/1", parts)
     }
 
+    /// Binds the record of a raw id to an operation, and to a payload where there is one: the id of
+    /// the record doesn't tell operations apart. Another library's fingerprint stays as it is, for
+    /// that library compares it.
+    pub(crate) fn of_operation(operation: &str, payload: Option<&Self>) -> Self {
+        let payload = match payload.map(Self::as_str) {
+            Some(other) if other.len() != DIGITS => return Self(other.into()),
+            own => own.unwrap_or_default(),
+        };
+        let operation = digest("lambda-idempotency/operation/1", [operation.as_bytes()]);
+        Self(format!("{operation}:{payload}").into())
+    }
+
+    /// Tells whether two requests differ: in their operation, or in their payload, where both say
+    /// it.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        let [(operation, payload), (other_operation, other_payload)] =
+            [self, other].map(Self::split);
+        let differ = |one: &str, two: &str| !one.is_empty() && !two.is_empty() && one != two;
+        differ(operation, other_operation) || differ(payload, other_payload)
+    }
+
+    /// Returns the operation's part, where there is one, and the payload's.
+    fn split(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or(("", &self.0))
+    }
+
     /// Takes a fingerprint as it was read from a store.
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// Returns the 64 lower-case hex digits.
+    /// Returns the 64 lower-case hex digits, or the text of another library. Under a raw id those of the
+    /// operation and `:` stand before them, and they are missing where the payload isn't compared.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -199,6 +229,30 @@ mod tests {
     #[test]
     fn bytes_that_equal_a_canonical_text_do_not_meet_it() {
         assert_ne!(Fingerprint::json(b"1"), Fingerprint::bytes(b"1"));
+    }
+
+    #[test]
+    fn operations_differ_and_payloads_where_both_are_known() {
+        let of = |operation, payload: Option<&[u8]>| {
+            let payload = payload.map(Fingerprint::bytes);
+            Fingerprint::of_operation(operation, payload.as_ref())
+        };
+        let charge = of("charge", Some(b"a"));
+        assert!(!charge.differs(&of("charge", Some(b"a"))));
+        assert!(charge.differs(&of("charge", Some(b"b"))));
+        assert!(charge.differs(&of("refund", Some(b"a"))));
+        assert!(!charge.differs(&of("charge", None)));
+        assert!(charge.differs(&of("refund", None)));
+        assert!(!of("charge", None).differs(&of("charge", None)));
+        assert!(
+            !charge.differs(&Fingerprint::bytes(b"a")),
+            "of an operation that isn't known"
+        );
+        assert!(Fingerprint::bytes(b"b").differs(&charge));
+        assert!(Fingerprint::bytes(b"a").differs(&Fingerprint::bytes(b"b")));
+        let md5 = Fingerprint::from_stored("098f6bcd4621d373cade4e832627b4f6");
+        assert_eq!(Fingerprint::of_operation("charge", Some(&md5)), md5);
+        assert!(charge.differs(&md5));
     }
 
     #[test]

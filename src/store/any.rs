@@ -81,6 +81,7 @@ macro_rules! erased {
         trait Erased: Send + Sync + 'static {
             fn check(&self) -> Result<(), StoreError>;
 
+            fn max_id_bytes(&self) -> usize;
             fn admission(&self) -> Option<Admission>;
 
             fn commit<'a>(
@@ -99,6 +100,10 @@ macro_rules! erased {
         impl<S: Store> Erased for S {
             fn check(&self) -> Result<(), StoreError> {
                 Store::check(self)
+            }
+
+            fn max_id_bytes(&self) -> usize {
+                Store::max_id_bytes(self)
             }
 
             fn admission(&self) -> Option<Admission> {
@@ -125,6 +130,10 @@ macro_rules! erased {
         impl Store for AnyStore {
             fn check(&self) -> Result<(), StoreError> {
                 self.0.check()
+            }
+
+            fn max_id_bytes(&self) -> usize {
+                self.0.max_id_bytes()
             }
 
             fn admission(&self) -> Option<Admission> {

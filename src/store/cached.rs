@@ -246,6 +246,10 @@ impl<S: Store> Store for CachedStore<S> {
         weave(known, answers, Some)
     }
 
+    fn max_id_bytes(&self) -> usize {
+        self.inner.max_id_bytes()
+    }
+
     fn admission(&self) -> Option<Admission> {
         self.inner.admission()
     }

@@ -128,6 +128,10 @@ impl<S: Store> Store for GroupedStore<S> {
         self.inner.load_all(ids, deadline).await
     }
 
+    fn max_id_bytes(&self) -> usize {
+        self.inner.max_id_bytes()
+    }
+
     fn admission(&self) -> Option<Admission> {
         self.inner.admission()
     }

@@ -334,6 +334,10 @@ impl<S: Store> Store for FaultyStore<S> {
             .await
     }
 
+    fn max_id_bytes(&self) -> usize {
+        self.inner.max_id_bytes()
+    }
+
     fn admission(&self) -> Option<Admission> {
         self.inner.admission()
     }

@@ -142,3 +142,33 @@ async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
         assert_eq!(charge(order).await.unwrap(), Outcome::Executed(1));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_raw_id_belongs_to_its_first_operation() {
+    use crate::store::{AnyStore, MemoryStore};
+    use crate::{Idempotency, Outcome};
+
+    for store in [
+        AnyStore::new(MemoryStore::new()),
+        AnyStore::new(crate::store::CachedStore::new(MemoryStore::new())),
+    ] {
+        let once = Idempotency::builder(store)
+            .namespace("shop")
+            .build()
+            .unwrap();
+        let run = async |operation: &str, payload: Option<&[u8]>| {
+            let key = Key::raw(operation, "order-17");
+            let payload = payload.map(Fingerprint::bytes);
+            let handler = |_| async { Ok::<_, std::fmt::Error>(operation.to_owned()) };
+            once.run(key, payload, handler).await
+        };
+        let charged = run("charge", None).await;
+        assert!(matches!(charged, Ok(Outcome::Executed(_))), "{charged:?}");
+        let again = run("charge", Some(b"a")).await;
+        assert!(matches!(again, Ok(Outcome::Replayed(..))), "{again:?}");
+        for payload in [None, Some(&b"a"[..])] {
+            let refunded = run("refund", payload).await;
+            assert!(matches!(refunded, Err(Error::Mismatch)), "{refunded:?}");
+        }
+    }
+}

@@ -115,7 +115,10 @@ fn a_raw_id_is_kept_and_bounded() {
     assert_eq!(longest.as_str().len(), 2_048);
     assert_eq!(
         resolve(&Key::raw("op", "x".repeat(2_049))),
-        Err(KeyError::IdTooLong { bytes: 2_049 })
+        Err(KeyError::IdTooLong {
+            bytes: 2_049,
+            max: 2_048
+        })
     );
     assert_eq!(resolve(&Key::raw("op", "")), Err(KeyError::EmptyToken));
     assert_eq!(
