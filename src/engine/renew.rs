@@ -67,12 +67,8 @@ impl<S> Engine<S> {
     /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
     /// up to an invocation's deadline, for a batch, and without a claim.
     pub(super) fn renewed_lease(&self, options: &Options) -> Option<Duration> {
-        #[cfg(feature = "batch")]
-        if options.batch.is_some() {
-            return None;
-        }
         let lease = self.settings.renewed_lease?;
-        let lasts = options.deadline.is_some() || options.claimless;
+        let lasts = options.is_batch() || options.deadline.is_some() || options.claimless;
         (!lasts).then_some(lease.min(self.settings.max_duration))
     }
 }
@@ -101,12 +97,10 @@ impl<S: Store> Engine<S> {
             if next <= until {
                 continue;
             }
-            // The claim's own lease: `limit` may stand at the end of all times.
-            let started_at = hold.lease - margin - lease;
             let stored = next + margin;
-            let expiration = (started_at + request.retention).max(stored + margin);
+            let expiration = self.expiration(request, stored);
             let (id, owner) = (request.id.clone(), hold.owner.clone());
-            let renewal = Renewal::new(id, owner, stored, expiration.ceil_seconds());
+            let renewal = Renewal::new(id, owner, stored, expiration);
             let renewal = RecordWrite::from(renewal);
             let deadline = request.store_deadline(now, until, pause);
             let send = || self.store.write(&renewal, deadline);

@@ -20,6 +20,22 @@ pub enum Crashed {
     /// looked, or the record expires and the request counts as new: for effects that can't be
     /// repeated and whose provider honours no keys.
     Interrupt,
+    /// The handler runs again when this time has passed since the end of the lease; until then the
+    /// key is in flight: for work that shows what it did only after a while, or that somebody may want
+    /// to look at first. A [step](crate::Step) has no lease: there it is `RunAgain`.
+    RunAgainAfter(Duration),
+}
+
+impl Crashed {
+    /// Returns the time between the end of the lease and the next attempt; `None` where there is no
+    /// next one until a person has looked.
+    pub(crate) fn pause(self) -> Option<Duration> {
+        match self {
+            Self::RunAgain => Some(Duration::ZERO),
+            Self::RunAgainAfter(pause) => Some(pause),
+            Self::Interrupt => None,
+        }
+    }
 }
 
 /// The settings on which decisions depend.
@@ -163,9 +179,10 @@ fn decide_in_progress<'a>(
             attempts: record.attempt,
         };
     }
-    match rules.crashed {
-        Crashed::RunAgain => resume(found, record),
-        Crashed::Interrupt => Decision::Interrupted { since: until },
+    match rules.crashed.pause().map(|pause| until + pause) {
+        Some(again) if now < again => Decision::InFlight { until: again },
+        Some(_) => resume(found, record),
+        None => Decision::Interrupted { since: until },
     }
 }
 
@@ -194,7 +211,7 @@ fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
 /// not compared.
 fn differs(record: &Record, fingerprint: Option<&Fingerprint>) -> bool {
     match (record.layout, &record.fingerprint, fingerprint) {
-        (Some(LAYOUT), Some(stored), Some(presented)) => stored != presented,
+        (Some(LAYOUT), Some(stored), Some(presented)) => stored.differs(presented),
         _ => false,
     }
 }

@@ -35,6 +35,7 @@ mod tests {
     use super::*;
 
     const AT: EpochMillis = EpochMillis(7);
+    const AFTER: Crashed = Crashed::RunAgainAfter(std::time::Duration::from_hours(1));
 
     fn entry(state: StepState) -> StepEntry {
         StepEntry::begun(None, AT).ended(state, None, AT)
@@ -42,7 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_confirmed_is_skipped_under_every_policy() {
-        for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
+        for crashed in [Crashed::RunAgain, AFTER, Crashed::Interrupt] {
             let known = entry(StepState::Confirmed(StepResult::Text("1".to_owned())));
             let decision = decide_step(Some(&known), crashed);
             assert!(matches!(decision, StepDecision::Skip(StepResult::Text(_))));

@@ -143,6 +143,22 @@ async fn a_step_that_is_confirmed_gives_its_result_to_the_next_attempt_and_does_
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_attempt_did_is_known_for_the_retention_after_its_failure() {
+    let (hour, minutes) = (Duration::from_hours(1), Duration::from_mins);
+    let bench = &bench_with(|builder| builder.lease(hour).retention(hour));
+    let failed = bench.run(|claim| async move {
+        claim.step("charge", |_| bench.effect()).await?;
+        bench.clock.advance(minutes(40));
+        Err::<usize, _>(StepError::Effect(Provider::TimedOut))
+    });
+    failed.await.unwrap_err();
+    bench.clock.advance(minutes(50));
+    let again = bench.run(|claim| async move { claim.step("charge", |_| bench.effect()).await });
+    assert_eq!(again.await.unwrap(), Outcome::Executed(1));
+    assert_eq!(bench.fired(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
     let bench = &bench();
     let attempt = bench.run(|claim| async move {

@@ -103,7 +103,7 @@ impl Bench {
 
 fn in_flight_for(result: Result<i32, Error<HandlerError>>) -> Duration {
     match result {
-        Err(Error::InFlight { retry_after }) => retry_after,
+        Err(Error::InFlight { lease, .. }) => lease,
         other => panic!("in flight, not {other:?}"),
     }
 }
@@ -265,12 +265,16 @@ async fn a_run_without_a_closure_is_renewed_by_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_longest_duration_a_renewal_keeps_the_expiration() {
-    let bench = &Bench::with(|once| once.max_duration(Duration::MAX));
+async fn the_expiration_follows_each_renewal_by_the_retention() {
+    let retention = Duration::from_mins(5);
+    let bench = &Bench::with(|once| once.max_duration(Duration::MAX).retention(retention));
     let run = bench.run(|_| async {
-        let claimed = bench.record().await.expiration;
-        tokio::time::sleep(RENEWED * 3).await;
-        assert_eq!(bench.record().await.expiration, claimed);
+        for _ in 0..2 {
+            let record = bench.record().await;
+            let expected = record.lease.unwrap() + retention;
+            assert_eq!(record.expiration, expected.ceil_seconds());
+            tokio::time::sleep(RENEWED * 3).await;
+        }
         1
     });
     assert_eq!(run.await.unwrap(), 1);

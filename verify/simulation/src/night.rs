@@ -294,7 +294,11 @@ async fn settle(
                 return true;
             }
         }
-        tokio::time::sleep(millis(2 * scenario.lease + 2 * MARGIN)).await;
+        let pause = match scenario.crashed {
+            Crashed::RunAgainAfter(pause) => pause,
+            _ => Duration::ZERO,
+        };
+        tokio::time::sleep(millis(2 * scenario.lease + 2 * MARGIN) + pause).await;
     }
     false
 }

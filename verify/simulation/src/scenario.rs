@@ -1,6 +1,7 @@
 //! What a seed makes of a night.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use fastrand::Rng;
 use lambda_idempotency::Crashed;
@@ -141,6 +142,7 @@ impl Scenario {
         let skews: Vec<_> = (0..3).map(|_| dice.i64(-widest..=widest)).collect();
         let lease = dice.i64(1..=8) * 1_000;
         let keys = dice.usize(1..=3);
+        let after = Crashed::RunAgainAfter(Duration::from_millis(dice.u64(1..=9_000)));
         let reckless = dice.u8(0..8) == 0;
         let deliveries = (0..dice.usize(3..=20))
             .map(|_| delivery(dice, lease, keys, reckless))
@@ -151,7 +153,12 @@ impl Scenario {
             lease,
             retention: [5_000, 60_000, 3_600_000][dice.usize(0..3)],
             failure_retention: [3_000, 600_000][dice.usize(0..2)],
-            crashed: [Crashed::RunAgain, Crashed::RunAgain, Crashed::Interrupt][dice.usize(0..3)],
+            crashed: [
+                Crashed::RunAgain,
+                Crashed::RunAgain,
+                Crashed::Interrupt,
+                after,
+            ][dice.usize(0..4)],
             max_attempts: [None, None, NonZeroU32::new(2)][dice.usize(0..3)],
             patience: [0, 0, 3_000][dice.usize(0..3)],
             trouble: [0.0, 0.05, 0.15, 0.4][dice.usize(0..4)],

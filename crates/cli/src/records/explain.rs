@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use lambda_idempotency::protocol::Rules;
 use lambda_idempotency::{Crashed, EpochMillis};
 
@@ -38,8 +37,8 @@ pub struct Args {
 pub struct RuleArgs {
     /// What the engine does about an attempt that died: `Crashed` of its builder. Without it,
     /// run-again is assumed.
-    #[arg(long, value_enum)]
-    pub crashed: Option<CrashedArg>,
+    #[arg(long, value_parser = crashed, value_name = "run-again|run-again-after=DURATION|interrupt")]
+    pub crashed: Option<Crashed>,
     /// `max_attempts` of its builder.
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<NonZeroU32>,
@@ -48,22 +47,20 @@ pub struct RuleArgs {
     pub skew_margin: Duration,
 }
 
-/// What the engine does about an attempt that died.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum CrashedArg {
-    /// The next delivery runs the handler.
-    RunAgain,
-    /// It waits for a person.
-    Interrupt,
+/// Reads what the engine does about an attempt that died.
+fn crashed(text: &str) -> Result<Crashed, String> {
+    match (text, text.strip_prefix("run-again-after=")) {
+        ("run-again", _) => Ok(Crashed::RunAgain),
+        ("interrupt", _) => Ok(Crashed::Interrupt),
+        (_, Some(pause)) => time::duration(pause).map(Crashed::RunAgainAfter),
+        _ => Err("give `run-again`, `run-again-after=1h`, or `interrupt`".to_owned()),
+    }
 }
 
 impl RuleArgs {
     pub(crate) fn rules(&self) -> Rules {
         let mut rules = Rules::new(self.skew_margin);
-        rules.crashed = match self.crashed {
-            None | Some(CrashedArg::RunAgain) => Crashed::RunAgain,
-            Some(CrashedArg::Interrupt) => Crashed::Interrupt,
-        };
+        rules.crashed = self.crashed.unwrap_or_default();
         rules.max_attempts = self.max_attempts;
         rules
     }

@@ -66,7 +66,7 @@ pub struct SafeAct {
 /// The engine's rules: the table doesn't know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RulesView {
-    /// `run-again` or `interrupt`.
+    /// `run-again`, `run-again-after=` and a duration, or `interrupt`.
     pub crashed: String,
     /// Marks `crashed` as assumed: the command line doesn't give the rule.
     pub crashed_assumed: bool,
@@ -79,11 +79,12 @@ pub struct RulesView {
 impl RulesView {
     fn of(rules: &Rules) -> Self {
         let crashed = match rules.crashed {
-            Crashed::Interrupt => "interrupt",
-            _ => "run-again",
+            Crashed::Interrupt => "interrupt".to_owned(),
+            Crashed::RunAgainAfter(pause) => format!("run-again-after={}", time::length(pause)),
+            _ => "run-again".to_owned(),
         };
         Self {
-            crashed: crashed.to_owned(),
+            crashed,
             crashed_assumed: false,
             max_attempts: rules.max_attempts.map(NonZeroU32::get),
             skew_margin: time::length(rules.skew_margin),

@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn a_released_record_is_resumed_at_once_under_every_policy() {
     let found = Found::readable(released());
-    for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
+    let after = Crashed::RunAgainAfter(Duration::from_hours(1));
+    for crashed in [Crashed::RunAgain, Crashed::Interrupt, after] {
         let rules = Rules {
             crashed,
             max_attempts: NonZeroU32::new(1),
@@ -41,6 +42,26 @@ fn a_lease_holds_to_the_millisecond_before_its_end() {
         }),
         "resume, attempt 4"
     );
+}
+
+#[test]
+fn a_crashed_attempt_runs_again_when_its_pause_is_over() {
+    let rules = Rules {
+        crashed: Crashed::RunAgainAfter(Duration::from_millis(5)),
+        ..rules()
+    };
+    for (lease, expected) in [
+        (at(1), "in flight for 1 ms"),
+        (NOW, "in flight for 5 ms"),
+        (at(-4), "in flight for 1 ms"),
+        (at(-5), "resume, attempt 4"),
+    ] {
+        let record = Record {
+            lease: Some(lease),
+            ..in_progress()
+        };
+        assert_eq!(on_found(&Found::readable(record), &rules), expected);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn keys_are_free(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let scenario = &night.scenario;
     if scenario.door != Door::Engine
         || scenario.trouble > 0.0
-        || scenario.crashed == Crashed::Interrupt
+        || scenario.crashed != Crashed::RunAgain
     {
         return Vec::new();
     }
