@@ -11,7 +11,7 @@ use crate::engine::persist::{Wait, is_rejected_for_now, persist};
 use crate::engine::settings::InFlight;
 use crate::engine::unsent::OnDrop;
 use crate::engine::{Engine, Request, events};
-use crate::protocol::clock::EpochMillis;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{
     EntropyError, Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Takeover, Version,
     WITHOUT_REPLY,
@@ -90,13 +90,11 @@ impl<S: Store> Engine<S> {
                             rounds = 0;
                             continue;
                         }
-                        return Err(obstacle(&other, now.time));
+                        return Err(self.obstacle(request, &other, now.time));
                     }
                 };
             if rounds == MAX_ROUNDS || !request.options.has_place().await {
-                return Err(Error::InFlight {
-                    retry_after: Duration::ZERO,
-                });
+                return Err(self.in_flight(request, Duration::ZERO));
             }
             rounds += 1;
             if right.is_none() {
@@ -158,9 +156,17 @@ impl<S: Store> Engine<S> {
             fingerprint: request.fingerprint.clone(),
             attempt,
             lease,
-            expiration: (now + request.retention).max(lease + margin).ceil_seconds(),
+            expiration: self.expiration(request, lease),
             started_at: now,
         }
+    }
+
+    /// Returns when a record in progress expires: its retention counts from the end of the lease, so
+    /// that what an attempt did is known for as long after it failed, or died, as after it succeeded.
+    pub(super) fn expiration(&self, request: &Request, lease: EpochMillis) -> EpochSeconds {
+        let rules = &self.settings.rules;
+        let pause = rules.crashed.pause().unwrap_or_default();
+        (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
     }
 
     /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
@@ -253,28 +259,43 @@ impl<S: Store> Engine<S> {
         events::claimed(request, &hold);
         Ok(Acquired::Claimed(hold))
     }
-}
 
-/// Returns the obstacle that a decision means.
-pub(super) fn obstacle(decision: &Decision<'_>, now: EpochMillis) -> Obstacle {
-    match *decision {
-        Decision::InFlight { until } => Error::InFlight {
-            retry_after: until.saturating_since(now),
-        },
-        Decision::Mismatch => Error::Mismatch,
-        Decision::Interrupted { since } => Error::Interrupted {
-            since: since.into(),
-        },
-        Decision::Exhausted { attempts } => Error::Exhausted { attempts },
-        Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
-        // The key is free, but the claim was lost to other attempts in each round.
-        Decision::Create
-        | Decision::Mine(_)
-        | Decision::TakeOver { .. }
-        | Decision::Replay(_)
-        | Decision::ReplayFailure(_) => Error::InFlight {
-            retry_after: Duration::ZERO,
-        },
+    /// Returns the obstacle that a decision means.
+    pub(super) fn obstacle(
+        &self,
+        request: &Request,
+        decision: &Decision<'_>,
+        now: EpochMillis,
+    ) -> Obstacle {
+        match *decision {
+            Decision::InFlight { until } => self.in_flight(request, until.saturating_since(now)),
+            Decision::Mismatch => Error::Mismatch,
+            Decision::Interrupted { since } => Error::Interrupted {
+                since: since.into(),
+            },
+            Decision::Exhausted { attempts } => Error::Exhausted { attempts },
+            Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
+            // The key is free, but the claim was lost to other attempts in each round.
+            Decision::Create
+            | Decision::Mine(_)
+            | Decision::TakeOver { .. }
+            | Decision::Replay(_)
+            | Decision::ReplayFailure(_) => self.in_flight(request, Duration::ZERO),
+        }
+    }
+
+    /// Returns the obstacle of another attempt whose lease ends after this time. A message of a batch is
+    /// not told to come earlier: each receive counts towards its queue's limit.
+    pub(super) fn in_flight(&self, request: &Request, lease: Duration) -> Obstacle {
+        let limit = if request.options.is_batch() {
+            Duration::MAX
+        } else {
+            self.settings.max_retry_after
+        };
+        Error::InFlight {
+            retry_after: lease.min(limit),
+            lease,
+        }
     }
 }
 

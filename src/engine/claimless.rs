@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::engine::acquire::{MAX_ROUNDS, obstacle};
+use crate::engine::acquire::MAX_ROUNDS;
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::commit::Sent;
 use crate::engine::error::{Error, Obstacle};
@@ -195,7 +195,7 @@ impl<S: Store> Engine<S> {
             Decision::Replay(record) | Decision::ReplayFailure(record) => {
                 Ok(Some(Box::new(record.clone())))
             }
-            other => Err(obstacle(&other, now)),
+            other => Err(self.obstacle(request, &other, now)),
         }
     }
 
@@ -235,7 +235,7 @@ impl<S: Store> Engine<S> {
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
                     return Ok(Applied::Replay(Box::new(record.clone())));
                 }
-                other => return Err(obstacle(&other, now)),
+                other => return Err(self.obstacle(request, &other, now)),
             };
             let mut record = Final { completion, basis };
             let token = format!("{}-{round}", owner.as_str());
@@ -282,8 +282,6 @@ impl<S: Store> Engine<S> {
             events::committed(request, 1, &completion, &sent);
             return Ok(Applied::Sent(sent));
         }
-        Err(Error::InFlight {
-            retry_after: Duration::ZERO,
-        })
+        Err(self.in_flight(request, Duration::ZERO))
     }
 }

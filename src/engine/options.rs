@@ -82,6 +82,18 @@ impl Options {
         }
     }
 
+    /// Tells whether the request is a message of a batch.
+    #[cfg_attr(
+        not(feature = "batch"),
+        expect(clippy::unused_self, reason = "there is no batch")
+    )]
+    pub(super) fn is_batch(&self) -> bool {
+        #[cfg(feature = "batch")]
+        return self.batch.is_some();
+        #[cfg(not(feature = "batch"))]
+        false
+    }
+
     /// Returns the instant that ends each store call, whatever time the call would get by itself.
     #[cfg_attr(
         not(feature = "batch"),

@@ -175,6 +175,17 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// Sets the longest time after which a duplicate of a request in flight is told to ask again, in
+    /// HTTP's `Retry-After` and in [`Error::InFlight`](crate::Error::InFlight). The lease may last for
+    /// minutes yet, and the outcome is usually there within seconds. Default: 30 seconds.
+    ///
+    /// A message of a queue isn't told: each receive counts towards its queue's `maxReceiveCount`, so
+    /// `sqs::Visibility` hides it until the lease is over.
+    pub fn max_retry_after(mut self, limit: Duration) -> Self {
+        self.settings.max_retry_after = limit;
+        self
+    }
+
     /// Sets what to do with a success that could not be recorded. Default: [`Unrecorded::Return`].
     pub fn unrecorded(mut self, policy: Unrecorded) -> Self {
         self.settings.unrecorded = policy;

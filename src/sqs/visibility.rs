@@ -52,6 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Visibility {
     client: Client,
     queue_url: Option<Arc<str>>,
+    limit: Duration,
 }
 
 /// Keeps what a request needs of a message, taken before its handler gets it.
@@ -69,6 +70,7 @@ impl Visibility {
         Self {
             client,
             queue_url: None,
+            limit: Duration::MAX,
         }
     }
 
@@ -76,6 +78,13 @@ impl Visibility {
     /// an emulator.
     pub fn queue_url(mut self, url: impl Into<String>) -> Self {
         self.queue_url = Some(url.into().into());
+        self
+    }
+
+    /// Sets the longest time that a message stays hidden, for a queue whose `maxReceiveCount` allows
+    /// more receives than one for each lease. Default: until the lease is over.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -92,6 +101,7 @@ impl Visibility {
     /// Hides the message until `free_at`.
     async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Option<Instant>) {
         let left = free_at.saturating_duration_since(Instant::now());
+        let left = left.min(self.limit);
         let held = SystemClock.now().saturating_since(receipt.received_at);
         let Some(seconds) = timeout::seconds(left, held) else {
             return;

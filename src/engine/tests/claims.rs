@@ -33,7 +33,7 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
     let lost = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let lost = lost.await;
     assert!(
-        matches!(lost, Err(Error::InFlight { retry_after }) if retry_after.is_zero()),
+        matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
         "{lost:?}"
     );
     let take_overs = once.store().script.take_overs.load(Ordering::Relaxed);

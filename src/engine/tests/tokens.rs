@@ -93,7 +93,7 @@ async fn a_commit_without_a_claim_that_lost_three_races_is_in_flight() {
     let once = meeting(&[Meets::Another; 3]).claimless();
     let lost = write(&once).await;
     assert!(
-        matches!(lost, Err(Error::InFlight { retry_after }) if retry_after.is_zero()),
+        matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
         "{lost:?}"
     );
     assert_eq!(once.store().script.sent.lock().unwrap().len(), 3);

@@ -155,7 +155,8 @@ fn a_client_is_told_when_to_come_again_where_that_helps() {
             "{problem:?}"
         );
     }
-    let in_flight = Error::InFlight { retry_after };
+    let lease = retry_after * 2;
+    let in_flight = Error::InFlight { retry_after, lease };
     assert_eq!(Problem::of(&in_flight), Problem::InFlight { retry_after });
     let refused = crate::store::transaction::Refusal::new(0, None);
     assert_eq!(

@@ -19,6 +19,7 @@ fn errors() -> Vec<Own> {
         Error::Failed(Failure::unknown()),
         Error::InFlight {
             retry_after: Duration::from_secs(1),
+            lease: Duration::from_secs(1),
         },
         Error::Mismatch,
         Error::Interrupted {

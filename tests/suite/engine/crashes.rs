@@ -7,10 +7,15 @@ use crate::secrets::Log;
 async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
     let bench = bench();
     bench.crash().await;
-    let Err(Error::InFlight { retry_after }) = bench.run(1).await else {
+    let Err(Error::InFlight { retry_after, lease }) = bench.run(1).await else {
         panic!("in flight")
     };
-    assert_eq!(retry_after, LEASE + MARGIN);
+    assert_eq!(lease, LEASE + MARGIN);
+    assert_eq!(
+        retry_after,
+        Duration::from_secs(30),
+        "it may be done before"
+    );
 
     bench.clock.advance(
         (LEASE + MARGIN)

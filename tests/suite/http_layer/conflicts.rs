@@ -76,7 +76,13 @@ async fn the_invocations_deadline_ends_the_claim(server: Server) {
         let gate = gate.clone();
         move |run, request| gate.clone().handle(run, request)
     };
-    let api = Api::new(&server, handler).await;
+    let api = Api::configured(
+        &server,
+        |once| once.max_retry_after(Duration::from_hours(1)),
+        |layer| layer,
+        handler,
+    )
+    .await;
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_mins(2));
 
@@ -101,7 +107,13 @@ async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: 
         let gate = gate.clone();
         move |run, request| gate.clone().handle(run, request)
     };
-    let api = Api::new(&server, handler).await;
+    let api = Api::configured(
+        &server,
+        |once| once.max_retry_after(Duration::from_hours(1)),
+        |layer| layer,
+        handler,
+    )
+    .await;
     // As `cargo lambda watch` sends it.
     let mut context = lambda_http::Context::default();
     context.deadline = 600_000;

@@ -204,6 +204,7 @@ fn each_default_is_that_of_a_new_builder() {
         ("max_duration", "15 minutes", "900s"),
         ("skew_margin", "1 second", "1s"),
         ("store_timeout", "10 seconds", "10s"),
+        ("max_retry_after", "30 seconds", "30s"),
         ("inline_limit", "8 KiB", "8192"),
         ("max_token_chars", "255", "255"),
         ("detached_limit", "1,024", "1024"),

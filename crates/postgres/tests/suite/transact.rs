@@ -157,7 +157,7 @@ async fn a_concurrent_duplicate_is_in_flight_in_this_process_and_in_another() {
         for store in [&store, &elsewhere] {
             let met = by(&refusing(store.clone()), &table, "a").await;
             assert!(
-                matches!(met, Err(Error::InFlight { retry_after }) if retry_after > Duration::ZERO),
+                matches!(met, Err(Error::InFlight { retry_after, .. }) if retry_after > Duration::ZERO),
                 "{met:?}"
             );
         }
