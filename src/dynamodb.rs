@@ -114,7 +114,6 @@ use store::Retries;
 pub use client::sdk_config;
 pub use error::DynamoDbError;
 #[cfg(feature = "test-dynamodb")]
-pub(crate) use failure::in_words;
 pub use layout::TableLayout;
 #[cfg(feature = "s3")]
 pub use objects::OutcomeBucket;
@@ -180,6 +179,10 @@ impl Store for DynamoDbStore {
         deadline: Instant,
     ) -> Vec<Result<Option<Found>, StoreError>> {
         group::load_all(self, ids, deadline).await
+    }
+
+    fn max_id_bytes(&self) -> usize {
+        self.layout.max_id_bytes()
     }
 
     fn admission(&self) -> Option<Admission> {

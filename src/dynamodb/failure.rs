@@ -12,6 +12,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use super::error::DynamoDbError;
 use super::layout::{Item, TableLayout};
+use crate::protocol::causes::in_words;
 use crate::store::StoreError;
 
 /// Lists the SDK's words for missing credentials: of a provider that finds none, and of a client
@@ -86,8 +87,12 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
         _ => return StoreError::Rejected(words()),
     };
     let message = context.err().message().unwrap_or_default();
+    let code = context.err().code().unwrap_or_default();
+    if let Some(refused) = of_credentials(code) {
+        return refused;
+    }
     let table = table.to_owned();
-    match context.err().code().unwrap_or_default() {
+    match code {
         "ProvisionedThroughputExceededException"
         | "ThrottlingException"
         | "RequestLimitExceeded" => throttled(),
@@ -120,6 +125,37 @@ pub(super) fn throttled() -> StoreError {
     StoreError::Throttled(DynamoDbError::Throughput.into())
 }
 
+/// The error for credentials that AWS refuses; `None` for another code
+/// ([common errors](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CommonErrors.html),
+/// [S3's](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html)). The same request
+/// succeeds with others, so that it is no refusal for good.
+pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
+    let text = match code {
+        "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => format!(
+            "the AWS credentials have expired (`{code}`): take them from a provider that renews them, such as a role; keys from the \
+             environment last as long as the process at most"
+        ),
+        "UnrecognizedClientException"
+        | "InvalidClientTokenId"
+        | "InvalidAccessKeyId"
+        | "InvalidToken"
+        | "MissingAuthenticationToken"
+        | "MissingAuthenticationTokenException" => {
+            format!("AWS doesn't know the credentials (`{code}`): {CREDENTIALS_ADVICE}")
+        }
+        "InvalidSignatureException"
+        | "IncompleteSignature"
+        | "IncompleteSignatureException"
+        | "SignatureDoesNotMatch"
+        | "RequestExpired"
+        | "RequestTimeTooSkewed" => format!(
+            "AWS refuses the request's signature (`{code}`): set the machine's clock, or correct the secret key"
+        ),
+        _ => return None,
+    };
+    Some(StoreError::Unavailable(text.into()))
+}
+
 /// Tests whether DynamoDB's message reports an item that would be too large.
 pub(super) fn says_too_large(message: &str) -> bool {
     message.contains("size has exceeded") || message.contains("size to update has exceeded")
@@ -127,7 +163,7 @@ pub(super) fn says_too_large(message: &str) -> bool {
 
 /// Says what to do about missing credentials, and about a server whose certificate isn't trusted.
 /// Both are known by the words of the SDK and of rustls alone.
-fn with_advice(mut text: String) -> String {
+pub(super) fn with_advice(mut text: String) -> String {
     if NO_CREDENTIALS.iter().any(|words| text.contains(words)) {
         return format!(
             "no AWS credentials were found: {CREDENTIALS_ADVICE}; a local server takes any"
@@ -142,35 +178,13 @@ fn with_advice(mut text: String) -> String {
     text
 }
 
-/// Joins an error and its causes in one line. Their `Debug` may hold an item, so it is not used.
-pub(crate) fn in_words(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use aws_sdk_dynamodb::error::ErrorMetadata;
     use aws_smithy_types::body::SdkBody;
 
     use super::*;
     use crate::protocol::unlinked::unlinked;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("the request failed")]
-    struct Failed(#[source] Refused);
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("no connection")]
-    struct Refused(#[source] io::Error);
 
     fn classified(error: &SdkError<PutItemError, HttpResponse>) -> StoreError {
         classify(
@@ -245,6 +259,20 @@ mod tests {
     }
 
     #[test]
+    fn credentials_that_are_refused_are_named_with_what_to_do_and_may_be_accepted_later() {
+        for (code, advice) in [
+            ("ExpiredTokenException", "a provider that renews them"),
+            ("UnrecognizedClientException", "give the process a role"),
+            ("InvalidSignatureException", "set the machine's clock"),
+        ] {
+            let error = refused(code, "The security token included in the request", 400);
+            assert!(error.is_transient(), "{error:?}");
+            let text = unlinked(&error);
+            assert!(text.contains(advice) && text.contains(code), "{text}");
+        }
+    }
+
+    #[test]
     fn an_item_that_is_too_large_is_told_from_a_schema_that_is_another() {
         let validation = |message| refused("ValidationException", message, 400);
         assert!(matches!(
@@ -268,14 +296,5 @@ mod tests {
             refused("ItemCollectionSizeLimitExceededException", "", 400),
             StoreError::TooLarge
         ));
-    }
-
-    #[test]
-    fn an_error_names_its_causes_down_to_the_first() {
-        let error = Failed(Refused(io::Error::other("the host has no address")));
-        assert_eq!(
-            in_words(&error),
-            "the request failed: no connection: the host has no address"
-        );
     }
 }

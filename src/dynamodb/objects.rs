@@ -8,7 +8,8 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::in_words;
+use super::failure::{of_credentials, with_advice};
+use crate::protocol::causes::in_words;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::LargeOutcome;
 use crate::protocol::record::Owner;
@@ -116,8 +117,11 @@ impl OutcomeBucket {
         let status = match error {
             SdkError::TimeoutError(_) => return StoreError::Timeout,
             SdkError::ServiceError(context) => context.raw().status().as_u16(),
-            _ => return StoreError::Unavailable(in_words(error).into()),
+            _ => return StoreError::Unavailable(with_advice(in_words(error)).into()),
         };
+        if let Some(refused) = error.code().and_then(of_credentials) {
+            return refused;
+        }
         let bucket = &self.bucket;
         match (error.code(), status) {
             (Some("SlowDown" | "TooManyRequests"), _) | (_, 429) => StoreError::Throttled(

@@ -13,10 +13,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::action::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
 use super::expression::Expressions;
-use super::failure::{Met, classify, in_words, says_too_large, throttled};
+use super::failure::{Met, classify, says_too_large, throttled};
 use super::layout::as_item;
 use super::store::DynamoDbStore;
 use super::{change, client};
+use crate::protocol::causes::in_words;
 use crate::protocol::record::Final;
 use crate::store::StoreError;
 use crate::store::transaction::{Commit, Committed, Refusal, WriteError};

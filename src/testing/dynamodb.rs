@@ -12,7 +12,8 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::net::TcpListener;
 
 use super::TestError;
-use crate::dynamodb::{DynamoDbStore, in_words};
+use crate::dynamodb::DynamoDbStore;
+use crate::protocol::causes::in_words;
 use crate::protocol::record::Owner;
 use crate::store::BoxError;
 

@@ -44,7 +44,7 @@ mod tests {
     use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
     use super::*;
-    use crate::dynamodb::failure::in_words;
+    use crate::protocol::causes::in_words;
 
     #[test]
     fn each_authority_is_read_as_the_sdk_reads_it_and_those_of_amazon_are_among_them() {
