@@ -18,6 +18,7 @@
 //! }
 //! ```
 
+pub(crate) mod causes;
 pub(crate) mod clock;
 mod decide;
 mod decide_step;

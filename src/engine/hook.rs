@@ -15,7 +15,7 @@ pub(crate) type Problem = Cow<'static, str>;
 
 /// Names an error of a hook by its type; by its text, which may quote a payload, where `quotes` says
 /// that logs may hold it.
-pub(crate) fn problem<E: Display>(error: &E, quotes: bool) -> Problem {
+pub(crate) fn problem<E: Display + 'static>(error: &E, quotes: bool) -> Problem {
     if quotes {
         error_text(error).into()
     } else {

@@ -50,7 +50,7 @@ impl ReplayHook {
     where
         F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
-        E: Display,
+        E: Display + 'static,
     {
         let call = Box::new(move |replayed| {
             let changing = function(replayed);

@@ -39,7 +39,7 @@ impl<S> Idempotency<S> {
     }
 
     /// Logs the text of a handler's error, where the setting asks for it.
-    pub(crate) fn log_error<E: Display>(&self, claim: &Claim, error: &E) {
+    pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
         if self.engine.settings.logs_errors {
             events::handler_failed(claim, &error_text(error));
         }

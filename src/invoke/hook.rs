@@ -50,7 +50,7 @@ impl<I: 'static> Hook<I> {
         F: Fn(I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, E>> + Send + 'static,
         R: Serialize,
-        E: Display,
+        E: Display + 'static,
     {
         let call = Arc::new(move |input| {
             let answering = function(input);

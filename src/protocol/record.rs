@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::causes::text_of;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::journal::Journal;
@@ -89,10 +90,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes the failure of an error. A message of more than 1,000 characters is cut. The name of
+    /// Makes the failure of an error, with the causes of a boxed error and of `anyhow`'s. A message of
+    /// more than 1,000 characters is cut. The name of
     /// the error's type takes the place of a message whose `Display` panics: the failure is final
     /// all the same.
-    pub fn of<E: fmt::Display>(error: &E) -> Self {
+    pub fn of<E: fmt::Display + 'static>(error: &E) -> Self {
         let kind = error_kind::<E>();
         let message = error_text(error);
         Self {
@@ -132,9 +134,10 @@ pub(crate) fn error_kind<E>() -> &'static str {
     std::any::type_name::<E>()
 }
 
-/// Gives the text of an error; the name of its type where its `Display` panics.
-pub(crate) fn error_text<E: fmt::Display>(error: &E) -> String {
-    catch_unwind(AssertUnwindSafe(|| error.to_string()))
+/// Gives the text of an error, with its causes where they are known; the name of its type where its
+/// `Display` panics.
+pub(crate) fn error_text<E: fmt::Display + 'static>(error: &E) -> String {
+    catch_unwind(AssertUnwindSafe(|| text_of(error)))
         .unwrap_or_else(|_| error_kind::<E>().to_owned())
 }
 

@@ -44,7 +44,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     where
         F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
-        HookError: fmt::Display,
+        HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
         self.config.hooks.on_rejected = Some(Hook::new(hook, quotes));
