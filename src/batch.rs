@@ -142,10 +142,11 @@ mod times;
 mod turns;
 mod watched;
 
+pub use crate::engine::rejection::Rejection;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use order::Order;
-pub use rejection::{Rejected, Rejection};
+pub use rejection::Rejected;
 pub use selector::Selector;
 pub use service::{BatchError, BatchService};
 pub use source::{BodyError, Source};

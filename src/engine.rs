@@ -38,6 +38,8 @@ mod permission;
 mod persist;
 mod place;
 mod protection;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod rejection;
 mod renew;
 mod replay;
 mod request;

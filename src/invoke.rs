@@ -75,7 +75,7 @@
 //! | `Idempotency.LeaseLost` | another attempt took over while this one ran | retry: it gets the other's answer |
 //! | `Idempotency.TooLate` | no time was left; nothing ran | retry |
 //! | `Idempotency.TimedOut` | the handler was ended shortly before the deadline | retry, with a longer timeout |
-//! | `Idempotency.Panicked` | the handler panicked | retry |
+//! | `Idempotency.Panicked` | the handler panicked, or what reads the event | retry |
 //! | `Idempotency.StoreUnavailable` | the store failed; nothing ran | retry |
 //! | `Idempotency.NotCommitted` | the handler's transaction wrote nothing | retry |
 //! | `Idempotency.OutcomeUnknown` | it is not known whether the transaction committed | retry: it finds out |
@@ -88,7 +88,7 @@
 //! | `Idempotency.Interrupted` | an earlier attempt crashed, and a person must look | look, then release the record |
 //! | `Idempotency.Exhausted` | too many attempts crashed | look, then release the record |
 //! | `Idempotency.Unreadable` | the record can't be read | look at the record |
-//! | `Idempotency.MissingKey` | the event has no key | correct the caller |
+//! | `Idempotency.KeyMissing` | the event has no key | correct the caller |
 //! | `Idempotency.UnusableKey` | the key is too long, or has control characters | correct the caller |
 //! | `Idempotency.Undecodable` | the payload doesn't decode | correct the caller |
 //! | `Idempotency.WrongEvent` | the event is not one of the layer's source | correct the trigger |
@@ -122,19 +122,18 @@ mod kind;
 mod layer;
 mod log;
 mod reader;
-mod rejection;
 mod reply;
 mod run;
 mod selector;
 mod service;
 mod time;
 
+pub use crate::engine::rejection::Rejection;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;
 pub use invocation::Invocation;
 pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
-pub use rejection::Rejection;
 pub use selector::Selector;
 pub use service::InvokeService;
 

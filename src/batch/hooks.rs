@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::batch::fate::Fate;
-use crate::batch::rejection::{Hook, Rejected, Rejection};
+use crate::batch::rejection::{Hook, Rejected};
 use crate::batch::report::Reason;
 use crate::engine::REPLY_TIME;
+use crate::engine::rejection::Rejection;
 
 /// Defers messages that are in flight elsewhere until their claim is free.
 pub(crate) trait Defer<R>: Send + Sync {
@@ -57,8 +58,8 @@ impl<S: Source> Hooks<S> {
     }
 
     /// Defers messages that are in flight elsewhere, and offers rejected ones to the hook,
-    /// `side_by_side` at a time. The messages that the hook took are done; answers how many these
-    /// are.
+    /// `side_by_side` at a time. The messages that the hook took are done. Answers how many are
+    /// rejected, whether or not there is a hook that takes them.
     pub(super) async fn run(
         &self,
         kept: Kept<S>,
@@ -78,8 +79,10 @@ impl<S: Source> Hooks<S> {
         let requests = stream::iter(requests).buffer_unordered(side_by_side);
         requests.collect::<()>().await;
 
+        let is_rejected = |position: &usize| rejection(fates, *position).is_some();
+        let count = (0..fates.len()).filter(is_rejected).count();
         let Some(hook) = &self.on_rejected else {
-            return 0;
+            return count;
         };
         let messages = messages.into_iter().zip(ids).enumerate();
         let rejected = messages.filter_map(|(position, (message, id))| {
@@ -97,14 +100,12 @@ impl<S: Source> Hooks<S> {
         });
         let rejected: Vec<_> = rejected.collect();
         let mut offers = stream::iter(rejected).buffer_unordered(side_by_side);
-        let mut taken = 0;
         while let Some((position, is_taken)) = offers.next().await {
             if is_taken && let Some(fate) = fates.get_mut(position) {
                 *fate = Fate::Done;
-                taken += 1;
             }
         }
-        taken
+        count
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
     use crate::sqs::Sqs;
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
-    /// are done by the hook, and how many are done after it.
+    /// are rejected, and how many are done after it.
     async fn run(on_rejected: Option<Hook<aws_lambda_events::sqs::SqsMessage>>) -> (usize, usize) {
         let hooks: Hooks<Sqs> = Hooks {
             on_rejected,
@@ -159,18 +160,18 @@ mod tests {
         ];
         let kept = hooks.keep(&messages, None);
         let ids = ["m-1".to_owned(), "m-2".to_owned()];
-        let taken = hooks.run(kept, &ids, &mut fates, 1).await;
+        let rejected = hooks.run(kept, &ids, &mut fates, 1).await;
         let done = fates.iter().filter(|fate| matches!(fate, Fate::Done));
-        (taken, done.count())
+        (rejected, done.count())
     }
 
     #[tokio::test]
-    async fn the_messages_that_the_hook_takes_are_done_and_counted() {
+    async fn rejected_messages_are_counted_and_those_that_the_hook_takes_are_done() {
         let taking = Hook::new(|_, _| async { Ok::<_, std::fmt::Error>(()) }, false);
         assert_eq!(run(Some(taking)).await, (1, 2));
         let failing = Hook::new(|_, _| async { Err(std::fmt::Error) }, false);
-        assert_eq!(run(Some(failing)).await, (0, 1));
-        assert_eq!(run(None).await, (0, 1));
+        assert_eq!(run(Some(failing)).await, (1, 1));
+        assert_eq!(run(None).await, (1, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ impl<S: Source, T> KeySource<S, T> {
     /// Says why a message has no key.
     pub(super) fn absence(&self) -> KeyError {
         match &*self.token {
-            Token::Selected(selector) => KeyError::NotFound {
+            Token::Selected(selector) => KeyError::MissingAt {
                 place: selector.to_string(),
             },
             Token::MessageId | Token::Body(_) | Token::RawId(_) => KeyError::Missing,

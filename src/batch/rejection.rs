@@ -1,5 +1,4 @@
-//! Names the reasons for which a message is rejected, and calls the hook that may take such a
-//! message.
+//! Calls the hook that may take a message that is rejected.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -10,45 +9,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::batch::Source;
+use crate::engine::rejection::Rejection;
 use crate::engine::{hook, unheard};
-
-/// Says why a message is rejected: no retry will mend it.
-///
-/// Rejected messages are reported, so that the source moves them aside by its own policy; or the
-/// hook [`on_rejected`](super::BatchLayer::on_rejected) gets them, where it is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Rejection {
-    /// The message has no body, or one that is not in the declared
-    /// [envelope](super::BatchLayer::envelope) or doesn't decode.
-    Undecodable,
-    /// The message has no key, or one that can't be used: too long, or with control characters.
-    UnusableKey,
-    /// The message's key was first used with another [fingerprint](crate::Fingerprint): another body,
-    /// unless the layer has another setting.
-    Mismatch,
-    /// The handler failed with an error that is [permanent](super::BatchLayer::permanent), now or
-    /// in an earlier attempt.
-    Failed,
-}
-
-impl Rejection {
-    /// Gives the code for logs and metrics: `undecodable`, `unusable_key`, `mismatch` or `failed`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Undecodable => "undecodable",
-            Self::UnusableKey => "unusable_key",
-            Self::Mismatch => "mismatch",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// Says why a message is rejected, and what went wrong, to the hook
 /// [`on_rejected`](super::BatchLayer::on_rejected).
@@ -62,7 +24,7 @@ pub struct Rejected {
     /// The class of what is wrong.
     pub rejection: Rejection,
     /// The code of what is wrong, finer than the class: `handler_failed`, `undecodable_body` or
-    /// `invalid_key`, for example.
+    /// `key_too_long`, for example.
     pub reason: &'static str,
     /// What went wrong, for people: for a failed handler the error's type, and its text (at most
     /// 1,000 characters) with [`log_errors`](crate::Builder::log_errors).
@@ -92,7 +54,7 @@ impl<R> Hook<R> {
     where
         F: Fn(R, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Display,
+        E: Display + 'static,
     {
         let call = Arc::new(move |message, why| {
             let taking = function(message, why);
@@ -161,18 +123,6 @@ mod tests {
         Hook::new(hook, false)
             .takes::<crate::sqs::Sqs>((), "m-1", rejected, Some(until))
             .await
-    }
-
-    #[test]
-    fn each_reason_has_a_word_of_its_own() {
-        for (rejection, word) in [
-            (Rejection::Undecodable, "undecodable"),
-            (Rejection::UnusableKey, "unusable_key"),
-            (Rejection::Mismatch, "mismatch"),
-            (Rejection::Failed, "failed"),
-        ] {
-            assert_eq!(rejection.as_str(), word);
-        }
     }
 
     #[tokio::test]

@@ -5,9 +5,9 @@ use std::fmt;
 
 use tokio::time::Instant;
 
-use crate::batch::rejection::Rejection;
 use crate::batch::source::BodyError;
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::rejection::Rejection;
 use crate::engine::unheard;
 use crate::envelope::EnvelopeError;
 use crate::protocol::json_error;
@@ -68,7 +68,11 @@ impl Reason {
 
     /// Makes the reason of the handler's own error. The error's text may quote the message, so its
     /// type names it, unless `quotes` allows the text.
-    pub(super) fn of_error<E: fmt::Display>(error: &E, is_permanent: bool, quotes: bool) -> Self {
+    pub(super) fn of_error<E: fmt::Display + 'static>(
+        error: &E,
+        is_permanent: bool,
+        quotes: bool,
+    ) -> Self {
         Self::Run {
             code: Error::Handler(()).code(),
             detail: of_failure(Failure::of(error), quotes),
@@ -83,12 +87,6 @@ impl Reason {
         if let Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) = obstacle {
             return Self::Misconfigured(obstacle.to_string());
         }
-        let rejection = match obstacle {
-            Error::Failed(_) => Some(Rejection::Failed),
-            Error::Mismatch => Some(Rejection::Mismatch),
-            Error::Key(error) => of_key(error),
-            _ => None,
-        };
         let detail = match obstacle {
             Error::Failed(failure) => of_failure(failure.clone(), quotes),
             other => other.to_string(),
@@ -96,10 +94,10 @@ impl Reason {
         Self::Run {
             code: obstacle.code(),
             detail,
-            rejection,
+            rejection: Rejection::of(obstacle),
             free_at: match obstacle {
                 // A lease may be stored that is longer than the clock's range.
-                Error::InFlight { retry_after } => Instant::now().checked_add(*retry_after),
+                Error::InFlight { lease, .. } => Instant::now().checked_add(*lease),
                 _ => None,
             },
         }
@@ -120,7 +118,7 @@ impl Reason {
             Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
                 Some(Rejection::Undecodable)
             }
-            Self::Key(error) => of_key(error),
+            Self::Key(error) => Rejection::of_key(error),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
             Self::NotRun
@@ -151,13 +149,16 @@ impl Reason {
             Self::NoBody(error) => return ("no_body", error.to_string().into()),
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
             Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),
-            Self::Panicked => ("panicked", "the handler panicked"),
+            Self::Panicked => (
+                "panicked",
+                "the handler panicked, or what reads the message",
+            ),
             Self::TimedOut => (
                 "timed_out",
                 "the handler was ended shortly before the invocation's deadline",
             ),
             Self::Misconfigured(detail) => ("store_failed", detail.as_str()),
-            Self::Key(error) => return ("invalid_key", error.to_string().into()),
+            Self::Key(error) => return (error.code(), error.to_string().into()),
             Self::Mismatch { .. } => (
                 "mismatch",
                 "another message of this batch has the same idempotency key and another fingerprint",
@@ -196,11 +197,6 @@ fn of_failure(failure: Failure, quotes: bool) -> String {
 
 fn undecodable(why: &str) -> String {
     format!("the body doesn't decode: {why}{}", see!("undecodable"))
-}
-
-/// Rejects a message for its key, unless the key is unusable by the layer's settings.
-fn of_key(error: &KeyError) -> Option<Rejection> {
-    (*error != KeyError::EmptyOperation).then_some(Rejection::UnusableKey)
 }
 
 /// Logs the counts of a batch in which a message was rejected or reported.
@@ -260,6 +256,7 @@ mod tests {
         for (reason, rejection) in [
             (Reason::NoBody(BodyError::MISSING), Rejection::Undecodable),
             (Reason::undecodable(&garbled, false), Rejection::Undecodable),
+            (Reason::Key(KeyError::Missing), Rejection::KeyMissing),
             (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
             (
                 Reason::of_obstacle(&KeyError::ControlCharacter.into(), false),
@@ -296,7 +293,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_in_flight_elsewhere_is_free_when_that_lease_ends() {
         let seconds = std::time::Duration::from_secs;
-        let in_flight = |retry_after| Reason::of_obstacle(&Error::InFlight { retry_after }, false);
+        let in_flight = |lease| {
+            let retry_after = std::time::Duration::ZERO;
+            Reason::of_obstacle(&Error::InFlight { retry_after, lease }, false)
+        };
         let soon = Instant::now() + seconds(7);
         assert_eq!(in_flight(seconds(7)).free_at(), Some(soon));
         assert_eq!(in_flight(std::time::Duration::MAX).free_at(), None);

@@ -30,11 +30,15 @@ pub enum Error<E> {
     /// An earlier attempt failed for good, and this is its failure, replayed.
     #[error("an earlier attempt failed for good: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
-    /// Another attempt is running. Retry when its lease is over.
+    /// Another attempt is running.
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
-        /// The time until the other attempt's lease ends.
+        /// The time after which to ask again: until the other attempt's lease ends, but at most
+        /// [`Builder::max_retry_after`](crate::Builder::max_retry_after), since the other attempt is
+        /// usually done long before.
         retry_after: Duration,
+        /// The time until the other attempt's lease ends.
+        lease: Duration,
     },
     /// The key was first used with another payload: the sender must choose a new key.
     #[error(
@@ -143,7 +147,7 @@ impl Obstacle {
         match self {
             Self::Handler(never) => match never {},
             Self::Failed(failure) => Error::Failed(failure),
-            Self::InFlight { retry_after } => Error::InFlight { retry_after },
+            Self::InFlight { retry_after, lease } => Error::InFlight { retry_after, lease },
             Self::Mismatch => Error::Mismatch,
             Self::Interrupted { since } => Error::Interrupted { since },
             Self::Exhausted { attempts } => Error::Exhausted { attempts },
@@ -200,7 +204,7 @@ impl<E> Error<E> {
             Self::Write(WriteError::RetentionTooShort { .. }) => "retention_too_short",
             Self::Write(_) => "no_transactions",
             Self::Unreadable(_) => "unreadable",
-            Self::Key(_) => "invalid_key",
+            Self::Key(error) => error.code(),
             Self::Fingerprint(_) => "invalid_payload",
             Self::Store(_) => "store_failed",
             Self::Entropy(_) => "no_entropy",
@@ -233,7 +237,11 @@ mod tests {
             (u64::MAX, "in 307445734561825 min 52 s"),
         ] {
             let retry_after = Duration::from_millis(millis);
-            let said = unlinked(&Error::<&str>::InFlight { retry_after });
+            let in_flight = Error::<&str>::InFlight {
+                retry_after,
+                lease: retry_after,
+            };
+            let said = unlinked(&in_flight);
             assert_eq!(
                 said,
                 format!("another attempt is in flight: retry {expected}")

@@ -60,12 +60,12 @@ impl Problem {
     pub(super) fn of(obstacle: &Obstacle) -> Self {
         match obstacle {
             Error::Handler(never) => match *never {},
-            Error::Key(KeyError::Missing | KeyError::NotFound { .. }) => Self::KeyMissing,
+            Error::Key(KeyError::Missing | KeyError::MissingAt { .. }) => Self::KeyMissing,
             Error::Key(KeyError::EmptyToken) => Self::KeyEmpty,
             Error::Key(KeyError::TokenTooLong { .. }) => Self::KeyTooLong,
             Error::Key(KeyError::ControlCharacter) => Self::KeyControlCharacter,
             Error::Mismatch => Self::Mismatch,
-            Error::InFlight { retry_after } => Self::InFlight {
+            Error::InFlight { retry_after, .. } => Self::InFlight {
                 retry_after: *retry_after,
             },
             Error::Interrupted { .. } => Self::Interrupted,

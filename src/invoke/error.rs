@@ -45,8 +45,9 @@ pub enum InvokeError<E> {
     )]
     NoKey,
     /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
-    /// ([`Crashed`](crate::Crashed)).
-    #[error("the handler panicked{}", see!("panicked"))]
+    /// ([`Crashed`](crate::Crashed)). Or a closure of the layer's did, or the payload's decoder:
+    /// nothing ran then.
+    #[error("the handler panicked, or what reads the event{}", see!("panicked"))]
     Panicked,
     /// The handler was ended shortly before the invocation's deadline, and its claim as after a
     /// panic.
@@ -129,7 +130,7 @@ fn word(obstacle: &Obstacle) -> &'static str {
         Error::OutcomeUnknown(_) => "Idempotency.OutcomeUnknown",
         Error::Overloaded => "Idempotency.Overloaded",
         Error::Unreadable(_) => "Idempotency.Unreadable",
-        Error::Key(KeyError::Missing | KeyError::NotFound { .. }) => "Idempotency.MissingKey",
+        Error::Key(KeyError::Missing | KeyError::MissingAt { .. }) => "Idempotency.KeyMissing",
         Error::Key(KeyError::EmptyOperation | KeyError::RawIdWithScope)
         | Error::Fingerprint(_)
         | Error::Write(_)

@@ -72,7 +72,7 @@ impl<T> KeySource<T> {
     /// Says why an event has no key.
     pub(super) fn absence(&self) -> KeyError {
         match &*self.token {
-            Token::Selected(selector) => KeyError::NotFound {
+            Token::Selected(selector) => KeyError::MissingAt {
                 place: selector.to_string(),
             },
             Token::Source | Token::Payload(_) | Token::RawId(_) => KeyError::Missing,

@@ -16,9 +16,9 @@ use super::invocation::Invocation;
 use super::key::KeySource;
 use super::kind::Kind;
 use super::reader::{FingerprintSource, Reader};
-use super::rejection::Rejection;
 use super::selector::Selector;
 use super::service::{Config, InvokeService};
+use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::token::IntoToken;
@@ -202,7 +202,7 @@ impl<S, T, E> InvokeLayer<S, T, E> {
         F: Fn(Box<RawValue>, Rejection) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, HookError>> + Send + 'static,
         R: Serialize,
-        HookError: fmt::Display,
+        HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
         let hook = Hook::new(move |(event, why)| hook(event, why), quotes);
@@ -240,7 +240,7 @@ impl<S, T, E> InvokeLayer<S, T, E> {
         F: Fn(ReplayedAnswer) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, HookError>> + Send + 'static,
         R: Serialize,
-        HookError: fmt::Display,
+        HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
         self.config.on_replay = Some(Hook::new(hook, quotes));

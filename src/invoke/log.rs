@@ -1,8 +1,8 @@
 //! Logs the errors of the layer's own.
 
 use super::error::InvokeError;
-use super::rejection::Rejection;
 use crate::engine::error::Error;
+use crate::engine::rejection::Rejection;
 use crate::engine::unheard;
 
 /// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.

@@ -80,7 +80,7 @@ impl Reply {
     }
 
     /// Reports a task that has no answer.
-    pub(super) fn failed<E: Display>(
+    pub(super) fn failed<E: Display + 'static>(
         &self,
         error: &InvokeError<E>,
         is_rejected: bool,

@@ -17,12 +17,12 @@ use super::hook::{self, ReplayedAnswer};
 use super::invocation::Invocation;
 use super::log::{log, rejected};
 use super::reader::Contents;
-use super::rejection::Rejection;
 use super::reply::Reply;
 use super::service::Config;
 use super::time::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::rejection::Rejection;
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
@@ -72,10 +72,13 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let reply = self.reader.kind.reply(payload.get());
         let once = self.once.invocation(&context);
         let times = Times::of(once.remaining(), self.reserve);
-        let answered = self.answer(once, handler, &payload, context, times).await;
+        // Not the handler alone may panic: a closure that reads the event, or its type's own decoder.
+        let answering = self.answer(once, handler, &payload, context, times);
+        let answered = AssertUnwindSafe(Box::pin(answering)).catch_unwind().await;
         let Unanswered { error, rejection } = match answered {
-            Ok(answer) => return Ok(replied(reply.as_ref(), answer)),
-            Err(unanswered) => unanswered,
+            Ok(Ok(answer)) => return Ok(replied(reply.as_ref(), answer)),
+            Ok(Err(unanswered)) => unanswered,
+            Err(_) => InvokeError::Panicked.into(),
         };
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
             && let Some(answer) = hook.answer("on_rejected", (payload, why), times).await
@@ -286,4 +289,85 @@ fn replied(reply: Option<&Reply>, answer: Box<RawValue>) -> Box<RawValue> {
 /// Makes the answer where none is asked for.
 fn nothing() -> Box<RawValue> {
     RawValue::NULL.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::invoke::InvokeLayer;
+    use crate::protocol::fingerprint::Fingerprint;
+    use crate::store::MemoryStore;
+
+    const EVENT: &str = include_str!("../../tests/fixtures/s3-batch-v2.json");
+
+    /// Takes any event, and panics where it is told to.
+    struct Payload;
+
+    impl<'de> Deserialize<'de> for Payload {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let event = Value::deserialize(deserializer)?;
+            assert_ne!(event, "no decoder");
+            Ok(Self)
+        }
+    }
+
+    type Layer = InvokeLayer<MemoryStore, Payload, io::Error>;
+
+    fn once() -> Idempotency<MemoryStore> {
+        let builder = Idempotency::builder(MemoryStore::new()).namespace("tests");
+        builder.build().unwrap()
+    }
+
+    fn direct() -> Layer {
+        Layer::new(once()).key(|_| "7".to_owned())
+    }
+
+    /// Serves an event, whose handler must not run.
+    async fn served<T: DeserializeOwned + Send + 'static>(
+        layer: InvokeLayer<MemoryStore, T, io::Error>,
+        event: &str,
+    ) -> Result<Box<RawValue>, InvokeError<io::Error>> {
+        let mut function = layer.handler(|_| async { Err::<u8, _>(io::Error::other("it ran")) });
+        let event = RawValue::from_string(event.to_owned()).unwrap();
+        let event = LambdaEvent::new(event, Context::default());
+        function.call(event).await
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_what_reads_the_event_is_an_error_and_nothing_runs() {
+        for (layer, event) in [
+            (direct(), r#""no decoder""#),
+            (direct().key(|_| -> String { panic!("no key") }), "1"),
+            (direct().raw_id(|_| -> String { panic!("no id") }), "1"),
+            (direct().scope(|_| -> String { panic!("no scope") }), "1"),
+            (
+                direct().fingerprint(|_| -> Option<Fingerprint> { panic!("no fingerprint") }),
+                "1",
+            ),
+            (
+                direct().retention(|_| -> Option<Duration> { panic!("no retention") }),
+                "1",
+            ),
+        ] {
+            let served = served(layer, event).await;
+            assert!(matches!(served, Err(InvokeError::Panicked)), "{served:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_what_reads_the_event_is_a_result_of_an_s3_batch_task() {
+        let layer = InvokeLayer::s3_batch(once()).key(|_| -> String { panic!("no key") });
+        let reply = served(layer, EVENT).await.unwrap();
+        let reply: Value = serde_json::from_str(reply.get()).unwrap();
+        let result = &reply["results"][0];
+        assert_eq!(result["resultCode"], "TemporaryFailure");
+        let text = result["resultString"].as_str().unwrap();
+        assert!(text.starts_with("Idempotency.Panicked: "), "{text}");
+    }
 }

@@ -18,7 +18,7 @@ use super::error::InvokeError;
 use super::hook::{Hook, ReplayedAnswer};
 use super::invocation::Invocation;
 use super::reader::Reader;
-use super::rejection::Rejection;
+use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::store::Store;

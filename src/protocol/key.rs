@@ -60,7 +60,10 @@ enum Token {
     RawId(String),
     /// Resolved already.
     #[cfg(feature = "batch")]
-    Record(RecordId),
+    Record {
+        id: RecordId,
+        is_raw: bool,
+    },
 }
 
 impl Key {
@@ -101,7 +104,9 @@ impl Key {
     /// Makes a key that is stored under exactly this id, whatever the namespace: to share records
     /// with another library.
     ///
-    /// The id has at most 2,048 bytes. A store may take fewer, and then refuses the record.
+    /// The id has at most 2,048 bytes, or as many as the store takes: 1,024 in a DynamoDB table with
+    /// two keys. Its record belongs to the first operation that uses it: for another one it is
+    /// [`Error::Mismatch`](crate::Error::Mismatch).
     pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
         Self::with(operation.into().into(), Token::RawId(id.into()))
     }
@@ -115,7 +120,8 @@ impl Key {
     /// Returns the same key, whose record is known already: hashing is done once.
     #[cfg(feature = "batch")]
     pub(crate) fn resolved(&self, id: RecordId) -> Self {
-        Self::with(Arc::clone(&self.operation), Token::Record(id))
+        let is_raw = self.is_raw();
+        Self::with(Arc::clone(&self.operation), Token::Record { id, is_raw })
     }
 
     /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
@@ -123,6 +129,16 @@ impl Key {
     pub fn scope(mut self, tenant: impl Into<String>) -> Self {
         self.scope = Some(tenant.into());
         self
+    }
+
+    /// Tells whether the id of the record is the caller's, which doesn't name the operation.
+    pub(crate) fn is_raw(&self) -> bool {
+        match &self.token {
+            Token::RawId(_) => true,
+            #[cfg(feature = "batch")]
+            Token::Record { is_raw, .. } => *is_raw,
+            Token::Text(_) => false,
+        }
     }
 
     /// Returns the operation's name.
@@ -157,12 +173,13 @@ impl Key {
         }
         match &self.token {
             #[cfg(feature = "batch")]
-            Token::Record(id) => Ok(id.clone()),
+            Token::Record { id, .. } => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
             Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
-            Token::RawId(id) if id.len() > MAX_ID_BYTES => {
-                Err(KeyError::IdTooLong { bytes: id.len() })
-            }
+            Token::RawId(id) if id.len() > MAX_ID_BYTES => Err(KeyError::IdTooLong {
+                bytes: id.len(),
+                max: MAX_ID_BYTES,
+            }),
             Token::RawId(id) => {
                 let hash = digest("lambda-idempotency/raw/1", [id.as_bytes()]);
                 let id = if namespace.is_observed() {
@@ -355,7 +372,7 @@ pub enum KeyError {
     Missing,
     /// A selector of the layer found no token where it looks.
     #[error("no idempotency key: nothing, or an empty value, is at {place}: correct the selector, or have the sender put a value there{}", see!("key-missing"))]
-    NotFound {
+    MissingAt {
         /// The place as the layer was given it, such as `/order/id` in the body.
         place: String,
     },
@@ -382,9 +399,27 @@ pub enum KeyError {
     #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`{}", see!("raw-id-with-scope"))]
     RawIdWithScope,
     /// A raw id has more bytes than allowed.
-    #[error("the raw id has {bytes} bytes, {MAX_ID_BYTES} are allowed: use a hash of it{}", see!("raw-id-too-long"))]
+    #[error("the raw id has {bytes} bytes, {max} are allowed: use a hash of it{}", see!("raw-id-too-long"))]
     IdTooLong {
         /// Bytes found.
         bytes: usize,
+        /// Bytes that the store takes.
+        max: usize,
     },
+}
+
+impl KeyError {
+    /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the code of
+    /// the HTTP problem, and the section of the page on errors.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::MissingAt { .. } => "key_missing",
+            Self::EmptyToken => "key_empty",
+            Self::TokenTooLong { .. } => "key_too_long",
+            Self::ControlCharacter => "key_control_character",
+            Self::EmptyOperation => "operation_empty",
+            Self::RawIdWithScope => "raw_id_with_scope",
+            Self::IdTooLong { .. } => "raw_id_too_long",
+        }
+    }
 }

@@ -72,7 +72,7 @@ async fn judge(choice: u8, event: TestInvocation) {
             );
             let is_of_key = matches!(
                 first.error_type(),
-                Some("Idempotency.MissingKey" | "Idempotency.UnusableKey")
+                Some("Idempotency.KeyMissing" | "Idempotency.UnusableKey")
             );
             assert!(is_of_content || is_of_key, "{first:?}");
             assert_eq!(runs, 0, "{first:?}");

@@ -110,7 +110,7 @@ async fn a_key_that_is_missing_or_not_usable_is_named() {
     let runs = Runs::default();
     let function = settling(&engine(), &runs);
     for (id, expected) in [
-        (String::new(), "Idempotency.MissingKey"),
+        (String::new(), "Idempotency.KeyMissing"),
         ("x".repeat(10_000), "Idempotency.UnusableKey"),
         ("a\u{7}b".to_owned(), "Idempotency.UnusableKey"),
     ] {
@@ -120,7 +120,7 @@ async fn a_key_that_is_missing_or_not_usable_is_named() {
     let selector = Selector::pointer("/nothing/there").unwrap();
     let selecting = counting(settle(&engine()).key_from(selector), &runs);
     let missing = error_type(&selecting, &settlement("s-1", 5)).await;
-    assert_eq!(missing, "Idempotency.MissingKey");
+    assert_eq!(missing, "Idempotency.KeyMissing");
     assert_eq!(runs.take(), 0);
 }
 
@@ -165,7 +165,7 @@ async fn an_event_without_a_value_where_the_selector_looks_says_where_that_is() 
     let selector = Selector::pointer("/transport/id").unwrap();
     let function = counting(settle(&engine()).key_from(selector), &runs);
     let error = invoke(&function, &settlement("s-1", 5)).await.unwrap_err();
-    assert_eq!(error.error_type(), Some("Idempotency.MissingKey"));
+    assert_eq!(error.error_type(), Some("Idempotency.KeyMissing"));
     let said = error.to_string();
     let place = "no idempotency key: nothing, or an empty value, is at `/transport/id` in the payload: correct the selector";
     assert!(said.starts_with(place), "{said}");

@@ -34,7 +34,7 @@ async fn a_hook_answers_what_no_retry_mends_and_nothing_else() {
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "5");
     for (payload, why) in [
         (json!("hunter2"), "undecodable"),
-        (settlement("", 5), "unusable_key"),
+        (settlement("", 5), "key_missing"),
         (settlement("s-1", 6), "mismatch"),
         (settlement("s-2", 0), "failed"),
         (settlement("s-2", 0), "failed"),

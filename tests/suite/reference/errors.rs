@@ -173,8 +173,11 @@ fn each_code_is_the_name_of_a_section() {
         found
     };
     let mut all = codes("src/engine/error.rs", "pub fn code(");
-    all.extend(codes("src/batch/rejection.rs", "pub fn as_str("));
-    all.extend(codes("src/invoke/rejection.rs", "pub fn as_str("));
+    for code in codes("src/protocol/key.rs", "pub fn code(") {
+        let section = code.replace('_', "-");
+        assert!(page.contains_key(section.as_str()), "{section}");
+    }
+    all.extend(codes("src/engine/rejection.rs", "pub fn as_str("));
     all.extend(codes("src/protocol/omission.rs", "pub fn as_str("));
     let words = read("src/invoke/error.rs");
     let words = between(&words, "\"Idempotency.", "\"").into_iter();
@@ -222,6 +225,7 @@ fn what_an_error_prints_ends_with_its_link() {
         (
             Own::InFlight {
                 retry_after: Duration::from_secs(3),
+                lease: Duration::from_secs(3),
             }
             .to_string(),
             "in-flight",

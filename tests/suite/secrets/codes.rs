@@ -1,13 +1,15 @@
-//! Which errors there are, by the library's own list.
+//! Which errors there are, by the library's own lists.
 
 use std::collections::BTreeSet;
 
-/// All of `Error::code`, read from where it says them.
+/// All of `Error::code` and `KeyError::code`, read from where they say them.
 pub fn all() -> BTreeSet<&'static str> {
-    let source = include_str!("../../../src/engine/error.rs");
-    let arms = source
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));
+    let sources = [
+        include_str!("../../../src/engine/error.rs"),
+        include_str!("../../../src/protocol/key.rs"),
+    ];
+    let lines = sources.into_iter().flat_map(str::lines);
+    let arms = lines.filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));
     arms.filter_map(|(_, code)| code.strip_suffix("\","))
         .collect()
 }

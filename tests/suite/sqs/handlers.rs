@@ -268,7 +268,7 @@ async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
         "handler_failed",
         "failure_replayed",
         "undecodable_body",
-        "invalid_key",
+        "key_too_long",
     ] {
         assert!(log.contains(reason), "{reason} in {log}");
     }

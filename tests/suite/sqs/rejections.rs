@@ -117,7 +117,7 @@ async fn a_hook_takes_rejected_messages_and_only_these(server: Server) {
         (Rejection::Mismatch, "differs"),
         (Rejection::Undecodable, "garbled"),
         (Rejection::UnusableKey, "long"),
-        (Rejection::UnusableKey, "unkeyed"),
+        (Rejection::KeyMissing, "unkeyed"),
     ]);
     assert_eq!(parked.take(), expected);
 }
@@ -267,7 +267,7 @@ async fn rejected_messages_are_counted_and_named_in_the_log_but_not_quoted(serve
         "\"rejected\"",
         "\"hook_failed\"",
         "\"reported\"",
-        "messages=3 rejected=1 reported=1",
+        "messages=3 rejected=2 reported=1",
     ] {
         assert!(log.contains(said), "{said} in {log}");
     }
@@ -358,8 +358,8 @@ async fn the_hook_gets_the_code_and_the_detail_of_what_is_logged(server: Server)
     let mut codes: Vec<_> = whys.iter().map(|why| why.reason).collect();
     codes.sort_unstable();
     let expected = [
-        "invalid_key",
-        "invalid_key",
+        "key_missing",
+        "key_too_long",
         "mismatch",
         "no_body",
         "undecodable_body",
