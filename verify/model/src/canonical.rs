@@ -6,7 +6,7 @@
 use crate::checker::Checker;
 use crate::labels::NAMES;
 use crate::mutation::Mutation;
-use crate::values::{Claim, MARGIN, Name, Rec, STRANGER, Seen, Tick, Write};
+use crate::values::{Claim, MARGIN, Name, REDACTED, Rec, STRANGER, Seen, Tick, Write};
 use crate::world::{Budget, KEYS, Phase, WORKERS, Why, Worker, World};
 
 use orders::Order;
@@ -90,8 +90,9 @@ impl Checker {
         let copies = world.late.len();
         let alive = |(key, write): &(u8, Write)| self.lives(&now, usize::from(*key), write);
         world.late.retain(alive);
+        let reruns = world.budget.interventions > 0 || world.intervenes();
         for key in &mut world.keys {
-            if let Some(rec) = key.rec.as_mut().filter(|rec| rec.done) {
+            if let Some(rec) = key.rec.as_mut().filter(|rec| rec.done && !reruns) {
                 // A final record's journal is for people.
                 rec.journal = <_>::default();
             }
@@ -99,11 +100,13 @@ impl Checker {
         // When all have their answers, only late copies and TTL are left.
         let waits = |worker: &Worker| worker.deliveries > 0 || worker.phase != Phase::Idle;
         if !world.workers.iter().any(waits) {
-            let sweeps = world.budget.sweeps;
-            world.budget = Budget {
-                sweeps: if world.late.is_empty() { 0 } else { sweeps },
-                ..Budget::default()
-            };
+            let left = world.budget;
+            world.budget = Budget::default();
+            if !world.late.is_empty() {
+                world.budget.sweeps = left.sweeps;
+                world.budget.interventions = left.interventions;
+                world.budget.replies_lost = left.replies_lost.min(left.interventions);
+            }
         }
         changed || world.late.len() != copies
     }
@@ -118,6 +121,7 @@ impl Checker {
             number: 0,
             expiration: self.floor(Kind::Expiration),
         };
+        let stands = |seen: &Seen| now.recs[key].as_ref().map(Seen::of) == Some(*seen);
         let (seen, claim) = match write {
             Write::TakeOver { seen, claim, .. } => (seen, claim),
             Write::Apply { over, claim, .. } => {
@@ -128,6 +132,17 @@ impl Checker {
                     Some((seen, _)) => (seen, claim),
                     None => return false,
                 }
+            }
+            Write::Intervene { seen, .. } => {
+                let owner = seen.owner();
+                let changed = matches!(seen, Seen::Exactly { .. })
+                    && !stands(seen)
+                    && !now.may_claim(owner)
+                    && self.mutation != Mutation::InterveneWithoutGuard;
+                if changed {
+                    *seen = Seen::Stale(STRANGER);
+                }
+                return changed;
             }
             _ => return false,
         };
@@ -143,8 +158,7 @@ impl Checker {
             }
             return changed;
         };
-        let stands = now.recs[key].as_ref().map(Seen::of) == Some(*seen);
-        if stands || now.may_claim(owner) || self.mutation == Mutation::OwnerReused {
+        if stands(seen) || now.may_claim(owner) || self.mutation == Mutation::OwnerReused {
             return false;
         }
         *seen = Seen::Stale(if compares { owner } else { STRANGER });
@@ -179,6 +193,9 @@ impl Checker {
                     over: Some((seen, _)),
                     ..
                 } => over(seen),
+                Write::Intervene { seen, .. } => {
+                    self.mutation == Mutation::InterveneWithoutGuard || over(seen)
+                }
                 Write::Read(_) => false,
                 _ => fenced(write.owner()),
             }
@@ -231,6 +248,7 @@ impl Wire {
 /// Whether a write isn't bound to be refused.
 fn may_apply(write: &Write) -> bool {
     let (Write::TakeOver { seen, .. }
+    | Write::Intervene { seen, .. }
     | Write::Apply {
         over: Some((seen, _)),
         ..
@@ -253,7 +271,7 @@ impl World {
         let mut numbers = [u8::MAX; NAMES];
         let mut next = 0;
         self.each_name(&mut |name| {
-            if *name == STRANGER {
+            if *name == STRANGER || *name == REDACTED {
                 return;
             }
             let number = &mut numbers[usize::from(name.0)];

@@ -70,6 +70,18 @@ pub fn short() -> Vec<Scope> {
         two("renewals, a lost reply, a late copy")
             .renewing()
             .faults(|b| (b.renewals, b.replies_lost, b.copies) = (2, 1, 1)),
+        two("an operator twice, a crash").faults(|b| (b.interventions, b.crashes) = (2, 1)),
+        two("an operator, a lost reply, TTL")
+            .faults(|b| (b.interventions, b.replies_lost, b.sweeps) = (1, 1, 1)),
+        two("an operator, a transaction, a lost reply")
+            .form(Form::Transaction)
+            .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
+        two("an operator, without a claim, a lost reply")
+            .form(Form::Claimless)
+            .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
+        two("an operator, a step, a person looks, a crash")
+            .steps(1, Provider::NoKeysInterrupt)
+            .faults(|b| (b.interventions, b.crashes) = (1, 1)),
         groups("a lost reply").faults(|b| (b.replies_lost, b.ticks) = (1, Some(2))),
         groups("a crash").faults(|b| (b.crashes, b.ticks) = (1, Some(2))),
     ]
@@ -104,6 +116,7 @@ pub fn long() -> Vec<Scope> {
         let step = two(format!("a step, {name}: one of every class"));
         scopes.push(step.steps(1, provider).faults(|b| *b = every(1)));
     }
+    scopes.extend(operators());
     scopes.extend(twice(|name| {
         one(format!("a transaction: {name}")).form(Form::Transaction)
     }));
@@ -118,6 +131,29 @@ pub fn long() -> Vec<Scope> {
     scopes.push(one("one of every class").faults(|b| *b = every(1)));
     scopes.push(one("two of every class").faults(|b| *b = every(2)));
     scopes
+}
+
+/// An operator beside retries, and beside more faults.
+fn operators() -> Vec<Scope> {
+    let scope = |name| two(format!("an operator: {name}")).retries();
+    vec![
+        scope("a retry, twice, a crash").faults(|b| (b.interventions, b.crashes) = (2, 1)),
+        scope("a retry, a lost reply, a late copy, TTL")
+            .no_failures()
+            .faults(|b| {
+                (b.interventions, b.replies_lost) = (1, 1);
+                (b.copies, b.sweeps) = (1, 1);
+            }),
+        scope("a retry, a transaction, a lost reply")
+            .form(Form::Transaction)
+            .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
+        scope("a retry, without a claim, a lost reply")
+            .form(Form::Claimless)
+            .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
+        scope("a retry, a step, a person looks, a crash")
+            .steps(1, Provider::NoKeysInterrupt)
+            .faults(|b| (b.interventions, b.crashes) = (1, 1)),
+    ]
 }
 
 /// Every two classes of faults, each of them twice.

@@ -267,6 +267,7 @@ impl Model for Checker {
                 world.pardon(key);
             }
             Action::Stranger(key) => Self::meddle(&mut world, key)?,
+            Action::Intervene(key, act, again) => self.intervene(&mut world, key, act, again)?,
             Action::Exchange(w)
             | Action::Refuse(w)
             | Action::Hold(w)

@@ -62,5 +62,13 @@ pub fn controls() -> Vec<(Mutation, Scope)> {
                 .form(Form::Claimless)
                 .faults(|b| (b.copies, b.sweeps) = (1, 1)),
         ),
+        (
+            Mutation::InterveneWithoutGuard,
+            retries().faults(|b| b.interventions = 1),
+        ),
+        (
+            Mutation::RedactionInProgress,
+            retries().faults(|b| b.interventions = 1),
+        ),
     ]
 }

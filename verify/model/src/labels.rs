@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
-use crate::values::{Name, STRANGER};
+use crate::values::{Name, REDACTED, STRANGER};
 use crate::world::WORKERS;
 
 /// More names than any state has.
@@ -51,6 +51,9 @@ impl Labels {
     pub fn owner(&self, name: Name) -> String {
         if name == STRANGER {
             return "a stranger".to_owned();
+        }
+        if name == REDACTED {
+            return "nobody".to_owned();
         }
         let Label(label) = self.owners[usize::from(name.0)];
         let end = if label & 1 == 1 { "+" } else { "" };

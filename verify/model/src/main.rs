@@ -36,6 +36,7 @@ mod controls;
 mod labels;
 mod liveness;
 mod mutation;
+mod operator;
 mod reached;
 mod real;
 mod reduction;

@@ -27,6 +27,8 @@ pub enum Mutation {
     ClaimlessOverAnything,
     LateWithoutEnd,
     HiddenRetries,
+    InterveneWithoutGuard,
+    RedactionInProgress,
 }
 
 impl Mutation {
@@ -68,6 +70,8 @@ impl fmt::Display for Mutation {
             Self::ClaimlessOverAnything => "a transaction without a claim commits over a record",
             Self::LateWithoutEnd => "a transaction may be late without end",
             Self::HiddenRetries => "a send without an answer is repeated, and hidden",
+            Self::InterveneWithoutGuard => "an intervention compares nothing",
+            Self::RedactionInProgress => "a redaction puts the record in progress first",
         })
     }
 }

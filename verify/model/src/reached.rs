@@ -39,10 +39,16 @@ pub enum Event {
     Stranger,
     Renewed,
     RenewalRefused,
+    Released,
+    ReleasedLive,
+    Redacted,
+    Rerun,
+    RerunRepeats,
+    InterventionRefused,
 }
 
 impl Event {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 37] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -74,6 +80,12 @@ impl Event {
         Self::Stranger,
         Self::Renewed,
         Self::RenewalRefused,
+        Self::Released,
+        Self::ReleasedLive,
+        Self::Redacted,
+        Self::Rerun,
+        Self::RerunRepeats,
+        Self::InterventionRefused,
     ];
 
     pub fn of(answer: Answer) -> Self {

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use ahash::RandomState;
 use lambda_idempotency::protocol::journal::{StepEntry, StepResult};
-use lambda_idempotency::protocol::record::{Found, Takeover};
+use lambda_idempotency::protocol::record::{Found, Omission, Takeover};
 use lambda_idempotency::protocol::{
     Asking, Crashed, Decision, Rules, Settled, StepDecision, decide, decide_step, settle,
 };
 
 use crate::mutation::Mutation;
-use crate::values::{Completion, Entry, MARGIN, Mark, Name, Rec, Tick, Write};
+use crate::values::{Completion, Entry, MARGIN, Mark, Name, REDACTED, Rec, Tick, Write};
 use translate::{completion, entry, fingerprint, millis, name, rec, record, small};
 
 mod conditions;
@@ -127,6 +127,7 @@ pub fn turn(known: Entry, crashed: Crashed) -> Turn {
     match decide_step(entry(known).as_ref(), crashed) {
         StepDecision::Fire => Turn::Fire,
         StepDecision::Skip(StepResult::Text(text)) => Turn::Skip(name(text)),
+        StepDecision::Skip(StepResult::Omitted(Omission::Redacted)) => Turn::Skip(REDACTED),
         StepDecision::Interrupted { .. } => Turn::Interrupted,
         other => panic!("{other:?} has no place in the model"),
     }

@@ -88,6 +88,7 @@ mod tests {
             && more.refusals >= less.refusals
             && more.strangers >= less.strangers
             && more.renewals >= less.renewals
+            && more.interventions >= less.interventions
     }
 
     /// Nothing is reached that wasn't, and everything that was, with no fewer faults to come.
@@ -140,6 +141,12 @@ mod tests {
         is_the_same(&two().clocks(&[0, 2]).no_failures().faults(|b| b.copies = 1));
         is_the_same(&two().renewing().no_failures().faults(|b| b.renewals = 1));
         is_the_same(&two().steps(1, Provider::HonoursKeys).no_failures());
+        is_the_same(&two().no_failures().faults(|b| b.interventions = 1));
+        is_the_same(
+            &two()
+                .no_failures()
+                .faults(|b| (b.interventions, b.sweeps) = (1, 1)),
+        );
     }
 
     #[test]

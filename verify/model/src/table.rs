@@ -30,6 +30,9 @@ impl Checker {
 
     /// The invariants that speak of single writes.
     fn observe(&self, world: &mut World, key: usize, write: &Write, met: Option<Rec>, left: &Rec) {
+        if let Write::Intervene { seen, act, .. } = *write {
+            return Self::intervened(world, key, seen, act, met, left);
+        }
         let held = met.is_some_and(|rec| !rec.done && rec.owner == write.owner());
         if !write.claims() && !held {
             world.note("3: only the current owner completes, renews, amends, commits or releases");
@@ -62,7 +65,11 @@ impl Checker {
                     world.keys[key].effects[usize::from(step)].confirmed = Some(result);
                 }
             }
-            Write::Complete(_) | Write::Commit { .. } | Write::Release { .. } | Write::Read(_) => {}
+            Write::Complete(_)
+            | Write::Commit { .. }
+            | Write::Release { .. }
+            | Write::Intervene { .. }
+            | Write::Read(_) => {}
         }
         if left.done {
             let outcome = left.outcome.map(|name| (name, left.expiration));
@@ -94,6 +101,7 @@ impl Checker {
             };
             holders.into_iter().any(until)
         });
+        let lives = lives && !world.keys[key].released_live;
         let early = met.is_some_and(|rec| match rec.lease {
             Lease::Until(tick, _) => self.fastest < tick,
             _ => false,

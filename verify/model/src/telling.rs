@@ -84,6 +84,10 @@ impl World {
             }
             Action::Crash(w) => format!("{}: the process dies", who(w)),
             Action::Sweep(key) => format!("TTL deletes key {key}"),
+            Action::Intervene(key, act, again) => {
+                let sent = if again { ", and sends it twice" } else { "" };
+                format!("an operator looks at key {key}, and decides on a write ({act:?}){sent}")
+            }
             Action::Stranger(key) => format!("a library without a fence completes key {key}"),
         }
     }

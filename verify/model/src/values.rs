@@ -16,6 +16,9 @@ pub struct Name(pub u8);
 /// The outcome of a library that knows no owners.
 pub const STRANGER: Name = Name(u8::MAX);
 
+/// What an operator leaves in the place of an outcome, or of a step's result.
+pub const REDACTED: Name = Name(u8::MAX - 1);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lease {
     None,
@@ -146,7 +149,29 @@ pub enum Write {
         tombstone: Name,
         forgets: bool,
     },
+    /// What an operator makes of the record that it has seen.
+    Intervene {
+        seen: Seen,
+        owner: Name,
+        act: Act,
+        expiration: Tick,
+        /// Entries that it writes; an absent one stays as it is.
+        steps: Journal,
+    },
     Read(Name),
+}
+
+/// What an operator wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Act {
+    /// The key of an attempt whose lease is over is given back.
+    Release,
+    /// The same, of one that may still run.
+    ReleaseLive,
+    /// The outcome and the results of steps are erased.
+    Redact,
+    /// The key of a final record is given back: its confirmed steps are skipped, or fire again.
+    Rerun { repeats: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -165,7 +190,10 @@ impl Write {
             }
             Self::Complete(completion) | Self::Commit { completion, .. } => completion.owner,
             Self::Renew(renewal) => renewal.owner,
-            Self::Amend { owner, .. } | Self::Release { owner, .. } | Self::Read(owner) => owner,
+            Self::Amend { owner, .. }
+            | Self::Release { owner, .. }
+            | Self::Intervene { owner, .. }
+            | Self::Read(owner) => owner,
         }
     }
 
@@ -173,7 +201,7 @@ impl Write {
     pub fn claims(&self) -> bool {
         matches!(
             self,
-            Self::Create(_) | Self::TakeOver { .. } | Self::Apply { .. }
+            Self::Create(_) | Self::TakeOver { .. } | Self::Apply { .. } | Self::Intervene { .. }
         )
     }
 
@@ -198,7 +226,8 @@ impl Write {
             Self::Renew(renewal) => (5, renewal.lease),
             Self::Amend { entry, .. } => (6, Tick::from_ne_bytes([entry.revision])),
             Self::Release { .. } => (7, 0),
-            Self::Read(_) => (8, 0),
+            Self::Intervene { expiration, .. } => (8, expiration),
+            Self::Read(_) => (9, 0),
         };
         (base + kind, tick)
     }
@@ -219,6 +248,12 @@ impl Write {
                 Mark::Failed | Mark::Absent => "note: failed",
             },
             Self::Release { .. } => "release",
+            Self::Intervene { act, .. } => match act {
+                Act::Release => "an operator's release",
+                Act::ReleaseLive => "an operator's release of a live attempt",
+                Act::Redact => "an operator's redaction",
+                Act::Rerun { .. } => "an operator's rerun",
+            },
             Self::Read(_) => "read",
         }
     }

@@ -32,6 +32,8 @@ pub struct Key {
     /// Whose business write committed.
     pub booked: Option<Name>,
     pub effects: [Effect; STEPS],
+    /// An operator has released a live attempt, which may run on beside its successor.
+    pub released_live: bool,
 }
 
 /// A step's effect at its provider.
@@ -61,6 +63,8 @@ pub struct Budget {
     pub refusals: u8,
     /// Completions by a library that has no fence.
     pub strangers: u8,
+    /// No fault: what operators do.
+    pub interventions: u8,
     /// No fault: how often a lease may be renewed.
     pub renewals: u8,
     /// No fault: how often time may pass, where that is bounded.

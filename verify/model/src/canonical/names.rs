@@ -102,6 +102,15 @@ fn of_write(write: &mut Write, f: &mut impl FnMut(&mut Name)) {
             f(owner);
             f(tombstone);
         }
+        Write::Intervene {
+            seen, owner, steps, ..
+        } => {
+            f(owner);
+            of_seen(seen, f);
+            for entry in steps {
+                of_entry(entry, f);
+            }
+        }
         Write::Read(owner) => f(owner),
     }
 }

@@ -98,6 +98,12 @@ fn of_write(write: &mut Write, f: &mut impl FnMut(&mut Tick, Kind)) {
             f(&mut renewal.lease, Kind::Lease);
             f(&mut renewal.expiration, Kind::Expiration);
         }
+        Write::Intervene {
+            seen, expiration, ..
+        } => {
+            of_seen(seen, f);
+            f(expiration, Kind::Expiration);
+        }
         Write::Create(_) | Write::Amend { .. } | Write::Release { .. } | Write::Read(_) => {}
     }
     if let Write::Create(claim) | Write::TakeOver { claim, .. } | Write::Apply { claim, .. } = write

@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::real;
 use crate::scopes::Provider;
-use crate::values::Write;
+use crate::values::{Act, Write};
 use crate::world::{Hold, Phase, Worker, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub enum Action {
     Sweep(usize),
     /// A library without a fence completes the record.
     Stranger(usize),
+    /// An operator looks at a record, and sends a write that arrives at any time; twice, where it gets no answer.
+    Intervene(usize, Act, bool),
 }
 
 impl Checker {
@@ -79,6 +81,9 @@ impl Checker {
             }
             if world.budget.strangers > 0 {
                 actions.push(Action::Stranger(number));
+            }
+            if world.budget.interventions > 0 {
+                self.of_operator(world, number, &rec, actions);
             }
         }
         if world.budget.ticks != Some(0) {

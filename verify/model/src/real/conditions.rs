@@ -1,18 +1,18 @@
 //! `protocol::transition`, or what a defect makes of it.
 
 use lambda_idempotency::EpochMillis;
-use lambda_idempotency::protocol::journal::{Journal, StepNote};
+use lambda_idempotency::protocol::journal::{Journal as RealJournal, StepNote};
 use lambda_idempotency::protocol::record::{
-    Amendment, Basis, Final, Owner, Record, RecordWrite, Release, Renewal as RealRenewal, Status,
-    Takeover, Version,
+    Amendment, Basis, Ended, Final, Intervention, Omission, Owner, Record, RecordWrite, Release,
+    Renewal as RealRenewal, Status, StoredOutcome, Takeover, Version,
 };
 use lambda_idempotency::protocol::{transition, transition_to_final};
 
 use super::translate::{
-    STEP_NAMES, completion, entry, id, lease_end, new_claim, owner, seconds, version,
+    STEP_NAMES, completion, entry, id, lease_end, millis, new_claim, notes, owner, seconds, version,
 };
 use crate::mutation::Mutation;
-use crate::values::{Claim, Completion, Entry, Name, Renewal, Seen, Write};
+use crate::values::{Act, Claim, Completion, Entry, Journal, Name, Renewal, Seen, Tick, Write};
 
 /// What a write makes of the record that it meets.
 pub(super) fn transitioned(
@@ -52,6 +52,13 @@ pub(super) fn transitioned(
             release.forget_fingerprint = forgets;
             transition(met.record, &release.into())
         }
+        Write::Intervene {
+            seen,
+            owner: name,
+            act,
+            expiration,
+            steps,
+        } => met.intervene(seen, name, act, expiration, steps),
         Write::Read(_) => None,
     }
 }
@@ -107,7 +114,7 @@ impl Met<'_> {
             },
         )?;
         if self.mutation == Mutation::JournalLost {
-            left.journal = Journal::default();
+            left.journal = RealJournal::default();
         }
         Some(left)
     }
@@ -144,6 +151,31 @@ impl Met<'_> {
             record.lease = Some(EpochMillis(lease.0 - 1));
         }
         transition(shorter.as_ref(), &renewal.into())
+    }
+
+    fn intervene(
+        self,
+        seen: Seen,
+        name: Name,
+        act: Act,
+        expiration: Tick,
+        steps: Journal,
+    ) -> Option<Record> {
+        let seen = match self.record.map(Version::of) {
+            Some(current) if self.mutation == Mutation::InterveneWithoutGuard => current,
+            _ => version(seen),
+        };
+        let end = match act {
+            Act::Redact if self.mutation != Mutation::RedactionInProgress => Ended::Final {
+                status: Status::Completed,
+                outcome: StoredOutcome::Omitted(Omission::Redacted),
+                completed_at: millis(0),
+            },
+            _ => Ended::Released { last_error: None },
+        };
+        let mut write = Intervention::new(id(), seen, owner(name), seconds(expiration), end);
+        write.steps = notes(steps).collect();
+        transition(self.record, &write.into())
     }
 
     fn amend(self, owner: Name, step: u8, noted: Entry) -> Option<Record> {

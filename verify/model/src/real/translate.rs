@@ -2,15 +2,15 @@
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
 use lambda_idempotency::protocol::record::{
-    Completion as RealCompletion, LAYOUT, NewClaim, Owner, RELEASED, Record, Status, StoredOutcome,
-    Version,
+    Completion as RealCompletion, LAYOUT, NewClaim, Omission, Owner, RELEASED, Record, Status,
+    StoredOutcome, Version,
 };
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
 
 use crate::values::{
-    Claim, Completion, ENDED, Entry, Journal, Lease, Mark, Name, Rec, STEPS, STRANGER, Seen, Tick,
-    UNBOUND,
+    Claim, Completion, ENDED, Entry, Journal, Lease, Mark, Name, REDACTED, Rec, STEPS, STRANGER,
+    Seen, Tick, UNBOUND,
 };
 
 /// One step of time, in milliseconds. Whole seconds, so that expirations are exact.
@@ -111,6 +111,13 @@ pub(super) fn version(seen: Seen) -> Version {
     version
 }
 
+fn outcome(name: Name) -> StoredOutcome {
+    match name {
+        REDACTED => StoredOutcome::Omitted(Omission::Redacted),
+        name => StoredOutcome::Inline(text(name)),
+    }
+}
+
 fn status(done: bool) -> Status {
     if done {
         Status::Completed
@@ -131,6 +138,7 @@ pub(super) fn entry(known: Entry) -> Option<StepEntry> {
     let state = match known.mark {
         Mark::Absent => return None,
         Mark::Pending => StepState::Pending,
+        Mark::Confirmed(REDACTED) => StepState::Confirmed(StepResult::Omitted(Omission::Redacted)),
         Mark::Confirmed(name) => StepState::Confirmed(StepResult::Text(text(name))),
         Mark::Failed => StepState::Failed,
     };
@@ -138,11 +146,20 @@ pub(super) fn entry(known: Entry) -> Option<StepEntry> {
     Some(StepEntry::new(state, revision, 0, millis(0)))
 }
 
+/// The entries that a journal has.
+pub(super) fn notes(journal: Journal) -> impl Iterator<Item = StepNote> {
+    let all = STEP_NAMES.iter().zip(journal);
+    all.filter_map(|(name, known)| Some(StepNote::new(*name, entry(known)?)))
+}
+
 pub(super) fn small(entry: &StepEntry) -> Entry {
     Entry {
         mark: match &entry.state {
             StepState::Pending => Mark::Pending,
             StepState::Confirmed(StepResult::Text(text)) => Mark::Confirmed(name(text)),
+            StepState::Confirmed(StepResult::Omitted(Omission::Redacted)) => {
+                Mark::Confirmed(REDACTED)
+            }
             StepState::Failed => Mark::Failed,
             other => panic!("{other:?} has no place in the model"),
         },
@@ -156,15 +173,11 @@ pub(super) fn record(rec: &Rec) -> Record {
     record.lease = lease(rec.lease);
     record.attempt = u32::from(rec.attempt);
     record.fingerprint = rec.payload.map(fingerprint);
-    record.outcome = rec.outcome.map(|name| StoredOutcome::Inline(text(name)));
+    record.outcome = rec.outcome.map(outcome);
     let ours = rec.outcome.is_some_and(|name| name != STRANGER);
     record.completed_at = ours.then(|| millis(0));
     record.layout = Some(LAYOUT);
-    for (name, known) in STEP_NAMES.iter().zip(rec.journal) {
-        if let Some(entry) = entry(known) {
-            record.journal.put(StepNote::new(*name, entry));
-        }
-    }
+    notes(rec.journal).for_each(|note| record.journal.put(note));
     record
 }
 
@@ -180,6 +193,7 @@ pub(super) fn rec(record: &Record) -> Rec {
     };
     let outcome = record.outcome.as_ref().map(|outcome| match outcome {
         StoredOutcome::Inline(text) => name(text),
+        StoredOutcome::Omitted(Omission::Redacted) => REDACTED,
         other => panic!("{other:?} has no place in the model"),
     });
     let payload = record.fingerprint.as_ref();
