@@ -2,8 +2,8 @@
 
 use lambda_idempotency::EpochSeconds;
 use lambda_idempotency::protocol::record::{
-    Completion, NewClaim, RELEASED, Record, RecordWrite, Release, Renewal, Status, Takeover,
-    Version,
+    Completion, Ended, Intervention, NewClaim, RELEASED, Record, RecordWrite, Release, Renewal,
+    Status, Takeover, Version,
 };
 
 use crate::scenario::MARGIN;
@@ -45,10 +45,14 @@ pub enum Mutation {
     FenceForgotten,
     /// Clocks stand still for long, so that handlers start when the time of their claims is over.
     ClocksThatStandStill,
+    /// An operator's write compares nothing.
+    InterventionWithoutGuard,
+    /// A redaction puts the record in progress first, as releases do.
+    RedactionInProgress,
 }
 
 impl Mutation {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::CompletionWithoutFence,
         Self::CommitWithoutFence,
         Self::ReleaseWithoutFence,
@@ -66,6 +70,8 @@ impl Mutation {
         Self::HiddenRetries,
         Self::FenceForgotten,
         Self::ClocksThatStandStill,
+        Self::InterventionWithoutGuard,
+        Self::RedactionInProgress,
     ];
 
     /// Whether a transaction applies although another holds the claim.
@@ -112,6 +118,7 @@ impl Mutation {
             RecordWrite::Complete(completion) => self.completion(completion, current).into(),
             RecordWrite::Release(release) => self.release(release, current).into(),
             RecordWrite::Renew(renewal) => self.renewal(renewal, current).into(),
+            RecordWrite::Intervene(intervention) => self.intervention(intervention, current).into(),
             other => other.clone(),
         }
     }
@@ -159,6 +166,25 @@ impl Mutation {
             release.owner = holder;
         }
         release
+    }
+
+    fn intervention(self, intervention: &Intervention, current: Option<&Record>) -> Intervention {
+        let mut intervention = intervention.clone();
+        match (self, current) {
+            (Self::InterventionWithoutGuard, Some(record)) => {
+                intervention.seen = Version::of(record);
+                for step in &mut intervention.steps {
+                    let known = record.journal.get(&step.name);
+                    let next = known.map_or(1, |known| known.revision + 1);
+                    step.entry.revision = step.entry.revision.max(next);
+                }
+            }
+            (Self::RedactionInProgress, _) if matches!(intervention.end, Ended::Final { .. }) => {
+                intervention.end = Ended::Released { last_error: None };
+            }
+            _ => {}
+        }
+        intervention
     }
 
     fn renewal(self, renewal: &Renewal, current: Option<&Record>) -> Renewal {

@@ -11,6 +11,7 @@ use crate::world::{Execution, What};
 
 mod bookings;
 mod drops;
+mod operator;
 mod results;
 mod steps;
 
@@ -19,7 +20,7 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 13] = [
         (
             "a booking stands if and only if its record is completed",
             bookings::bookings_match,
@@ -42,6 +43,10 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         (
             "a run that was dropped holds its key until the next call alone",
             drops::keys_are_free,
+        ),
+        (
+            "an operator changes what was asked for alone",
+            operator::orders_are_followed,
         ),
         (
             "a batch is taken in order, each key once",
@@ -85,8 +90,9 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
         (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
+        // What an operator may do has a check of its own.
+        (_, Kind::Operator(_)) | (None, _) => false,
         (Some(before), _) => is_final(before),
-        (None, _) => false,
     };
     night
         .changes
@@ -138,7 +144,9 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
             Kind::Resume if expires_at_once(change) => after < next(change),
             Kind::Resume => after != next(change) || change.after.as_ref().is_some_and(is_marked),
             Kind::Swept => false,
-            Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release => after != before,
+            Kind::Complete | Kind::Renew | Kind::Amend | Kind::Release | Kind::Operator(_) => {
+                after != before
+            }
             // In the claimless form it is a claim as well.
             Kind::Commit => after < before && after != Some(1),
         }
@@ -186,7 +194,7 @@ fn live_leases_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
 
 /// Beyond the margin, clocks that differ let two run; the fence still keeps their outcomes apart. A lease that is renewed holds for as
 /// long as the claim says.
-fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
+fn no_overlap(night: &Night, ids: &[RecordId]) -> Vec<String> {
     if !night.scenario.clocks_agree() {
         return Vec::new();
     }
@@ -206,6 +214,7 @@ fn no_overlap(night: &Night, _: &[RecordId]) -> Vec<String> {
                 && second.key == first.key
                 && (first.began..ended).contains(&second.began)
                 && (second.began < first.may_run_until || first.ended_in_time)
+                && !operator::released_live(night, &ids[first.key], first.began, second.began)
         });
         broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
     }

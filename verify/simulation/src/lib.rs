@@ -25,6 +25,7 @@ mod checks;
 mod doors;
 pub mod night;
 pub mod nights;
+mod operator;
 pub mod report;
 mod scenario;
 mod seeds;

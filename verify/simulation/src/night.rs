@@ -14,6 +14,7 @@ use tokio::task::LocalSet;
 use crate::broken::Mutation;
 use crate::checks;
 use crate::doors::{OPERATION, OnPurpose, Table, Worker, http, sqs, token};
+use crate::operator;
 use crate::scenario::{Delivery, Door, MARGIN, Scenario};
 use crate::watched::{Booking, Change, Watched};
 use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
@@ -116,6 +117,12 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
             sweeper.sweep(&swept).await;
         }
     }));
+    for order in scenario.orders.iter().copied() {
+        let (table, id) = (table.clone(), ids[order.key].clone());
+        tasks.push(tokio::task::spawn_local(operator::carry_out(
+            world, table, id, order,
+        )));
+    }
     for task in tasks {
         task.await.expect("no panic but on purpose");
     }
@@ -279,7 +286,12 @@ async fn settle(
                 | What::Acknowledged => true,
                 What::Refused(code) => matches!(
                     *code,
-                    "failure_replayed" | "interrupted" | "exhausted" | "HTTP 409" | "HTTP 422"
+                    "failure_replayed"
+                        | "interrupted"
+                        | "exhausted"
+                        | "outcome_omitted"
+                        | "HTTP 409"
+                        | "HTTP 422"
                 ),
                 // A queue is told no more; the record says why.
                 What::Reported => watched.record(id).await.is_some_and(|record| {

@@ -6,6 +6,7 @@ use std::fmt;
 use lambda_idempotency::testing::Call;
 
 use crate::night::Night;
+use crate::operator::Act;
 use crate::scenario::Door;
 use crate::watched::Kind;
 use crate::world::{End, What};
@@ -32,7 +33,7 @@ pub struct Report {
 /// As many as a person reads.
 const SHOWN: usize = 5;
 
-const CALLS: [Call; 8] = [
+const CALLS: [Call; 9] = [
     Call::Create,
     Call::TakeOver,
     Call::Renew,
@@ -40,6 +41,7 @@ const CALLS: [Call; 8] = [
     Call::Commit,
     Call::Complete,
     Call::Release,
+    Call::Intervene,
     Call::Load,
 ];
 
@@ -55,7 +57,7 @@ const FAULTS: [&str; 9] = [
     "conflict",
 ];
 
-const WRITES: [Kind; 9] = [
+const WRITES: [Kind; 14] = [
     Kind::Create,
     Kind::Replace,
     Kind::Resume,
@@ -64,10 +66,15 @@ const WRITES: [Kind; 9] = [
     Kind::Commit,
     Kind::Complete,
     Kind::Release,
+    Kind::Operator(Act::Release),
+    Kind::Operator(Act::ReleaseLive),
+    Kind::Operator(Act::Redact),
+    Kind::Operator(Act::Rerun),
+    Kind::Operator(Act::RerunInFull),
     Kind::Swept,
 ];
 
-const RESULTS: [&str; 24] = [
+const RESULTS: [&str; 25] = [
     "executed",
     "replayed",
     "unrecorded",
@@ -87,6 +94,7 @@ const RESULTS: [&str; 24] = [
     "condition_failed",
     "not_committed",
     "outcome_unknown",
+    "outcome_omitted",
     "store_failed",
     "HTTP 409",
     "HTTP 422",
@@ -94,13 +102,15 @@ const RESULTS: [&str; 24] = [
     "HTTP 503",
 ];
 
-const BESIDES: [&str; 6] = [
+const BESIDES: [&str; 8] = [
     "a release of a run that was dropped",
     "a late transaction that applies",
     "a late transaction whose condition fails",
     "a transaction out of season",
     "a transaction whose caller is gone",
     "a key that is fenced off",
+    "an operator's order that was carried out before",
+    "an operator's order over a record that moved",
 ];
 
 impl Report {

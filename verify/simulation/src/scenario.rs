@@ -6,6 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use lambda_idempotency::Crashed;
 
+use crate::operator::{self, Order};
+
 /// The margin of every engine here.
 pub const MARGIN: i64 = 1_000;
 
@@ -127,6 +129,8 @@ pub struct Scenario {
     pub fifo: bool,
     /// The length of a lease that is renewed, and how long an attempt may take under it, where no deadline is known.
     pub renewed: Option<(i64, i64)>,
+    /// What an operator does.
+    pub orders: Vec<Order>,
 }
 
 impl Scenario {
@@ -169,6 +173,7 @@ impl Scenario {
             fifo: dice.bool(),
             renewed: (dice.u8(0..3) == 0)
                 .then(|| (dice.i64(lease / 4..=lease), dice.i64(lease..=4 * lease))),
+            orders: operator::orders(seed, keys),
         }
     }
 

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
-use lambda_idempotency::protocol::record::{Found, Owner, Record, RecordWrite, Takeover};
+use lambda_idempotency::protocol::record::{
+    Ended, Found, Intervention, Owner, Record, RecordWrite, Takeover,
+};
 use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use tokio::time::Instant;
 
 use crate::broken::{Mutation, fences_off};
+use crate::operator::Act;
 use crate::scenario::Scenario;
 use crate::world::World;
 
@@ -47,6 +50,8 @@ pub enum Kind {
     Renew,
     Amend,
     Release,
+    /// By an operator.
+    Operator(Act),
     Swept,
 }
 
@@ -63,8 +68,19 @@ impl Kind {
             RecordWrite::Renew(_) => Self::Renew,
             RecordWrite::Amend(_) => Self::Amend,
             RecordWrite::Release(_) => Self::Release,
+            RecordWrite::Intervene(intervention) => Self::Operator(act(intervention)),
             other => panic!("a write that nobody watches: {other:?}"),
         }
+    }
+}
+
+/// What an operator wanted: a redaction leaves an outcome, and the others say it in the record's error.
+fn act(intervention: &Intervention) -> Act {
+    match &intervention.end {
+        Ended::Released {
+            last_error: Some(error),
+        } => Act::of(error),
+        _ => Act::Redact,
     }
 }
 
@@ -112,7 +128,7 @@ impl Watched {
         self.book.lock().expect("not poisoned")
     }
 
-    fn reach(&self, what: &'static str) {
+    pub fn reach(&self, what: &'static str) {
         *self.book().reached.entry(what).or_default() += 1;
     }
 

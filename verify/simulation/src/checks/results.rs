@@ -3,7 +3,7 @@
 use lambda_idempotency::protocol::record::{Record, Status};
 use lambda_idempotency::{Fingerprint, RecordId};
 
-use super::{completions, is_expired};
+use super::{completions, is_expired, operator};
 use crate::doors::payload;
 use crate::night::Night;
 use crate::watched::{Change, Kind};
@@ -59,9 +59,12 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 "an outcome of another kind" | "a batch that failed" | "an unexpected answer" => {
                     false
                 }
-                // Neither then nor later: whatever is still on the wire.
+                "outcome_omitted" => operator::redacted(night, &ids[key], result.at),
+                // Neither then nor later: whatever is still on the wire. A record that was to run again says no more what its
+                // attempt had written.
                 "condition_failed" | "not_committed" => {
                     !mine.iter().any(|execution| ever_recorded(execution.value))
+                        || operator::reran(night, &ids[key], result.at)
                 }
                 // A copy may be so late that it has expired when it arrives.
                 "lease_lost" => !stood(&|change| !is_expired(change)),
@@ -85,11 +88,14 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Whether a completion no longer stood by then: its record was swept, or replaced as expired.
+/// Whether a completion no longer stood by then: its record was swept, replaced as expired, or changed by an operator.
 fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
     let fresh = |change: &&Change| {
         change.id == completion.id
-            && matches!(change.kind, Kind::Replace | Kind::Swept | Kind::Commit)
+            && matches!(
+                change.kind,
+                Kind::Replace | Kind::Swept | Kind::Commit | Kind::Operator(_)
+            )
             && (completion.at..=by).contains(&change.at)
             && change.before == completion.after
     };

@@ -3,7 +3,9 @@
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::journal::StepState;
 
+use super::operator;
 use crate::night::Night;
+use crate::operator::Act;
 use crate::scenario::MARGIN;
 use crate::watched::{Change, Kind};
 use crate::world::Effect;
@@ -18,8 +20,12 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
         if others.clone().any(|other| other.derived != effect.derived) {
             broken.push(format!("{effect:?} was given another key"));
         }
-        let is_fresh =
-            |change: &Change| matches!(change.kind, Kind::Create | Kind::Replace | Kind::Swept);
+        let is_fresh = |change: &Change| {
+            matches!(
+                change.kind,
+                Kind::Create | Kind::Replace | Kind::Swept | Kind::Operator(Act::RerunInFull)
+            )
+        };
         let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
         let name = format!("step-{}", effect.step);
         // Backwards, until the key was fresh. What was written in the same instant may have been written after.
@@ -50,10 +56,11 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
 }
 
 /// The changes that an effect has to respect. Within the margin, all before it: nobody confirms a step while another has time to let
-/// it fire. Beyond the margin, a successor may take a live claim over and confirm the step, while its predecessor waits for
+/// it fire. Beyond the margin, or after an operator's release, a successor may take a live claim over and confirm the step, while its predecessor waits for
 /// the answer to its own note: then only what stood there when its claim was made counts.
 fn known<'a>(night: &'a Night, ids: &[RecordId], effect: &Effect) -> &'a [Change] {
-    if night.scenario.clocks_agree() {
+    let released = operator::released_live(night, &ids[effect.key], 0, effect.at);
+    if night.scenario.clocks_agree() && !released {
         return &night.changes;
     }
     let execution = &night.executions[effect.value];

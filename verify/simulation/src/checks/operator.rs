@@ -1,0 +1,72 @@
+//! What an operator's write may do.
+
+use lambda_idempotency::RecordId;
+use lambda_idempotency::protocol::record::{Omission, RELEASED, Record, Status, StoredOutcome};
+
+use super::is_final;
+use crate::night::Night;
+use crate::operator::Act;
+use crate::watched::{Change, Kind};
+
+/// Nothing runs again that was done, unless that was asked for; and a whole record is left.
+pub fn orders_are_followed(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let wrong = |change: &&Change| match (change.kind, &change.before, &change.after) {
+        (Kind::Operator(act), Some(before), Some(after)) => {
+            !is_asked_for(change.at, act, before) || !is_left(act, before, after)
+        }
+        (Kind::Operator(_), _, _) => true,
+        _ => false,
+    };
+    let wrong = night.changes.iter().filter(wrong);
+    wrong.map(|change| format!("{change:?}")).collect()
+}
+
+/// Whether the act fits the record that its write met.
+fn is_asked_for(at: i64, act: Act, met: &Record) -> bool {
+    match act {
+        Act::Release => {
+            let is_over = met.lease.is_some_and(|lease| lease.0 <= at);
+            met.status == Status::Failed || (is_over && !met.is_released())
+        }
+        Act::ReleaseLive => met.status == Status::InProgress && !met.is_released(),
+        Act::Redact | Act::Rerun | Act::RerunInFull => is_final(met),
+    }
+}
+
+fn is_left(act: Act, met: &Record, left: &Record) -> bool {
+    let redacted = StoredOutcome::Omitted(Omission::Redacted);
+    let ends = if act == Act::Redact {
+        left.status == met.status && left.outcome == Some(redacted) && left.lease.is_none()
+    } else {
+        left.is_released()
+            && left.lease == Some(RELEASED)
+            && left.outcome.is_none()
+            && left.completed_at.is_none()
+    };
+    let stays = (left.attempt, &left.fingerprint, left.started_at)
+        == (met.attempt, &met.fingerprint, met.started_at);
+    ends && stays && left.owner != met.owner && left.expiration >= met.expiration
+}
+
+/// Whether a live attempt was released, so that it may run on beside its successor.
+pub fn released_live(night: &Night, id: &RecordId, from: i64, to: i64) -> bool {
+    did(night, id, &[Act::ReleaseLive], from, to)
+}
+
+/// Whether the key's outcome was erased by then.
+pub fn redacted(night: &Night, id: &RecordId, by: i64) -> bool {
+    did(night, id, &[Act::Redact], 0, by)
+}
+
+/// Whether the key was to run again by then.
+pub fn reran(night: &Night, id: &RecordId, by: i64) -> bool {
+    did(night, id, &[Act::Rerun, Act::RerunInFull], 0, by)
+}
+
+fn did(night: &Night, id: &RecordId, acts: &[Act], from: i64, to: i64) -> bool {
+    night.changes.iter().any(|change| {
+        change.id == *id
+            && matches!(change.kind, Kind::Operator(act) if acts.contains(&act))
+            && (from..=to).contains(&change.at)
+    })
+}

@@ -1,0 +1,216 @@
+//! An operator, whose tool reads a record, decides, and sends one write over what it read.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::record::{
+    Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
+};
+use lambda_idempotency::store::{Answer, Store};
+use lambda_idempotency::testing::FaultyStore;
+use lambda_idempotency::{EpochMillis, RecordId};
+use tokio::time::Instant;
+
+use crate::watched::Watched;
+use crate::world::{World, millis};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    Release,
+    /// Also while the attempt may still run.
+    ReleaseLive,
+    Redact,
+    Rerun,
+    /// The same, and confirmed steps fire again.
+    RerunInFull,
+}
+
+impl Act {
+    const ALL: [Self; 5] = [
+        Self::Release,
+        Self::ReleaseLive,
+        Self::Redact,
+        Self::Rerun,
+        Self::RerunInFull,
+    ];
+
+    /// What the record keeps of it.
+    fn word(self) -> String {
+        format!("{self:?} by an operator")
+    }
+
+    /// The one with this word. What doesn't say is taken for the one that may do the least.
+    pub fn of(word: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|act| act.word() == word).unwrap_or(Self::Redact)
+    }
+}
+
+/// What an operator asks the tool for.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// Its reason, which no other order has.
+    pub number: usize,
+    pub at: i64,
+    pub key: usize,
+    pub act: Act,
+    /// How long the operator thinks, when the record has been read.
+    pub thinks: i64,
+}
+
+/// The entry that keeps which orders were carried out, as the tool has it.
+const ENTRY: &str = "@operator";
+
+/// How often the tool sends a write that gets no answer, and how often the operator then gives the order.
+const SENDS: usize = 4;
+const TIMES: usize = 3;
+
+/// Of the same seed as the night, whose other events stay as they are.
+pub fn orders(seed: u64, keys: usize) -> Vec<Order> {
+    let dice = &mut Rng::with_seed(seed ^ u64::from_be_bytes(*b"operator"));
+    if dice.u8(0..4) > 0 {
+        return Vec::new();
+    }
+    let order = |number| Order {
+        number,
+        at: dice.i64(0..70_000),
+        key: dice.usize(0..keys),
+        act: Act::ALL[dice.usize(0..Act::ALL.len())],
+        thinks: [0, 0, 100, 5_000, 20_000][dice.usize(0..5)],
+    };
+    (0..6).map(order).collect()
+}
+
+/// Gives the order, and gives it again where no answer came.
+pub async fn carry_out(world: World, table: FaultyStore<Watched>, id: RecordId, order: Order) {
+    tokio::time::sleep(millis(order.at - world.elapsed())).await;
+    for _ in 0..TIMES {
+        if give(world, &table, &id, order).await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(2)
+}
+
+/// Whether there was an answer.
+async fn give(world: World, table: &FaultyStore<Watched>, id: &RecordId, order: Order) -> bool {
+    let Ok(found) = table.load(id, deadline()).await else {
+        return false;
+    };
+    let Some(found) = found else { return true };
+    let record = found
+        .content
+        .as_deref()
+        .expect("a record that this crate wrote");
+    let now = EpochMillis(world.now());
+    if given(record).contains(&order.number.to_string()) {
+        table
+            .inner()
+            .reach("an operator's order that was carried out before");
+        return true;
+    }
+    if !fits(order.act, record, now) {
+        return true;
+    }
+    tokio::time::sleep(millis(order.thinks)).await;
+    let write = RecordWrite::from(write(id, &found, record, order, now));
+    let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
+    for _ in 0..SENDS {
+        match table.write(&write, deadline()).await {
+            Ok(Answer::Refused(met)) => {
+                if !met.as_ref().is_some_and(is_own) {
+                    table
+                        .inner()
+                        .reach("an operator's order over a record that moved");
+                }
+                return true;
+            }
+            Ok(_) => return true,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+/// The orders that were carried out on a record.
+fn given(record: &Record) -> Vec<String> {
+    let entry = record.journal.get(ENTRY).map(|entry| &entry.state);
+    match entry {
+        Some(StepState::Confirmed(StepResult::Text(text))) => {
+            text.split(',').map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the tool lets the operator do it.
+fn fits(act: Act, record: &Record, now: EpochMillis) -> bool {
+    let is_final = record.status != Status::InProgress;
+    let redacted = StoredOutcome::Omitted(Omission::Redacted);
+    let is_live = !is_final && record.lease.is_some_and(|lease| now < lease);
+    match act {
+        _ if record.expiration.to_millis() <= now => false,
+        Act::Release => record.status != Status::Completed && !record.is_released() && !is_live,
+        Act::ReleaseLive => is_live,
+        Act::Redact => is_final && record.outcome.as_ref() != Some(&redacted),
+        Act::Rerun | Act::RerunInFull => is_final,
+    }
+}
+
+fn write(
+    id: &RecordId,
+    found: &Found,
+    record: &Record,
+    order: Order,
+    now: EpochMillis,
+) -> Intervention {
+    let steps = record.journal.iter().filter(|(name, _)| *name != ENTRY);
+    let confirmed = steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(_)));
+    let end = if order.act == Act::Redact {
+        Ended::Final {
+            status: record.status,
+            outcome: StoredOutcome::Omitted(Omission::Redacted),
+            completed_at: record.completed_at.unwrap_or(now),
+        }
+    } else {
+        let last_error = Some(order.act.word());
+        Ended::Released { last_error }
+    };
+    let state = match order.act {
+        Act::Redact => Some(StepState::Confirmed(StepResult::Omitted(
+            Omission::Redacted,
+        ))),
+        Act::RerunInFull => Some(StepState::Failed),
+        _ => None,
+    };
+    let mut notes = Vec::new();
+    if let Some(state) = state {
+        notes.extend(
+            confirmed.map(|(name, entry)| {
+                StepNote::new(name, entry.ended(state.clone(), None, entry.at))
+            }),
+        );
+    }
+    let mut all = given(record);
+    all.push(order.number.to_string());
+    let note = StepState::Confirmed(StepResult::Text(all.join(",")));
+    let begun = StepEntry::begun(record.journal.get(ENTRY), now);
+    notes.push(StepNote::new(ENTRY, begun.ended(note, None, now)));
+    let owner = Owner::from_stored(format!("{:032x}", fastrand::u128(..)));
+    let expiration = match order.act {
+        Act::Rerun | Act::RerunInFull => {
+            let week = Duration::from_hours(7 * 24);
+            record.expiration.max((now + week).ceil_seconds())
+        }
+        _ => record.expiration,
+    };
+    let version = found.version.clone();
+    let mut write = Intervention::new(id.clone(), version, owner, expiration, end);
+    write.steps = notes;
+    write
+}
