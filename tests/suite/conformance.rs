@@ -90,6 +90,9 @@ enum Flaw {
     KeepsTheMark,
     TakesOlderNotes,
     LosesNotes,
+    IntervenesUnderTheOldOwner,
+    IntervenesOverAnything,
+    IntervenesWithOlderSteps,
     AnswersGroupsBackwards,
     ReadsStale,
     CommitsWithoutFence,
@@ -155,6 +158,24 @@ impl<S: Store> Store for Broken<S> {
                 };
                 if found.as_ref().is_some_and(held) {
                     return Ok(Answer::Applied(None));
+                }
+            }
+            (Flaw::IntervenesUnderTheOldOwner, RecordWrite::Intervene(intervention))
+                if found.is_some() =>
+            {
+                intervention.owner = owner().unwrap();
+            }
+            (Flaw::IntervenesOverAnything, RecordWrite::Intervene(intervention)) => {
+                if let Some(found) = found {
+                    intervention.seen = found.version;
+                }
+            }
+            (Flaw::IntervenesWithOlderSteps, RecordWrite::Intervene(intervention)) => {
+                let journal = found.and_then(|found| Some(found.content.ok()?.journal));
+                for step in &mut intervention.steps {
+                    let known = journal.as_ref().and_then(|known| known.get(&step.name));
+                    let next = known.map_or(1, |known| known.revision + 1);
+                    step.entry.revision = step.entry.revision.max(next);
                 }
             }
             _ => {}
@@ -235,6 +256,18 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         ),
         (Flaw::TakesOlderNotes, "every_step_comes_back_as_it_was"),
         (Flaw::LosesNotes, "every_step_comes_back_as_it_was"),
+        (
+            Flaw::IntervenesUnderTheOldOwner,
+            "an_operator_ends_a_record_of_any_status",
+        ),
+        (
+            Flaw::IntervenesOverAnything,
+            "an_intervention_needs_the_exact_version",
+        ),
+        (
+            Flaw::IntervenesWithOlderSteps,
+            "an_intervention_with_an_older_step_is_refused",
+        ),
         (
             Flaw::AnswersGroupsBackwards,
             "grouped_reads_answer_in_order",
