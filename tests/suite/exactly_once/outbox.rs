@@ -1,5 +1,8 @@
 //! Events in the handler's transaction.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency::{Error, Outcome};
@@ -78,4 +81,66 @@ async fn an_event_leaves_room_for_the_marks_of_its_relay(server: Server) {
         refused.unwrap_err().contains("409344"),
         "400 KB less 256 bytes"
     );
+}
+
+on_each_server!(events_of_an_aggregate_are_numbered_in_the_order_of_their_transaction);
+async fn events_of_an_aggregate_are_numbered_in_the_order_of_their_transaction(server: Server) {
+    let bench = Bench::on(&server).await;
+    let (table, other) = (server.outbox_table().await, server.outbox_table().await);
+    let (outbox, elsewhere) = (Outbox::new(&table), Outbox::new(&other));
+    let tries = AtomicU32::new(0);
+    let place = async || {
+        bench
+            .once()
+            .run(key(), payload(), async |claim| {
+                let number = tries.fetch_add(1, Ordering::SeqCst);
+                let emit = |outbox: &Outbox, aggregate: &str, name: &str| {
+                    // In the order of these calls, neither of names nor of ids.
+                    let event = Event::new("order.changed", aggregate).name(name);
+                    let data = format!("{aggregate} {name}");
+                    outbox.emit(&claim, event, &data).unwrap();
+                };
+                emit(&outbox, "order-1", "z");
+                emit(&outbox, "order-2", "y");
+                emit(&elsewhere, "order-1", "x");
+                claim.write(bench.put("between")).unwrap();
+                let too_large = Event::new("order.changed", "order-1");
+                let refused = outbox.emit(&claim, too_large, &"x".repeat(400 * 1_024));
+                assert!(refused.is_err(), "and has no number");
+                emit(&outbox, "order-1", "m");
+                emit(&outbox, "order-2", "a");
+                if number == 0 {
+                    return Err(Failed::Broken);
+                }
+                emit(&outbox, "order-1", "a");
+                Ok(0)
+            })
+            .await
+    };
+    assert!(place().await.is_err());
+    place().await.unwrap();
+
+    let mut found = Vec::new();
+    let mut transactions = HashSet::new();
+    for (place, table) in [("here", &table), ("elsewhere", &other)] {
+        let items = server.client().scan().table_name(table).send().await;
+        for item in items.unwrap().items.unwrap() {
+            let event = StoredEvent::from_item(&item).unwrap();
+            found.push(format!("{place} {} {}", event.data, event.position));
+            transactions.insert(event.transaction);
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "elsewhere \"order-1 x\" 0",
+            "here \"order-1 a\" 2",
+            "here \"order-1 m\" 1",
+            "here \"order-1 z\" 0",
+            "here \"order-2 a\" 1",
+            "here \"order-2 y\" 0",
+        ]
+    );
+    assert_eq!(transactions.len(), 1, "{transactions:?}");
 }
