@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{AttributeValue, KeySchemaElement, KeyType, Select};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, KeySchemaElement, KeyType, ScalarAttributeType, Select,
+};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
+use crate::key::decimal;
 use crate::record::Completed;
 use crate::{AuditError, words};
 
@@ -41,10 +44,27 @@ pub struct TableEffects {
 
 #[derive(Debug)]
 enum How {
-    /// The attribute is the partition key of the table, or of this index.
-    Query(Option<String>),
+    /// The attribute is the partition key of the table, or of this index; it may be a number.
+    Query {
+        index: Option<String>,
+        is_number: bool,
+    },
     /// Each item was read, and counted by name.
-    Counted(HashMap<String, u64>),
+    Counted(Names),
+}
+
+/// How many items have which name. A number counts for each of its texts.
+#[derive(Debug, Default)]
+struct Names {
+    texts: HashMap<String, u64>,
+    numbers: HashMap<String, u64>,
+}
+
+impl Names {
+    fn count(&self, key: &str) -> u64 {
+        let of = |names: &HashMap<String, u64>, name: &str| names.get(name).copied().unwrap_or(0);
+        of(&self.texts, key) + decimal(key).map_or(0, |number| of(&self.numbers, &number))
+    }
 }
 
 impl TableEffects {
@@ -68,6 +88,11 @@ impl TableEffects {
             keys.iter()
                 .any(|key| key.key_type == KeyType::Hash && key.attribute_name == attribute)
         };
+        let mut definitions = described.attribute_definitions.iter().flatten();
+        let is_number = definitions.any(|definition| {
+            definition.attribute_name == attribute
+                && definition.attribute_type == ScalarAttributeType::N
+        });
         // Without a sort key, an item of the table itself is one effect at most.
         let own = described.key_schema.as_deref().unwrap_or_default();
         let indexes = described.global_secondary_indexes.unwrap_or_default();
@@ -75,8 +100,14 @@ impl TableEffects {
             .into_iter()
             .find(|index| is_hash(index.key_schema.as_deref().unwrap_or_default()));
         let how = match index {
-            _ if is_hash(own) => How::Query(None),
-            Some(index) => How::Query(index.index_name),
+            _ if is_hash(own) => How::Query {
+                index: None,
+                is_number,
+            },
+            Some(index) => How::Query {
+                index: index.index_name,
+                is_number,
+            },
             None => How::Counted(count_all(&client, table, attribute).await.map_err(failed)?),
         };
         Ok(Self {
@@ -87,7 +118,19 @@ impl TableEffects {
         })
     }
 
-    async fn query(&self, index: Option<&str>, key: &str) -> Result<u64, AuditError> {
+    async fn query(
+        &self,
+        index: Option<&str>,
+        is_number: bool,
+        key: &str,
+    ) -> Result<u64, AuditError> {
+        let value = if !is_number {
+            AttributeValue::S(key.to_owned())
+        } else if decimal(key).is_some() {
+            AttributeValue::N(key.to_owned())
+        } else {
+            return Ok(0);
+        };
         let pages = self
             .client
             .query()
@@ -95,7 +138,7 @@ impl TableEffects {
             .set_index_name(index.map(str::to_owned))
             .key_condition_expression("#key = :key")
             .expression_attribute_names("#key", &self.attribute)
-            .expression_attribute_values(":key", AttributeValue::S(key.to_owned()))
+            .expression_attribute_values(":key", value)
             .select(Select::Count)
             .into_paginator()
             .send();
@@ -116,14 +159,11 @@ impl TableEffects {
 impl Effects for TableEffects {
     async fn count(&mut self, asked: &[Asked]) -> Result<Vec<u64>, AuditError> {
         match &self.how {
-            How::Counted(counts) => {
-                let count = |asked: &Asked| counts.get(&asked.key).copied().unwrap_or(0);
-                Ok(asked.iter().map(count).collect())
-            }
-            How::Query(index) => {
+            How::Counted(counts) => Ok(asked.iter().map(|one| counts.count(&one.key)).collect()),
+            How::Query { index, is_number } => {
                 let mut queries = Vec::with_capacity(asked.len());
                 for one in asked {
-                    queries.push(self.query(index.as_deref(), &one.key));
+                    queries.push(self.query(index.as_deref(), *is_number, &one.key));
                 }
                 let counts = stream::iter(queries).buffered(SIDE_BY_SIDE);
                 counts.try_collect().await
@@ -132,26 +172,27 @@ impl Effects for TableEffects {
     }
 }
 
-async fn count_all(
-    client: &Client,
-    table: &str,
-    attribute: &str,
-) -> Result<HashMap<String, u64>, String> {
+async fn count_all(client: &Client, table: &str, attribute: &str) -> Result<Names, String> {
     let scan = client
         .scan()
         .table_name(table)
         .projection_expression("#key");
     let scan = scan.expression_attribute_names("#key", attribute);
     let mut items = scan.into_paginator().items().send();
-    let mut counts = HashMap::new();
+    let mut counts = Names::default();
     while let Some(item) = items.next().await {
         let item = item.map_err(|error| words(&error))?;
-        let name = match item.get(attribute) {
-            Some(AttributeValue::S(text)) => text.clone(),
-            Some(AttributeValue::N(number)) => number.clone(),
+        let count = match item.get(attribute) {
+            Some(AttributeValue::S(text)) => counts.texts.entry(text.clone()),
+            Some(AttributeValue::N(number)) => {
+                let Some(number) = decimal(number) else {
+                    continue;
+                };
+                counts.numbers.entry(number)
+            }
             _ => continue,
         };
-        *counts.entry(name).or_default() += 1;
+        *count.or_default() += 1;
     }
     Ok(counts)
 }

@@ -1,11 +1,12 @@
 //! What names an effect: a value that the record has, or that follows from its id.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use lambda_idempotency::http::response_of;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, Key};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::record::Completed;
 
@@ -17,7 +18,7 @@ use crate::record::Completed;
 /// | `hash` | its hash |
 /// | `derived:NAME` | what [`Claim::derive_key`](lambda_idempotency::Claim::derive_key) gave the handler |
 /// | `derived-uuid:NAME` | what `derive_uuid` gave |
-/// | `/payment_id` | the value at this JSON pointer of the outcome; of an HTTP response, of its body |
+/// | `/payment_id` | the text or the number at this JSON pointer of the outcome; of an HTTP response, of its body. A number is as it stands there, to its last digit |
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EffectKey {
@@ -67,18 +68,64 @@ impl EffectKey {
             Self::DerivedUuid(effect) => Some(record_id(record)?.derive_uuid(effect)),
             Self::Outcome(pointer) => {
                 let outcome = record.outcome.as_deref()?;
-                let value: Value = match response_of(outcome) {
-                    Some(response) => serde_json::from_slice(response.body()).ok()?,
-                    None => serde_json::from_str(outcome).ok()?,
-                };
-                match value.pointer(pointer)? {
-                    Value::String(text) => Some(text.clone()),
-                    Value::Number(number) => Some(number.to_string()),
-                    _ => None,
+                match response_of(outcome) {
+                    Some(response) => named(str::from_utf8(response.body()).ok()?, pointer),
+                    None => named(outcome, pointer),
                 }
             }
         }
     }
+}
+
+/// The text or the number at a JSON pointer. A number isn't read, so that it keeps all digits.
+fn named(json: &str, pointer: &str) -> Option<String> {
+    let mut value: &RawValue = serde_json::from_str(json).ok()?;
+    for token in pointer.split('/').skip(1) {
+        let name = token.replace("~1", "/").replace("~0", "~");
+        value = if value.get().starts_with('[') {
+            let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
+            let is_place = name == "0" || !name.starts_with(['0', '+']);
+            *items.get(name.parse::<usize>().ok().filter(|_| is_place)?)?
+        } else {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(value.get()).ok()?;
+            *members.get(&name)?
+        };
+    }
+    match value.get() {
+        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        text if decimal(text).is_some() => Some(text.to_owned()),
+        _ => None,
+    }
+}
+
+/// A JSON number in a form that other texts of it have, too: 12.50 and 1.25e1 are one number. `None`
+/// for what is none.
+pub(crate) fn decimal(text: &str) -> Option<String> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    let begins_with_zero = whole.len() > 1 && whole.starts_with('0');
+    if whole.is_empty() || begins_with_zero || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let all = format!("{whole}{fraction}");
+    let significant = all.trim_start_matches('0').trim_end_matches('0');
+    if significant.is_empty() {
+        return Some("0".to_owned());
+    }
+    let zeros = all.len() - all.trim_end_matches('0').len();
+    let shift = i64::try_from(zeros).ok()? - i64::try_from(fraction.len()).ok()?;
+    Some(format!(
+        "{sign}{significant}e{}",
+        exponent.checked_add(shift)?
+    ))
 }
 
 /// The id as the library has it.
@@ -114,10 +161,63 @@ mod tests {
                 r#"{"status":201,"headers":[],"body":"{\"payment\":{\"id\":\"p-2\"}}"}"#,
                 Some("p-2"),
             ),
+            (
+                r#"{"payment": {"id": 12345678901234567890123}}"#,
+                Some("12345678901234567890123"),
+            ),
+            (r#" {"payment": {"id": 12.50 } }"#, Some("12.50")),
+            (
+                r#"{"status":201,"headers":[],"body":"{\"payment\":{\"id\":9007199254740993.0}}"}"#,
+                Some("9007199254740993.0"),
+            ),
+            (r#"{"payment": {"id": true}}"#, None),
+            (r#"{"payment": ["id"]}"#, None),
+            (r#"{"payment": {"id": "p-1"}"#, None),
             (r#"{"payment": null}"#, None),
             ("no json", None),
         ] {
             assert_eq!(key.of(&record(outcome)).as_deref(), name, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn a_pointer_goes_through_arrays_and_escaped_names() {
+        for (pointer, name) in [
+            ("/a~1b/1/~0", Some("here")),
+            ("/a~1b/0", Some("-0.5")),
+            ("/a~1b/01", None),
+            ("/a~1b/+1", None),
+            ("/a~1b/2", None),
+            ("/a~1b/-", None),
+            ("/a~1b", None),
+            ("/", Some("empty")),
+        ] {
+            let json = r#"{"a/b": [-0.5, {"~": "here"}], "": "empty"}"#;
+            let key = EffectKey::Outcome(pointer.to_owned());
+            assert_eq!(key.of(&record(json)).as_deref(), name, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn texts_of_one_number_are_one() {
+        for (text, other) in [
+            ("12.50", "12.5"),
+            ("12.50", "1.25e1"),
+            ("1200", "1.2E+3"),
+            ("0.0", "-0"),
+            ("12345678901234567890123", "12345678901234567890123.0"),
+        ] {
+            assert!(decimal(text).is_some(), "{text}");
+            assert_eq!(decimal(text), decimal(other), "{text}, {other}");
+        }
+        assert_ne!(
+            decimal("12345678901234567890123"),
+            decimal("12345678901234567890124")
+        );
+        assert_ne!(decimal("1"), decimal("-1"));
+        assert_ne!(decimal("1"), decimal("10"));
+        for text in ["", "-", ".5", "0x1", "007", "1e", "p-1", "true", "null"] {
+            assert_eq!(decimal(text), None, "{text}");
         }
     }
 

@@ -3,7 +3,10 @@
 
 use std::io::Write as _;
 
-use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest,
+    ScalarAttributeType, WriteRequest,
+};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -187,6 +190,56 @@ async fn an_audit_that_compared_nothing_knows_nothing() {
     on(&empty, &words)
         .await
         .refused(1, "nothing was compared: look at --table");
+}
+
+/// Two numbers that a double can't tell apart, and one with a zero at its end.
+const NUMBERS: [&str; 3] = [
+    "12345678901234567890123",
+    "12345678901234567890124",
+    "12.50",
+];
+
+#[tokio::test]
+async fn an_effect_is_named_by_a_number_to_its_last_digit() {
+    let records = table().await;
+    let record = |(number, name): (usize, &&str)| {
+        let mut record = record(number);
+        record.retain(|(name, _)| *name != "data");
+        let outcome = format!("{{\"payment\": {name}}}");
+        record.push(("data", AttributeValue::S(outcome)));
+        record
+    };
+    put_all(&records, NUMBERS.iter().enumerate().map(record)).await;
+    // The first has no effect. By queries, where the name is the partition key, and by a scan, where it is not.
+    for key in ["payment", "account"] {
+        let ledger = format!("ledger-{}", fastrand::u64(..));
+        let hash = KeySchemaElement::builder()
+            .attribute_name(key)
+            .key_type(KeyType::Hash);
+        let kind = AttributeDefinition::builder()
+            .attribute_name(key)
+            .attribute_type(ScalarAttributeType::N);
+        let create = dynamodb().client().create_table().table_name(&ledger);
+        let create = create.billing_mode(BillingMode::PayPerRequest);
+        let create = create.key_schema(hash.build().unwrap());
+        let create = create.attribute_definitions(kind.build().unwrap());
+        create.send().await.unwrap();
+        let effect = |(number, name): (usize, &&str)| {
+            vec![
+                ("payment", AttributeValue::N((*name).to_owned())),
+                ("account", AttributeValue::N(number.to_string())),
+            ]
+        };
+        let effects: Vec<_> = NUMBERS[1..].iter().enumerate().map(effect).collect();
+        let effects = effects.into_iter().map(|mut effect| {
+            effect.truncate(if key == "payment" { 1 } else { 2 });
+            effect
+        });
+        put_all(&ledger, effects).await;
+        let said = audit(&records, &ledger, &[]).await.ended_with(1);
+        assert_eq!(counts(&said), [3, 1, 0], "{key}: {said:?}");
+        assert_eq!(said.json()["missing"]["ids"][0], id(0), "{said:?}");
+    }
 }
 
 /// An export as DynamoDB writes it, of the first records.
