@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{ALARM, DIM, GOOD, HEADING, note};
+use crate::output::{ALARM, DIM, GOOD, HEADING, NL, note};
 use crate::time;
 
 mod child;
@@ -120,12 +120,12 @@ impl Found {
         let percent = |rate: &f64| rate * 100.0;
         write!(
             f,
-            "\n{style}{count}{style:#} {name}: {:.3} % (95 %: {:.3} to {:.3})",
+            "{NL}{style}{count}{style:#} {name}: {:.3} % (95 %: {:.3} to {:.3})",
             percent(rate),
             percent(low),
             percent(high)
         )?;
-        ids.iter().try_for_each(|id| write!(f, "\n  {id}"))
+        ids.iter().try_for_each(|id| write!(f, "{NL}  {id}"))
     }
 }
 
@@ -173,11 +173,11 @@ impl fmt::Display for Report {
         self.double.write(f, "double effects")?;
         if self.checked == 0 {
             let words = "nothing was compared: look at --table, --namespace, --operation, --since and --effect-key";
-            write!(f, "\n{ALARM}{words}{ALARM:#}")?;
+            write!(f, "{NL}{ALARM}{words}{ALARM:#}")?;
         }
         if self.not_judged > 0 {
             let words = "records don't tell which effect is theirs: look at --effect-key";
-            write!(f, "\n{DIM}{} {words}{DIM:#}", self.not_judged)?;
+            write!(f, "{NL}{DIM}{} {words}{DIM:#}", self.not_judged)?;
         }
         Ok(())
     }

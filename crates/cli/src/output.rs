@@ -8,10 +8,23 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// A style of a report. It is shown as a mark of its own, not as an escape sequence: only the marks
-/// become sequences, when the report is printed, and what a record contains never does.
+/// A style of a report, written as a character: only what is written so is obeyed, when the report
+/// is printed, and what a record contains never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style(char, anstyle::Style);
+
+/// The end of a report's line, written as a style is: a text can't end a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineEnd;
+
+impl Display for LineEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('\n')
+    }
+}
+
+/// The end of a line.
+pub(crate) const NL: LineEnd = LineEnd;
 
 impl Display for Style {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,7 +32,7 @@ impl Display for Style {
     }
 }
 
-/// The mark behind what has a style. Marks are noncharacters: no text has them.
+/// The mark behind what has a style.
 const END: char = '\u{fdd0}';
 /// The style of what needs a person.
 pub(crate) const ALARM: Style = Style('\u{fdd1}', AnsiColor::Red.on_default().bold());
@@ -32,23 +45,40 @@ pub(crate) const HEADING: Style = Style('\u{fdd4}', anstyle::Style::new().bold()
 /// The style of what is there for completeness.
 pub(crate) const DIM: Style = Style('\u{fdd5}', anstyle::Style::new().dimmed());
 
-/// The text of a report as a terminal may get it: with its styles, and without what else a terminal
-/// would obey, in text that came from a record, a service or a command.
+/// The text of a report as a terminal may get it: with its styles and lines, and without what else a
+/// terminal would obey, in text that came from a record, a service or a command.
+///
+/// Styles and line ends are written as characters, and texts as strings, so that no text passes for
+/// one.
 fn shown(report: impl Display) -> String {
-    let mut text = String::new();
-    for char in report.to_string().chars() {
-        let style = [ALARM, WARNING, GOOD, HEADING, DIM]
-            .into_iter()
-            .find(|style| style.0 == char);
-        let _ = match (char, style) {
-            (_, Some(Style(_, style))) => write!(text, "{style}"),
-            (END, _) => write!(text, "{}", anstyle::Reset),
-            ('\n' | '\t', _) => text.write_char(char),
-            (char, _) if is_obeyed(char) => write!(text, "{}", char.escape_default()),
-            (char, _) => text.write_char(char),
-        };
+    let mut shown = Shown(String::new());
+    let _ = write!(shown, "{report}");
+    shown.0
+}
+
+struct Shown(String);
+
+impl fmt::Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for char in text.chars() {
+            match char {
+                '\t' => self.0.push(char),
+                char if is_obeyed(char) => self.0.extend(char.escape_default()),
+                char => self.0.push(char),
+            }
+        }
+        Ok(())
     }
-    text
+
+    fn write_char(&mut self, char: char) -> fmt::Result {
+        let mut styles = [ALARM, WARNING, GOOD, HEADING, DIM].into_iter();
+        match (char, styles.find(|style| style.0 == char)) {
+            (_, Some(Style(_, style))) => write!(self.0, "{style}"),
+            (END, _) => write!(self.0, "{}", anstyle::Reset),
+            ('\n', _) => self.0.write_char(char),
+            (char, _) => self.write_str(char.encode_utf8(&mut [0; 4])),
+        }
+    }
 }
 
 /// The same of JSON, in which such a character is part of a string.
@@ -139,11 +169,11 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_shown_as_text() {
-        let text = "a\u{1b}[31mb\r\u{9b}2J\u{7}\u{202e}c\nd ö";
-        let plain = "a\\u{1b}[31mb\\r\\u{9b}2J\\u{7}\\u{202e}c\nd ö";
+        let text = "a\u{1b}[31mb\r\u{9b}2J\u{7}\u{202e}c\nd ö\u{fdd1}";
+        let plain = "a\\u{1b}[31mb\\r\\u{9b}2J\\u{7}\\u{202e}c\\nd ö\u{fdd1}";
         assert_eq!(
-            shown(format_args!("{DIM}{text}{DIM:#}")),
-            format!("\u{1b}[2m{plain}\u{1b}[0m")
+            shown(format_args!("{DIM}{text}{DIM:#}{NL}{text:<20}")),
+            format!("\u{1b}[2m{plain}\u{1b}[0m\n{plain} ")
         );
         let json = serde_json::to_string(text).unwrap_or_default();
         let json = shown_json(&json);

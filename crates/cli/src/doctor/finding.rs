@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::output::{ALARM, DIM, GOOD, HEADING, NL, WARNING};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -72,15 +72,20 @@ impl fmt::Display for Report {
                 mend,
                 ..
             } = finding;
-            writeln!(f, "{style}{id}{style:#}  {HEADING}{at}{HEADING:#}: {what}")?;
-            writeln!(f, "    {why}")?;
-            writeln!(f, "    {GOOD}{}{GOOD:#}\n", mend.replace('\n', "\n    "))?;
+            write!(
+                f,
+                "{style}{id}{style:#}  {HEADING}{at}{HEADING:#}: {what}{NL}    {why}{NL}"
+            )?;
+            for line in mend.lines() {
+                write!(f, "    {GOOD}{line}{GOOD:#}{NL}")?;
+            }
+            NL.fmt(f)?;
         }
         for NotChecked { what, why } in &self.not_checked {
-            writeln!(f, "{DIM}not checked{DIM:#}  {what}: {why}")?;
+            write!(f, "{DIM}not checked{DIM:#}  {what}: {why}{NL}")?;
         }
         if !self.ignored.is_empty() {
-            writeln!(f, "{DIM}ignored{DIM:#}  {}", self.ignored.join(", "))?;
+            write!(f, "{DIM}ignored{DIM:#}  {}{NL}", self.ignored.join(", "))?;
         }
         let (found, fine) = (self.findings.len(), self.fine.len());
         match found {

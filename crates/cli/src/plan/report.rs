@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::cost::Cost;
 use crate::doctor;
-use crate::output::{DIM, HEADING};
+use crate::output::{DIM, HEADING, NL};
 
 /// A value that fits a queue's other settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -36,12 +36,12 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.check)?;
+        write!(f, "{}{NL}", self.check)?;
         for words in &self.not_read {
-            writeln!(f, "{DIM}not read{DIM:#}  {words}")?;
+            write!(f, "{DIM}not read{DIM:#}  {words}{NL}")?;
         }
         if !self.suggestions.is_empty() {
-            writeln!(f, "\n{HEADING}At least{HEADING:#}")?;
+            write!(f, "{NL}{HEADING}At least{HEADING:#}{NL}")?;
         }
         for Suggestion {
             at,
@@ -49,14 +49,14 @@ impl fmt::Display for Report {
             at_least,
         } in &self.suggestions
         {
-            writeln!(f, "  {at:<24}  {setting:<20}  {at_least}")?;
+            write!(f, "  {at:<24}  {setting:<20}  {at_least}{NL}")?;
         }
         let Some(first) = self.cost.first() else {
             return Ok(());
         };
         write!(
             f,
-            "\n{HEADING}A month{HEADING:#} of {} requests, {} of them duplicates, records of {} bytes\n  \
+            "{NL}{HEADING}A month{HEADING:#} of {} requests, {} of them duplicates, records of {} bytes{NL}  \
              {:<12}  {:>16}  {:>16}  {:>10}",
             first.requests,
             first.duplicates,
@@ -76,7 +76,7 @@ impl fmt::Display for Report {
             } = cost;
             write!(
                 f,
-                "\n  {:<12}  {write_units:>16}  {read_units:>16}  {dollars:>10.2}",
+                "{NL}  {:<12}  {write_units:>16}  {read_units:>16}  {dollars:>10.2}",
                 form.word()
             )?;
         }

@@ -12,7 +12,7 @@ use crate::ask::agree;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{DIM, GOOD, HEADING, WARNING, note};
+use crate::output::{DIM, GOOD, HEADING, NL, WARNING, note};
 use crate::records::acts::Act;
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Target, Which, find};
@@ -92,7 +92,7 @@ impl fmt::Display for Report {
         let Some(after) = &self.after else {
             return write!(
                 f,
-                "{HEADING}{}{HEADING:#}\n{DIM}would {}: nothing was written{DIM:#}\n\n{}",
+                "{HEADING}{}{HEADING:#}{NL}{DIM}would {}: nothing was written{DIM:#}{NL}{NL}{}",
                 self.before.id, self.act.act, self.before
             );
         };
@@ -108,9 +108,9 @@ impl fmt::Display for Report {
             )?;
         }
         if let Some(left) = &self.act.left {
-            write!(f, "\n{WARNING}left for you to delete: {left}{WARNING:#}")?;
+            write!(f, "{NL}{WARNING}left for you to delete: {left}{WARNING:#}")?;
         }
-        write!(f, "\n\n{after}")
+        write!(f, "{NL}{NL}{after}")
     }
 }
 

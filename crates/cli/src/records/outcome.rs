@@ -9,6 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::output::NL;
+
 /// JSON as it is stored, to the last digit of its numbers.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
@@ -29,7 +31,8 @@ impl PartialEq for Json {
 
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get())
+        // Between its values, a line end says nothing.
+        f.write_str(&self.0.get().replace(['\n', '\r'], " "))
     }
 }
 
@@ -119,11 +122,15 @@ impl fmt::Display for OutcomeView {
                 body,
             } => {
                 write!(f, "HTTP {status}")?;
+                // No line of it passes for one of the record's.
                 for (name, value) in headers {
-                    write!(f, "\n  {name}: {value}")?;
+                    write!(f, "{NL}  | {name}: {value}")?;
                 }
                 if !body.is_empty() {
-                    write!(f, "\n\n  {}", body.replace('\n', "\n  "))?;
+                    write!(f, "{NL}  |")?;
+                }
+                for line in body.lines() {
+                    write!(f, "{NL}  | {line}")?;
                 }
                 Ok(())
             }

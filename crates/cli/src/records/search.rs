@@ -135,8 +135,8 @@ pub(crate) async fn by_hash(
         ))),
         [id] => raw_id(id),
         several => Err(Failure::usage(format!(
-            "the hash {hash} is ambiguous: give more digits, or one of these ids\n  {}",
-            several.join("\n  ")
+            "the hash {hash} is ambiguous: give more digits, or one of these ids: {}",
+            several.join(", ")
         ))),
     }
 }

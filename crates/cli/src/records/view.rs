@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{ALARM, DIM, GOOD, HEADING, Style, WARNING};
+use crate::output::{ALARM, DIM, GOOD, HEADING, NL, Style, WARNING};
 use crate::records::acts::{Act, OPERATOR_STEP, acts};
 use crate::records::outcome::{Json, OutcomeView};
 use crate::time;
@@ -215,10 +215,10 @@ impl RecordView {
 impl fmt::Display for RecordView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let style = self.state.style();
-        writeln!(f, "{HEADING}{}{HEADING:#}", self.id)?;
+        write!(f, "{HEADING}{}{HEADING:#}{NL}", self.id)?;
         write!(f, "  state        {style}{}{style:#}", self.state.word())?;
         let mut line = |name: &str, value: Option<&str>| match value {
-            Some(value) => write!(f, "\n  {name:<12} {value}"),
+            Some(value) => write!(f, "{NL}  {name:<12} {value}"),
             None => Ok(()),
         };
         line("unreadable", self.unreadable.as_deref())?;
@@ -233,14 +233,13 @@ impl fmt::Display for RecordView {
         line("last error", self.last_error.as_deref())?;
         line("owner", self.owner.as_deref())?;
         line("fingerprint", self.fingerprint.as_deref())?;
-        line(
-            "outcome",
-            self.outcome.as_ref().map(ToString::to_string).as_deref(),
-        )?;
+        if let Some(outcome) = &self.outcome {
+            write!(f, "{NL}  {:<12} {outcome}", "outcome")?;
+        }
         for step in &self.steps {
             write!(
                 f,
-                "\n  step         {}: {}, {} tries, {}",
+                "{NL}  step         {}: {}, {} tries, {}",
                 step.name, step.state, step.tries, step.at
             )?;
             if let Some(result) = &step.result {
@@ -254,7 +253,7 @@ impl fmt::Display for RecordView {
             let at = time::text(EpochMillis(act.at));
             write!(
                 f,
-                "\n  operator     {at} {} by {}: {}",
+                "{NL}  operator     {at} {} by {}: {}",
                 act.act, act.by, act.reason
             )?;
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Answer, Explanation, Moment, RulesView};
-use crate::output::{ALARM, DIM, GOOD, HEADING, WARNING};
+use crate::output::{ALARM, DIM, GOOD, HEADING, NL, WARNING};
 use crate::records::view::State;
 
 impl fmt::Display for Explanation {
@@ -13,13 +13,13 @@ impl fmt::Display for Explanation {
             Answer::Replayed => GOOD,
             _ => WARNING,
         };
-        writeln!(f, "{HEADING}{}{HEADING:#}", self.id)?;
+        write!(f, "{HEADING}{}{HEADING:#}{NL}", self.id)?;
         write!(f, "{style}{}{style:#}", self.words)?;
         if let Some(record) = &self.record {
             let attempt = record.attempt.map(|attempt| format!(", attempt {attempt}"));
             write!(
                 f,
-                "\n{}{}",
+                "{NL}{}{}",
                 record.state.word(),
                 attempt.unwrap_or_default()
             )?;
@@ -29,7 +29,7 @@ impl fmt::Display for Explanation {
             if record.state == State::Unreadable {
                 write!(
                     f,
-                    "\nIt is left alone until it expires. Find what writes into the table"
+                    "{NL}It is left alone until it expires. Find what writes into the table"
                 )?;
             }
         }
@@ -40,23 +40,27 @@ impl fmt::Display for Explanation {
             skew_margin,
         } = &self.rules;
         let assumed = if *crashed_assumed { " (assumed)" } else { "" };
-        write!(f, "\n{DIM}by the rules --crashed {crashed}{assumed}")?;
+        write!(f, "{NL}{DIM}by the rules --crashed {crashed}{assumed}")?;
         match max_attempts {
             Some(attempts) => write!(f, ", --max-attempts {attempts}")?,
             None => write!(f, ", no --max-attempts")?,
         }
         write!(f, ", --skew-margin {skew_margin}{DIM:#}")?;
         if !self.timeline.is_empty() {
-            write!(f, "\n\n{HEADING}Timeline{HEADING:#} (now is {})", self.at)?;
+            write!(
+                f,
+                "{NL}{NL}{HEADING}Timeline{HEADING:#} (now is {})",
+                self.at
+            )?;
             for moment in &self.timeline {
                 let Moment { at, distance, what } = moment;
-                write!(f, "\n  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
+                write!(f, "{NL}  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
             }
         }
         if !self.safe.is_empty() {
-            write!(f, "\n\n{HEADING}Safe to do{HEADING:#}")?;
+            write!(f, "{NL}{NL}{HEADING}Safe to do{HEADING:#}")?;
             for act in &self.safe {
-                write!(f, "\n  {}\n    {GOOD}{}{GOOD:#}", act.when, act.command)?;
+                write!(f, "{NL}  {}{NL}    {GOOD}{}{GOOD:#}", act.when, act.command)?;
             }
         }
         Ok(())
