@@ -8,6 +8,8 @@
 )]
 
 mod audit;
+#[path = "../../../postgres/tests/suite/support/bouncer.rs"]
+mod bouncer;
 mod doctor;
 mod limits;
 mod plan;

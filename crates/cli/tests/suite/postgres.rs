@@ -9,6 +9,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
+use crate::bouncer::bouncer;
 use crate::support::{PATIENCE, Said, run};
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
@@ -98,6 +99,58 @@ async fn a_record_is_explained_released_and_completed() {
     let shown = on(&table, &["get", &other, "--json"]).await.json();
     assert_eq!(shown["outcome"]["reason"], "redacted");
     assert_eq!(shown["acts"].as_array().map(Vec::len), Some(2), "{shown}");
+}
+
+/// A proxy that gives each transaction the next connection has a few connections for all of these processes.
+#[tokio::test]
+async fn behind_a_proxy_that_shares_connections_each_command_works() {
+    let (store, table) = store().await;
+    let (_bouncer, through) = bouncer(&url()).await;
+    let on = async |words: &[&str]| {
+        let place = ["--store", &through, "--table", &table, "--json"];
+        run(&[words, &place].concat()).await
+    };
+    let why = ["--reason", "ticket 17", "--yes"];
+    let life = async |token: &str| {
+        let id = dead(&store, token).await;
+        let explained = on(&["explain", &id]).await.ended_with(0).json();
+        assert_eq!(explained["answer"], "runs_again", "{explained}");
+        on(&[&["release", &id][..], &why].concat())
+            .await
+            .ended_with(0);
+        assert_eq!(
+            deliver(&store, token).await,
+            (false, "attempt 2".to_owned())
+        );
+        let got = on(&["get", &id]).await.ended_with(0).json();
+        assert_eq!(got["outcome"]["value"], "attempt 2", "{got}");
+        on(&[&["rerun", &id][..], &why].concat())
+            .await
+            .ended_with(0);
+        assert_eq!(
+            deliver(&store, token).await,
+            (false, "attempt 3".to_owned())
+        );
+        on(&[&["redact", &id][..], &why].concat())
+            .await
+            .ended_with(0);
+        let got = on(&["get", &id]).await.ended_with(0).json();
+        assert_eq!(got["outcome"]["reason"], "redacted", "{got}");
+        assert_eq!(got["acts"].as_array().map(Vec::len), Some(3), "{got}");
+        id
+    };
+    let tokens: Vec<String> = (0..8).map(|number| format!("A-{number}")).collect();
+    let lives = tokens.iter().map(|token| life(token));
+    let mut ids = futures_util::future::join_all(lives).await;
+    let said = on(&["list", "--yes"]).await.ended_with(1);
+    let listed = said.out.lines().map(|line| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        entry["id"].as_str().unwrap().to_owned()
+    });
+    let mut listed: Vec<String> = listed.collect();
+    listed.sort();
+    ids.sort();
+    assert_eq!(listed, ids);
 }
 
 #[tokio::test]

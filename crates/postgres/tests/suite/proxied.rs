@@ -1,57 +1,12 @@
 //! The store behind `PgBouncer`, which gives each transaction the next connection.
 
-use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Stdio;
-
 use lambda_idempotency::{Idempotency, Key};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction, transact};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
-use tokio::process::{Child, Command};
 
-use crate::support::{
-    Failed, MINUTE, count, engine, eventually, name, pool_of, store_of, table, url,
-};
-
-/// Starts it with fewer connections to the server than there are clients.
-async fn bouncer() -> (Child, String) {
-    let program = std::env::var("PGBOUNCER")
-        .expect("run the tests with `scripts/with postgres pgbouncer -- …` before the command");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let url = url();
-    let (role, place) = url.split_once('@').unwrap();
-    let (server, database) = place.split_once('/').unwrap();
-    let (host, server_port) = server.split_once(':').unwrap();
-    let settings = std::env::temp_dir().join(format!("{}.ini", name("pgbouncer")));
-    let text = format!(
-        "[databases]\n* = host={host} port={server_port} user=postgres\n[pgbouncer]\n\
-         listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
-         pool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n"
-    );
-    std::fs::write(&settings, text).unwrap();
-    let mut command = Command::new(program);
-    // It refuses to run as root.
-    if Path::new("/proc/self").metadata().unwrap().uid() == 0 {
-        command.arg("--user=postgres");
-    }
-    let child = command
-        .arg("--quiet")
-        .arg(&settings)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let through = format!("{role}@127.0.0.1:{port}/{database}");
-    let answers = async || pool_of(&through, 1).get().await.ok().map(drop);
-    eventually("PgBouncer answers", answers).await;
-    std::fs::remove_file(settings).unwrap();
-    (child, through)
-}
+use crate::support::bouncer::bouncer;
+use crate::support::{Failed, MINUTE, count, engine, pool_of, store_of, table, url};
 
 /// Adds the row of each key twice, in each form, with many clients at once. In the open transaction, the
 /// handler adds it by a statement of its own.
@@ -92,7 +47,7 @@ async fn all_run_once<P: Pool>(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_proxy_that_shares_connections_by_transaction_each_key_runs_once() {
-    let (_bouncer, through) = bouncer().await;
+    let (_bouncer, through) = bouncer(&url()).await;
     let (direct, keys) = store_of(&url(), 2).await;
     let store = PostgresStore::with_table(pool_of(&through, 8), &keys).unwrap();
     let options = PgPoolOptions::new()

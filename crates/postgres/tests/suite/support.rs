@@ -11,6 +11,7 @@ use sqlx::postgres::PgPoolOptions;
 use tokio_postgres::NoTls;
 
 mod activity;
+pub(crate) mod bouncer;
 
 pub(crate) use activity::{Closed, Gate, committing, once_there_is, waiting_for};
 
