@@ -75,6 +75,15 @@ async fn a_throttled_request_spaces_the_next_at_seven_tenths_of_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_is_throttled_as_a_second_begins_is_measured_by_the_second_before() {
+    let (pace, _) = at(100).await;
+    advance(WINDOW).await;
+    let turn = end(&pace).await;
+    throttled(&pace, 1, turn);
+    about(waited(&pace).await, 1.0 / 70.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_side_by_side_take_their_turns_one_after_the_other() {
     let (pace, turn) = at(100).await;
     throttled(&pace, 1, turn);
@@ -119,6 +128,9 @@ async fn the_rate_comes_back_to_where_it_was_and_is_then_forgotten() {
     advance(Duration::from_secs(30)).await;
     assert_eq!(space(&pace), Duration::ZERO);
     assert_eq!(waited(&pace).await, Duration::ZERO);
+    let turn = end(&pace).await;
+    throttled(&pace, 2, turn);
+    about(space(&pace), 1.0 / (FIRST * KEPT));
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,6 +141,8 @@ async fn half_a_second_of_the_time_is_kept_for_finding_out_whether_it_committed(
 #[derive(Debug, Default)]
 struct DeniedLater {
     sends: AtomicU32,
+    /// Whether no other write is answered.
+    is_stuck: bool,
 }
 
 impl Script for DeniedLater {
@@ -155,6 +157,19 @@ impl Script for DeniedLater {
             _ => Err(StoreError::Rejected("no permission any more".into())),
         }
     }
+
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        if self.is_stuck {
+            tokio::time::sleep_until(deadline).await;
+            return Err(StoreError::Timeout);
+        }
+        table.write(write, deadline).await
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,6 +178,19 @@ async fn after_a_send_without_an_answer_a_denial_is_proven_by_a_released_record(
     let ended = write(&once.claimless()).await;
     assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
     assert!(record(&once).await.unwrap().is_released());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_proves_a_denial_leaves_time_for_a_read() {
+    let once = engine(DeniedLater {
+        is_stuck: true,
+        ..DeniedLater::default()
+    });
+    let began = Instant::now();
+    let ended = write(&once.claimless()).await;
+    assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
+    let store_timeout = Duration::from_secs(10);
+    assert!(began.elapsed() < store_timeout, "{:?}", began.elapsed());
 }
 
 /// An engine that is switched off: its transactions have no record.

@@ -10,7 +10,7 @@ fn read(event: Value) -> Vec<KafkaRecord> {
 }
 
 fn record(fields: &Value) -> KafkaRecord {
-    let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": ARN, "records": { "a-b-0": [fields] } });
+    let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": ARN, "records": { "a-b-3": [fields] } });
     read(event).remove(0)
 }
 
@@ -25,11 +25,11 @@ fn token_from(source: &Value) -> Option<String> {
 #[test]
 fn a_key_names_cluster_topic_partition_and_offset() {
     let record = record(&json!({ "offset": 15 }));
-    assert_eq!(Kafka::id(&record), Some("a-b-0-15"));
-    assert_eq!(Kafka::token(&record).unwrap(), format!("{ARN}#a-b-0-15"));
+    assert_eq!(Kafka::id(&record), Some("a-b-3-15"));
+    assert_eq!(Kafka::token(&record).unwrap(), format!("{ARN}#a-b-3-15"));
     assert_eq!(Kafka::origin(&record), Some("a-b"));
-    assert_eq!(Kafka::order_key(&record), Some("a-b-0"));
-    assert_eq!(record.partition(), Some(0));
+    assert_eq!(Kafka::order_key(&record), Some("a-b-3"));
+    assert_eq!(record.partition(), Some(3));
 }
 
 #[test]

@@ -120,6 +120,8 @@ mod tests {
         assert_ne!(token("ID:1", "orders"), token("ID:2", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:1", "bills"));
         assert_eq!(ActiveMq::id(&message(&json!({}))), None);
+        let on_a_queue = message(&json!({ "destination": { "physicalName": "orders" } }));
+        assert_eq!(ActiveMq::origin(&on_a_queue), Some("orders"));
     }
 
     #[test]

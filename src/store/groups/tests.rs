@@ -173,6 +173,19 @@ async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_nothing_gathers_the_next_request_leaves_at_once() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    gate.open.add_permits(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    store.write(&claim(0), deadline).await.unwrap();
+    let write = claim(1);
+    let mut next = pin!(store.write(&write, deadline));
+    assert!(is_pending(next.as_mut()));
+    assert_eq!(gate.sizes(), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_group_waits_for_nothing() {
     let gate = Gate::closed();
     let store = GroupedStore::new(Arc::clone(&gate));

@@ -4,6 +4,7 @@ use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Begun, Run};
 
 use super::*;
+use crate::secrets::Log;
 use crate::support::Begun as Started;
 use crate::support::crash::{drop_when, kill};
 
@@ -230,6 +231,7 @@ async fn a_claim_whose_reply_was_not_waited_for_is_released_by_the_next_call_und
 #[tokio::test(start_paused = true)]
 async fn an_ending_that_comes_after_a_takeover_changes_nothing() {
     for is_completion in [true, false] {
+        let (log, _capture) = Log::capture();
         let pair = pair(|builder| builder);
         if is_completion {
             pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
@@ -250,6 +252,8 @@ async fn an_ending_that_comes_after_a_takeover_changes_nothing() {
         });
         assert_eq!(value(successor.await), "second");
         assert_eq!(text(&pair.once).await.unwrap().into_inner(), "second");
+        let log = log.text();
+        assert_eq!(log.contains("\"lease_lost\""), is_completion, "{log}");
     }
 }
 

@@ -200,6 +200,21 @@ async fn a_handler_hears_that_its_lease_ran_out_and_another_took_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_ran_out_is_not_renewed() {
+    let bench = &Bench::new();
+    let run = bench.run(|claim| async move {
+        let lease = bench.record().await.lease;
+        // A thread that is blocked.
+        tokio::time::advance(RENEWED + MARGIN).await;
+        tokio::time::sleep(TICK).await;
+        assert!(claim.is_over());
+        assert_eq!(bench.record().await.lease, lease);
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_fence_ends_the_wait_before_the_lease_is_over() {
     let bench = &Bench::new();
     let run = bench.run(|claim| async move {

@@ -204,9 +204,9 @@ async fn a_body_that_breaks_off_is_a_400_and_nothing_runs() {
             Ok::<_, Failure>(answer(201, "ran"))
         },
     ));
-    let send = async |chunks: Vec<Result<http_body::Frame<Bytes>, Failure>>| {
+    let send = async |header, chunks: Vec<Result<http_body::Frame<Bytes>, Failure>>| {
         let body = UnsyncBoxBody::new(StreamBody::new(futures_util::stream::iter(chunks)));
-        let request = http::Request::post("/orders").header("idempotency-key", "k-1");
+        let request = http::Request::post("/orders").header(header, "k-1");
         let answer = api
             .clone()
             .oneshot(request.body(body).unwrap())
@@ -219,12 +219,18 @@ async fn a_body_that_breaks_off_is_a_400_and_nothing_runs() {
         )
     };
     let chunk = || Ok(http_body::Frame::data(Bytes::from_static(b"half")));
-    let (status, body) = send(vec![chunk(), Err("the line is dead".into())]).await;
-    assert_eq!(status, 400);
-    assert!(String::from_utf8_lossy(&body).contains("body-unreadable"));
+    // Without a key, the body isn't read.
+    for (header, code) in [
+        ("idempotency-key", "body-unreadable"),
+        ("x-key", "key-missing"),
+    ] {
+        let (status, body) = send(header, vec![chunk(), Err("the line is dead".into())]).await;
+        assert_eq!(status, 400);
+        assert!(String::from_utf8_lossy(&body).contains(code));
+    }
     // Nothing was claimed: the same key is free.
     assert_eq!(
-        send(vec![chunk(), chunk()]).await,
+        send("idempotency-key", vec![chunk(), chunk()]).await,
         (201, Bytes::from("ran"))
     );
 }

@@ -70,6 +70,29 @@ struct Unread {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+struct Swapped {
+    #[serde(rename(serialize = "last", deserialize = "first"))]
+    first: u8,
+    #[serde(rename(serialize = "first", deserialize = "last"))]
+    last: u8,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Side {
+    #[serde(rename(serialize = "right", deserialize = "left"))]
+    Left,
+    #[serde(rename(serialize = "left", deserialize = "right"))]
+    Right,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Empty {
+    Maybe(Option<u8>),
+    Unit,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct LeftOut {
     #[serde(skip_serializing_if = "is_zero", default = "one")]
     count: u32,
@@ -136,6 +159,12 @@ fn a_value_whose_json_form_reads_back_as_another_one_has_no_form() {
     }));
     assert!(is_refused(OneWay { cents: 5 }));
     assert!(is_refused(Unread { cents: 5 }));
+    assert!(is_refused(Swapped { first: 1, last: 2 }));
+    assert!(is_refused(BTreeMap::from([
+        (Side::Left, 1),
+        (Side::Right, 2)
+    ])));
+    assert!(is_refused(vec![Empty::Unit]));
     assert!(is_refused(LeftOut { count: 0 }));
     assert!(is_refused(HashMap::from([(Some(1), 2), (None, 3)])));
     assert!(is_refused(Panics));

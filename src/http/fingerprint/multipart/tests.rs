@@ -94,6 +94,7 @@ fn the_boundary_is_read_as_content_types_write_it() {
     ] {
         assert!(!named(parameters), "{parameters}");
     }
+    assert_eq!(print("", &form("", &[NAME])), None);
     let long = "x".repeat(71);
     assert_eq!(print(&long, &form(&long, &[NAME])), None);
     assert!(print(&long[1..], &form(&long[1..], &[NAME])).is_some());
