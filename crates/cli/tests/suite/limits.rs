@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::support::{Said, command, dynamodb, on, run, table};
+use crate::records::{dead, deliver};
+use crate::support::{Said, command, dynamodb, dynamodb_endpoint, on, run, table};
 
 #[tokio::test]
 async fn a_time_that_no_calendar_has_is_refused() {
@@ -38,54 +39,63 @@ async fn a_time_that_no_calendar_has_is_refused() {
     }
 }
 
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn number(number: &str) -> AttributeValue {
+    AttributeValue::N(number.to_owned())
+}
+
+fn step(state: &str, (name, words): (&str, &str)) -> AttributeValue {
+    let step = [
+        ("state", text(state)),
+        ("revision", number("2")),
+        ("tries", number("1")),
+        ("at", number("1700000000000")),
+        (name, text(words)),
+    ];
+    AttributeValue::M(step.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
 #[tokio::test]
 async fn numbers_are_shown_to_their_last_digit() {
     let table = table().await;
-    let text = |text: &str| AttributeValue::S(text.to_owned());
-    let number = |number: &str| AttributeValue::N(number.to_owned());
-    let numbers = "[12345678901234567890123,12.50,1e400,-0.0,0.10000000000000000555]";
-    let step = [
-        ("state", text("CONFIRMED")),
-        ("revision", number("2")),
-        ("tries", number("1")),
-        ("at", number("1700000000000")),
-        ("result", text(numbers)),
-    ];
-    let step = step.map(|(name, value)| (name.to_owned(), value));
-    let put = dynamodb().client().put_item().table_name(&table);
-    put.item("id", text("payments#charge#0f"))
-        .item("status", text("COMPLETED"))
-        .item("owner", text("0f"))
-        .item("attempt", number("1"))
-        .item("expiration", number("4000000000"))
-        .item("completed_at", number("1700000000000"))
-        .item("data", text(&format!("{{\"numbers\":{numbers}}}")))
-        .item("step:charge", AttributeValue::M(step.into()))
-        .item("v", number("1"))
-        .send()
-        .await
-        .unwrap();
-    for format in [&[][..], &["--json"]] {
-        let said = on(&table, &[&["get", "payments#charge#0f"], format].concat()).await;
-        let said = said.ended_with(0);
-        assert_eq!(said.out.matches(numbers).count(), 2, "{said:?}");
+    // One that no double holds has a record of its own: where it is no JSON, the others would be shown as a text.
+    for (place, numbers) in [
+        "[12345678901234567890123,12.50,-0.0,0.10000000000000000555]",
+        "[1e400]",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = format!("payments#charge#{place}");
+        let put = dynamodb().client().put_item().table_name(&table);
+        put.item("id", text(&id))
+            .item("status", text("COMPLETED"))
+            .item("owner", text("0f"))
+            .item("attempt", number("1"))
+            .item("expiration", number("4000000000"))
+            .item("completed_at", number("1700000000000"))
+            .item("data", text(&format!("{{\"numbers\":{numbers}}}")))
+            .item("step:charge", step("CONFIRMED", ("result", numbers)))
+            .item("v", number("1"))
+            .send()
+            .await
+            .unwrap();
+        for (format, kind) in [(&[][..], ""), (&["--json"], "\"kind\": \"json\"")] {
+            let said = on(&table, &[&["get", &id], format].concat()).await;
+            let said = said.ended_with(0);
+            assert_eq!(said.out.matches(numbers).count(), 2, "{said:?}");
+            assert!(said.out.contains(kind), "{said:?}");
+        }
     }
 }
 
-/// Whatever text a record has, none of it begins a line.
+/// Whatever text a record has, none of it begins a line, and no terminal obeys it.
 #[tokio::test]
 async fn no_text_of_a_record_passes_for_a_line() {
     let table = table().await;
-    let text = |text: &str| AttributeValue::S(text.to_owned());
-    let number = |number: &str| AttributeValue::N(number.to_owned());
-    let step = [
-        ("state", text("FAILED")),
-        ("revision", number("2")),
-        ("tries", number("1")),
-        ("at", number("1700000000000")),
-        ("error", text("no\nFAKED error of a step")),
-    ];
-    let step = step.map(|(name, value)| (name.to_owned(), value));
     let mut ids = Vec::new();
     for (status, outcome) in [
         ("COMPLETED", "a text\nFAKED text"),
@@ -104,13 +114,16 @@ async fn no_text_of_a_record_passes_for_a_line() {
             .item("status", text(status))
             .item("owner", text("0f\nFAKED owner"))
             .item("validation", text("0f\nFAKED fingerprint"))
-            .item("last_error", text("no\r\nFAKED error\u{fdd1}FAKED"))
+            .item(
+                "last_error",
+                text("no\r\nFAKED error\u{fdd1}FAKED\u{1b}[8m\u{9b}2J"),
+            )
             .item("attempt", number("1"))
             .item("expiration", number("4000000000"))
             .item("started_at", number("1700000000000"))
             .item(
                 "step:charge\nFAKED step",
-                AttributeValue::M(step.clone().into()),
+                step("FAILED", ("error", "no\nFAKED error of a step")),
             )
             .item("v", number("1"));
         let put = match status {
@@ -143,18 +156,37 @@ async fn no_text_of_a_record_passes_for_a_line() {
         words.push([&["rerun", id, "--steps", "keep"][..], &why].concat());
     }
     words.push(vec!["get", "payments\nFAKED"]);
-    let (mut shown, mut escaped) = (0, 0);
+    let endpoint = dynamodb_endpoint();
+    let place = ["--endpoint-url", &endpoint, "--table", &table];
+    let (mut shown, mut escaped, mut styled) = (0, 0, 0);
     for words in words {
         let said = on(&table, &words).await;
+        for format in [&[][..], &["--json"]] {
+            // As on a terminal: elsewhere all escape sequences are left out.
+            let mut coloured = command(&[&words[..], format, &place].concat());
+            let coloured = coloured.env("CLICOLOR_FORCE", "1").output().await.unwrap();
+            let Said { out, err, .. } = Said::of(&coloured);
+            for obeyed in ["\u{1b}[8m", "\u{9b}", "\r", "\u{2028}"] {
+                let all = [&out, &err];
+                assert!(
+                    !all.iter().any(|text| text.contains(obeyed)),
+                    "{words:?}: {all:?}"
+                );
+            }
+            styled += usize::from(out.contains('\u{1b}'));
+        }
         let lines = said.out.lines().chain(said.err.lines());
-        for line in lines.flat_map(|line| line.split(['\r', '\u{2028}'])) {
+        for line in lines {
             let begins = line.trim_start().starts_with("FAKED");
             assert!(!begins, "{words:?}: {line:?} of {said:?}");
             shown += 1;
             escaped += usize::from(line.contains("\\nFAKED"));
         }
     }
-    assert!(shown > 100 && escaped > 50, "{escaped} of {shown}");
+    assert!(
+        shown > 100 && escaped > 50 && styled > 10,
+        "{escaped} of {shown}, {styled}"
+    );
 }
 
 #[tokio::test]
@@ -164,12 +196,44 @@ async fn an_output_that_is_full_is_no_success() {
         &["schema", "get"],
         &["completions", "bash"],
     ] {
-        let mut full = command(words);
-        let file = std::fs::File::options().write(true).open("/dev/full");
-        full.stdout(Stdio::from(file.unwrap()));
-        // `output` would take the output itself.
-        let ran = full.stderr(Stdio::piped()).spawn().unwrap();
-        let said = Said::of(&ran.wait_with_output().await.unwrap());
-        said.refused(3, "the standard output");
+        full(words).await.refused(3, "error: the standard output");
     }
+}
+
+/// Runs the binary with an output that takes nothing.
+async fn full(words: &[&str]) -> Said {
+    let mut full = command(words);
+    let file = std::fs::File::options().write(true).open("/dev/full");
+    full.stdout(Stdio::from(file.unwrap()));
+    // `output` would take the output itself.
+    let ran = full.stderr(Stdio::piped()).spawn().unwrap();
+    Said::of(&ran.wait_with_output().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_record_that_was_written_is_said_to_be_where_its_report_can_not_be_printed() {
+    let (table, endpoint) = (table().await, dynamodb_endpoint());
+    let place = ["--endpoint-url", &endpoint, "--table", &table];
+    let why = ["--reason", "ticket 17", "--yes"];
+    let id = dead(&table, "A-17").await;
+    let words = [&["release", &id][..], &why, &place].concat();
+    full(&words)
+        .await
+        .refused(3, "the record was written, but not all of the report");
+    let got = on(&table, &["get", &id, "--json"]).await.json();
+    assert_eq!(got["state"], "released", "{got}");
+    // Nothing is written now, so nothing is said to be.
+    let said = full(&words).await.ended_with(3);
+    assert!(!said.err.contains("was written"), "{said:?}");
+
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    deliver(&table, "A-17").await.unwrap();
+    std::fs::write(&file, &id).unwrap();
+    let rerun = ["rerun", "--from", file.to_str().unwrap()];
+    full(&[&rerun[..], &why, &place].concat())
+        .await
+        .refused(3, "the record was written, but not all of the report");
+    let got = on(&table, &["get", &id, "--json"]).await.json();
+    assert_eq!(got["state"], "released", "{got}");
+    std::fs::remove_file(file).unwrap();
 }

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, Outcome};
+use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, SystemClock};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, key};
-use crate::support::{Said, dynamodb_endpoint, on, run, table};
+use crate::support::{PATIENCE, Said, dynamodb, dynamodb_endpoint, on, run, table};
 
 /// What is lost of the request at which the network goes down, and of each that follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -255,6 +257,39 @@ async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
         .map(|act| &act["reason"])
         .collect();
     assert_eq!(reasons, ["charged 0", "charged 1"]);
+}
+
+#[tokio::test]
+async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
+    let (table, charges) = (table().await, AtomicUsize::new(0));
+    let store = DynamoDbStore::new(dynamodb().client(), &table);
+    let once = Idempotency::builder(store).namespace("payments");
+    let once = once.store_timeout(PATIENCE).clock(SystemClock);
+    let once = once.retention(Duration::from_hours(1)).build().unwrap();
+    let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
+    let deliver = async || deliver_in_steps(&once, "A-17", charge).await.unwrap();
+    assert_eq!(deliver().await, Outcome::Executed("charge 0".to_owned()));
+    let id = id(&table, "A-17");
+    let kept = get(&table, &id).await["expires_at"].to_string();
+    let rerun = ["rerun", &id, "--yes", "--json"];
+    on(&table, &[&rerun[..], &WHY].concat())
+        .await
+        .refused(2, "1 of its steps are confirmed: say whether");
+    assert!(deliver().await.is_replayed());
+    let keep = ["--steps", "keep", "--reason", "an outcome was wrong"];
+    on(&table, &[&rerun[..], &keep].concat())
+        .await
+        .ended_with(0);
+    // A retry may come long after the record would have expired.
+    let now_kept = get(&table, &id).await["expires_at"].to_string();
+    assert!(kept[..11] < now_kept[..11], "{kept}, then {now_kept}");
+    assert_eq!(deliver().await, Outcome::Executed("charge 0".to_owned()));
+    let repeat = ["--steps", "repeat", "--reason", "charged 0"];
+    on(&table, &[&rerun[..], &repeat].concat())
+        .await
+        .ended_with(0);
+    assert_eq!(deliver().await, Outcome::Executed("charge 1".to_owned()));
+    assert_eq!(charges.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

@@ -68,6 +68,10 @@ async fn a_completed_key_is_replayed_and_never_runs() {
     order(&table, &["complete", &id, "--outcome", "1"])
         .await
         .refused(2, "the record is completed");
+    order(&table, &["release", &id])
+        .await
+        .refused(2, "its effect has happened");
+    assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
 }
 
 #[tokio::test]

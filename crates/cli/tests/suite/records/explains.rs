@@ -1,10 +1,11 @@
 //! `explain` says what a delivery is told, and a delivery is told so.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{Error, Outcome};
 use serde_json::Value;
 
 use super::{alive, dead, deliver, id};
-use crate::support::{on, table};
+use crate::support::{dynamodb, on, table};
 
 async fn explain(table: &str, words: &[&str]) -> Value {
     let said = on(table, &[&["explain", "--json"], words].concat()).await;
@@ -93,6 +94,59 @@ async fn the_commands_that_are_named_do_what_is_said() {
     on(&table, &[words, &[reason.as_str(), "--yes"]].concat())
         .await
         .ended_with(0);
+}
+
+/// Each name is one word, whatever it has in it.
+#[tokio::test]
+async fn a_shell_takes_the_commands_that_are_named_as_they_are_meant() {
+    let table = table().await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let number = |number: &str| AttributeValue::N(number.to_owned());
+    let names = [
+        "charge",
+        "it's",
+        "a  b",
+        "-x",
+        "$(date)`date`\\",
+        "a\nb\u{1b}[31m\u{9b}'",
+    ];
+    for name in names {
+        let id = format!("payments#charge {name}#0f");
+        let step = [
+            ("state", text("PENDING")),
+            ("revision", number("1")),
+            ("tries", number("1")),
+            ("at", number("1700000000000")),
+        ];
+        let step = step.map(|(name, value)| (name.to_owned(), value));
+        let put = dynamodb().client().put_item().table_name(&table);
+        put.item("id", text(&id))
+            .item("status", text("INPROGRESS"))
+            .item("owner", text("0f"))
+            .item("attempt", number("1"))
+            .item("in_progress_expiration", number("0"))
+            .item("last_error", text("interrupted step"))
+            .item("expiration", number("4000000000"))
+            .item("started_at", number("1700000000000"))
+            .item(format!("step:{name}"), AttributeValue::M(step.into()))
+            .item("v", number("1"))
+            .send()
+            .await
+            .unwrap();
+        let explained = explain(&table, &[&id, "--crashed", "interrupt"]).await;
+        let commands = explained["safe"].as_array().unwrap();
+        assert_eq!(commands.len(), 2, "{explained}");
+        for (command, flag) in commands.iter().zip(["--confirmed", "--failed"]) {
+            let command = command["command"].as_str().unwrap();
+            let line = format!("idempotency() {{ printf '%s\\0' \"$@\"; }}\n{command}");
+            let mut shell = tokio::process::Command::new("bash");
+            let taken = shell.args(["-c", &line]).output().await.unwrap();
+            let taken = String::from_utf8(taken.stdout).unwrap();
+            let words: Vec<&str> = taken.split('\0').collect();
+            assert_eq!(words[..4], ["settle-step", &id, flag, name], "{command}");
+            assert!(!command.contains(char::is_control), "{command:?}");
+        }
+    }
 }
 
 /// The table's clock is the true one.
