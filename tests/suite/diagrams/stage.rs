@@ -157,6 +157,8 @@ impl Table {
         let store = DynamoDbStore::new(wire.server().client(), &self.name);
         let once = Idempotency::builder(store)
             .namespace("payments")
+            // As a message of a queue is told.
+            .max_retry_after(Duration::MAX)
             .lease(LEASE);
         let once = once.clock(self.stage.clock.clone()).build().unwrap();
         let stage = self.stage.clone();
