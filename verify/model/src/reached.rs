@@ -44,11 +44,10 @@ pub enum Event {
     Redacted,
     Rerun,
     RerunRepeats,
-    InterventionRefused,
 }
 
 impl Event {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 36] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -85,7 +84,6 @@ impl Event {
         Self::Redacted,
         Self::Rerun,
         Self::RerunRepeats,
-        Self::InterventionRefused,
     ];
 
     pub fn of(answer: Answer) -> Self {
