@@ -132,7 +132,7 @@ impl Checker {
         let now = self.scope.workers[w].skew;
         match self.mutation {
             Mutation::ExpiresBeforeItsLease => now,
-            _ => (now + self.scope.retention).max(self.lease(w) + MARGIN),
+            _ => self.lease(w) + self.scope.retention.max(MARGIN),
         }
     }
 
