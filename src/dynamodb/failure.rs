@@ -153,7 +153,7 @@ pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
         ),
         _ => return None,
     };
-    Some(StoreError::Unavailable(text.into()))
+    Some(StoreError::Unauthenticated(text.into()))
 }
 
 /// Tests whether DynamoDB's message reports an item that would be too large.
@@ -266,7 +266,7 @@ mod tests {
             ("InvalidSignatureException", "set the machine's clock"),
         ] {
             let error = refused(code, "The security token included in the request", 400);
-            assert!(error.is_transient(), "{error:?}");
+            assert!(error.is_transient() && !error.is_unreachable(), "{error:?}");
             let text = unlinked(&error);
             assert!(text.contains(advice) && text.contains(code), "{text}");
         }

@@ -31,6 +31,10 @@ pub enum StoreError {
     /// The store could not be reached, or failed. The write may have applied.
     #[error("the store could not be reached: {}{}", unlinked(.0), see!("store-unreachable"))]
     Unavailable(#[source] BoxError),
+    /// The store refuses the process's credentials: they have expired, it doesn't know them, or the
+    /// clock is wrong. Nothing applied. The source says what to do.
+    #[error("{}{}", unlinked(.0), see!("store-unauthenticated"))]
+    Unauthenticated(#[source] BoxError),
     /// The function lacks a permission. The source says which.
     #[error("{}{}", unlinked(.0), see!("store-denied"))]
     Denied(#[source] BoxError),
@@ -60,6 +64,7 @@ impl StoreError {
                 | Self::Throttled(_)
                 | Self::Conflict
                 | Self::Unavailable(_)
+                | Self::Unauthenticated(_)
         )
     }
 }
@@ -83,6 +88,7 @@ mod tests {
         for error in [
             StoreError::Throttled(own()),
             StoreError::Unavailable(own()),
+            StoreError::Unauthenticated(own()),
             StoreError::Denied(own()),
             StoreError::Misconfigured(own()),
             StoreError::Rejected(own()),
