@@ -140,10 +140,10 @@ impl UnsentEndings {
         own.into_iter().chain(others).take(AT_ONCE).collect()
     }
 
-    /// Forgets an ending that is settled.
-    fn remove(&self, settled: &Arc<Unsent>) {
+    /// Forgets an ending that is settled; it may have lost its outcome meanwhile.
+    fn remove(&self, settled: &Unsent) {
         let mut endings = self.lock();
-        endings.retain(|unsent| !Arc::ptr_eq(unsent, settled));
+        endings.retain(|unsent| unsent.hold.owner != settled.hold.owner);
         self.count.store(endings.len(), Ordering::Relaxed);
     }
 
