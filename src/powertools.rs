@@ -85,7 +85,7 @@ impl PowertoolsKeys {
     }
 
     /// Makes the id as a key, for [`run`](crate::Idempotency::run). Metrics name the work by the
-    /// operation; it isn't part of the id.
+    /// operation; it isn't part of the id, but a record belongs to the operation that made it.
     pub fn key(&self, operation: impl Into<String>, selected: impl Into<Value>) -> Option<Key> {
         self.id(selected).map(|id| Key::raw(operation, id))
     }

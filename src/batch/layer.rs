@@ -98,7 +98,8 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// name, or the [source's name](Source::NAME) where it has none.
     ///
     /// Set it when the same work arrives from several origins, or when one may be renamed: a
-    /// message that was done under one operation is new under another.
+    /// message that was done under one operation is new under another, and refused under a
+    /// [raw id](Self::raw_id).
     pub fn operation(mut self, name: impl Into<String>) -> Self {
         self.config.operation = Some(name.into().into());
         self

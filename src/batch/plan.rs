@@ -113,7 +113,10 @@ where
         Ok(Ready {
             position,
             received: Box::new((body, message)),
-            key,
+            key: match self.operation {
+                Some(_) => key,
+                None => key.map(Key::unbound),
+            },
             fingerprint,
             retention,
         })

@@ -29,12 +29,7 @@ impl<S: Store> Engine<S> {
         let retention = retention.unwrap_or(options.default_retention);
         let (operation, id) = (key.shared_operation(), self.record_id(key)?);
         let meter = self.meter(Some(key));
-        let fingerprint = match fingerprint {
-            payload if key.is_raw() => {
-                Some(Fingerprint::of_operation(&operation, payload.as_ref()))
-            }
-            payload => payload,
-        };
+        let fingerprint = key.bind(fingerprint);
         let request = Request::new(operation, id, fingerprint, retention, options, meter);
         Ok(request)
     }

@@ -88,7 +88,8 @@ impl<S, T, E> InvokeLayer<S, T, E> {
     /// Names the operation. Default: the name of the function.
     ///
     /// Set it when the same work arrives through several functions, or when one may be renamed: an
-    /// event that was done under one operation is new under another.
+    /// event that was done under one operation is new under another, and refused under a
+    /// [raw id](Self::raw_id).
     pub fn operation(mut self, name: impl Into<String>) -> Self {
         self.config.operation = Some(name.into().into());
         self

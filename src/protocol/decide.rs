@@ -22,7 +22,9 @@ pub enum Crashed {
     Interrupt,
     /// The handler runs again when this time has passed since the end of the lease; until then the
     /// key is in flight: for work that shows what it did only after a while, or that somebody may want
-    /// to look at first. A [step](crate::Step) has no lease: there it is `RunAgain`.
+    /// to look at first. A run that panics or is dropped waits for it, too. Let it be shorter than the
+    /// retention; a queue's `maxReceiveCount` and Lambda's asynchronous retries may be used up before,
+    /// and a stream's shard stands still. A [step](crate::Step) has no lease: there it is `RunAgain`.
     RunAgainAfter(Duration),
 }
 

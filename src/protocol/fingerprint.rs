@@ -113,7 +113,10 @@ impl Fingerprint {
 
     /// Returns the operation's part, where there is one, and the payload's.
     fn split(&self) -> (&str, &str) {
-        self.0.split_once(':').unwrap_or(("", &self.0))
+        match self.0.split_once(':') {
+            Some((operation, payload)) if operation.len() == DIGITS => (operation, payload),
+            _ => ("", &self.0),
+        }
     }
 
     /// Takes a fingerprint as it was read from a store.

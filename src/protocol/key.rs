@@ -52,6 +52,8 @@ pub struct Key {
     token: Token,
     scope: Option<String>,
     label: Option<String>,
+    /// The id of the record doesn't name the operation, so that its fingerprint does.
+    is_bound: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -60,10 +62,7 @@ enum Token {
     RawId(String),
     /// Resolved already.
     #[cfg(feature = "batch")]
-    Record {
-        id: RecordId,
-        is_raw: bool,
-    },
+    Record(RecordId),
 }
 
 impl Key {
@@ -78,6 +77,7 @@ impl Key {
             token,
             scope: None,
             label: None,
+            is_bound: false,
         }
     }
 
@@ -106,9 +106,20 @@ impl Key {
     ///
     /// The id has at most 2,048 bytes, or as many as the store takes: 1,024 in a DynamoDB table with
     /// two keys. Its record belongs to the first operation that uses it: for another one it is
-    /// [`Error::Mismatch`](crate::Error::Mismatch).
+    /// [`Error::Mismatch`](crate::Error::Mismatch), unless its fingerprint is another library's, which
+    /// has no place for the operation.
     pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
-        Self::with(operation.into().into(), Token::RawId(id.into()))
+        let key = Self::with(operation.into().into(), Token::RawId(id.into()));
+        let is_bound = true;
+        Self { is_bound, ..key }
+    }
+
+    /// Gives the key without its tie to an operation that nobody has named: the name of the queue or
+    /// of the function may change.
+    #[cfg(any(feature = "batch", feature = "invoke"))]
+    pub(crate) fn unbound(self) -> Self {
+        let is_bound = false;
+        Self { is_bound, ..self }
     }
 
     /// Makes a key as [`new`](Self::new) does, of an operation that many keys share.
@@ -120,8 +131,10 @@ impl Key {
     /// Returns the same key, whose record is known already: hashing is done once.
     #[cfg(feature = "batch")]
     pub(crate) fn resolved(&self, id: RecordId) -> Self {
-        let is_raw = self.is_raw();
-        Self::with(Arc::clone(&self.operation), Token::Record { id, is_raw })
+        Self {
+            is_bound: self.is_bound,
+            ..Self::with(Arc::clone(&self.operation), Token::Record(id))
+        }
     }
 
     /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
@@ -131,13 +144,13 @@ impl Key {
         self
     }
 
-    /// Tells whether the id of the record is the caller's, which doesn't name the operation.
-    pub(crate) fn is_raw(&self) -> bool {
-        match &self.token {
-            Token::RawId(_) => true,
-            #[cfg(feature = "batch")]
-            Token::Record { is_raw, .. } => *is_raw,
-            Token::Text(_) => false,
+    /// Returns the fingerprint as the record has it: with the operation, where its id doesn't name it.
+    pub(crate) fn bind(&self, payload: Option<Fingerprint>) -> Option<Fingerprint> {
+        match payload {
+            payload if self.is_bound => {
+                Some(Fingerprint::of_operation(&self.operation, payload.as_ref()))
+            }
+            payload => payload,
         }
     }
 
@@ -173,7 +186,7 @@ impl Key {
         }
         match &self.token {
             #[cfg(feature = "batch")]
-            Token::Record { id, .. } => Ok(id.clone()),
+            Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
             Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
             Token::RawId(id) if id.len() > MAX_ID_BYTES => Err(KeyError::IdTooLong {
@@ -409,8 +422,8 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the code of
-    /// the HTTP problem, and the section of the page on errors.
+    /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the
+    /// section of the page on errors and, where a client can mend it, the code of the HTTP problem.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing | Self::MissingAt { .. } => "key_missing",
