@@ -14,6 +14,9 @@ use crate::{AuditError, words};
 
 /// How many queries are under way together.
 const SIDE_BY_SIDE: usize = 16;
+/// The longest partition key, and the range of a number
+/// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
+const MAX_KEY_BYTES: usize = 2_048;
 
 /// A record whose effects are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,10 +127,11 @@ impl TableEffects {
         is_number: bool,
         key: &str,
     ) -> Result<u64, AuditError> {
-        let value = if !is_number {
-            AttributeValue::S(key.to_owned())
-        } else if decimal(key).is_some() {
+        // DynamoDB refuses a query for what no key can be: there is no such item.
+        let value = if is_number && decimal(key).is_some_and(|number| is_key(&number)) {
             AttributeValue::N(key.to_owned())
+        } else if !is_number && (1..=MAX_KEY_BYTES).contains(&key.len()) {
+            AttributeValue::S(key.to_owned())
         } else {
             return Ok(0);
         };
@@ -172,6 +176,18 @@ impl Effects for TableEffects {
     }
 }
 
+/// Tells whether a number, as `decimal` writes it, can be a key.
+fn is_key(number: &str) -> bool {
+    let Some((digits, exponent)) = number.trim_start_matches('-').split_once('e') else {
+        return true;
+    };
+    let magnitude = exponent.parse::<i64>().ok().and_then(|exponent| {
+        let length = i64::try_from(digits.len()).ok()?;
+        exponent.checked_add(length - 1)
+    });
+    digits.len() <= 38 && magnitude.is_some_and(|magnitude| (-130..=125).contains(&magnitude))
+}
+
 async fn count_all(client: &Client, table: &str, attribute: &str) -> Result<Names, String> {
     let scan = client
         .scan()
@@ -195,4 +211,26 @@ async fn count_all(client: &Client, table: &str, attribute: &str) -> Result<Name
         *count.or_default() += 1;
     }
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_dynamodb_does_not_take_is_no_key() {
+        let nines = "9".repeat(39);
+        for (text, expected) in [
+            ("0", true),
+            ("-12.50", true),
+            (&nines[1..], true),
+            (&nines, false),
+            ("1e125", true),
+            ("1e126", false),
+            ("1e-130", true),
+            ("1e-131", false),
+        ] {
+            assert_eq!(is_key(&decimal(text).unwrap()), expected, "{text}");
+        }
+    }
 }
