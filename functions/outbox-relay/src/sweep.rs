@@ -22,6 +22,8 @@ pub(crate) enum SweepError {
     Table(#[from] TableError),
     #[error("{failed} events could not be published, {parked} of them are parked")]
     Unpublished { failed: usize, parked: usize },
+    #[error("the time was over before any event was published: give the function more of it")]
+    OutOfTime,
 }
 
 /// What became of events.
@@ -79,6 +81,7 @@ impl Relay {
         } = tally;
         tracing::info!(published, failed, parked, is_cut_short, "swept");
         match failed {
+            0 if is_cut_short && published == 0 => Err(SweepError::OutOfTime),
             0 => Ok(()),
             _ => Err(SweepError::Unpublished { failed, parked }),
         }
@@ -113,19 +116,23 @@ impl Relay {
             .map(|events| self.publish_one_by_one(events, time));
         let mut publishing = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
         while let Some(part) = publishing.next().await {
-            tally.add(part?);
+            tally.add(part);
         }
         Ok(())
     }
 
     /// Publishes events of one aggregate. The first failure stops those behind it; one that is parked lets them go on.
-    async fn publish_one_by_one(
-        &self,
-        events: Vec<StoredEvent>,
-        time: Time,
-    ) -> Result<Tally, TableError> {
+    /// So does an aggregate whose events can't be read in its part of the time: the others go on.
+    async fn publish_one_by_one(&self, events: Vec<StoredEvent>, time: Time) -> Tally {
         let mut tally = Tally::default();
-        for event in self.in_order(events, time).await? {
+        let aggregate = events.first().map(|event| event.aggregate.clone());
+        let waiting = events.len();
+        let Ok(events) = self.in_order(events, time.quarter()).await else {
+            tally.failed = waiting;
+            tally.blocked.extend(aggregate);
+            return tally;
+        };
+        for event in events {
             if time.is_used() {
                 tally.is_cut_short = true;
                 break;
@@ -149,7 +156,7 @@ impl Relay {
                 }
             }
         }
-        Ok(tally)
+        tally
     }
 
     /// Counts a refusal, and parks an event that was refused too often. A target that is down or full refuses nothing.
