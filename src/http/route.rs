@@ -33,7 +33,7 @@ const WITH_EFFECT: [Method; 5] = [
     Method::CONNECT,
 ];
 
-const NO_METHOD: &str = "the method is POST, PATCH, PUT, DELETE or ANY, in upper case";
+const NO_METHOD: &str = "the method is POST, PATCH, PUT, DELETE or ANY";
 
 /// Reports a route that can't be parsed, or whose method is safe.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,10 +53,13 @@ impl FromStr for Route {
             route: text.to_owned(),
             reason,
         };
-        let (method, path) = match text.trim().split_once(' ') {
+        let (method, path) = match text.trim().split_once(char::is_whitespace) {
             None => (None, text.trim()),
-            Some(("ANY", path)) => (None, path.trim()),
-            Some((method, path)) => (Some(method.parse::<Method>()), path.trim()),
+            Some((any, path)) if any.eq_ignore_ascii_case("any") => (None, path.trim()),
+            Some((method, path)) => (
+                Some(method.to_ascii_uppercase().parse::<Method>()),
+                path.trim(),
+            ),
         };
         let method = method.transpose().map_err(|_| fail(NO_METHOD))?;
         if let Some(method) = &method {
