@@ -1,20 +1,21 @@
-//! A key's token, or its tenant, is made from text of any kind.
+//! A key's token, or its tenant, is made from text of any kind, or from an integer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Converts text to a key's token: a string of any kind, or an `Option` of one where it may be
-/// missing.
+/// Converts a value to a key's token: a string of any kind, an integer, which becomes its decimal
+/// digits, or an `Option` of one where it may be missing.
 ///
 /// ```
 /// use lambda_idempotency::IntoToken;
 ///
 /// assert_eq!("order-17".into_token().as_deref(), Some("order-17"));
 /// assert_eq!(Some(String::from("order-17")).into_token().as_deref(), Some("order-17"));
+/// assert_eq!(17_u64.into_token().as_deref(), Some("17"));
 /// assert_eq!(None::<&str>.into_token(), None);
 /// ```
 pub trait IntoToken {
-    /// Returns the text; `None` where it is missing.
+    /// Returns the token; `None` where it is missing.
     fn into_token(self) -> Option<String>;
 }
 
@@ -35,6 +36,26 @@ macro_rules! token_from {
 }
 
 token_from!(String, &str, &String, Box<str>, Cow<'_, str>);
+
+macro_rules! token_of {
+    ($($integer:ty),* $(,)?) => {$(
+        impl IntoToken for $integer {
+            fn into_token(self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+
+        impl IntoToken for Option<$integer> {
+            fn into_token(self) -> Option<String> {
+                self.and_then(IntoToken::into_token)
+            }
+        }
+    )*};
+}
+
+token_of!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize
+);
 
 impl IntoToken for Arc<str> {
     fn into_token(self) -> Option<String> {
@@ -64,6 +85,9 @@ mod tests {
             Some(shared).into_token(),
         ];
         assert!(tokens.iter().all(|token| token.as_deref() == Some("t")));
+        assert_eq!((-17_i64).into_token().as_deref(), Some("-17"));
+        assert_eq!(Some(u128::MAX).into_token(), Some(u128::MAX.to_string()));
+        assert_eq!(None::<u32>.into_token(), None);
         assert_eq!(None::<String>.into_token(), None);
         assert_eq!(None::<Arc<str>>.into_token(), None);
     }
