@@ -204,15 +204,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let seed = args
         .seed
         .unwrap_or_else(|| u64::from_le_bytes(now().0.to_le_bytes()));
+    let (records, at) = source::open(args, context).await?;
     let selection = Selection {
         namespace: context.global().namespace.clone(),
         operation: args.operation.clone(),
         since: args.since,
-        before: now() - args.settled_for,
+        before: at - args.settled_for,
         sample: args.sample.map(|size| (size, seed)),
     };
     let bar = bar();
-    let records = source::open(args, context).await?.inspect(|page| {
+    let records = records.inspect(|page| {
         bar.inc(page.as_ref().map_or(0, |page| page.len() as u64));
     });
     let key = &args.effect_key;

@@ -6,7 +6,7 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
-use lambda_idempotency::store::AnyStore;
+use lambda_idempotency::store::{AnyStore, Store};
 use lambda_idempotency::{EpochMillis, StoreError};
 use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
+use crate::records::find::raw_id;
 use crate::time;
 
 /// The store of the records, by its own API and by the library's contract.
@@ -56,7 +57,8 @@ const AHEAD: Duration = Duration::from_secs(2);
 
 impl Records {
     /// The time now, by the store's clock where this machine's is ahead of it: by a clock that is
-    /// ahead, an attempt that runs looks dead. DynamoDB is asked nothing: its last reply tells.
+    /// ahead, an attempt that runs looks dead. DynamoDB's last reply tells it; it is asked where there
+    /// is none yet.
     ///
     /// # Errors
     ///
@@ -68,7 +70,15 @@ impl Records {
     /// How far this machine's clock is ahead of the store's; nothing where it isn't.
     pub(crate) async fn ahead(&self, context: &Context) -> Result<Duration, Failure> {
         let ahead = match &self.place {
-            Place::DynamoDb(table) => table.clock.ahead_millis().unwrap_or(0),
+            Place::DynamoDb(table) => {
+                if table.clock.ahead_millis().is_none() {
+                    // Any reply has the time.
+                    self.store
+                        .load(&raw_id("time")?, context.deadline())
+                        .await?;
+                }
+                table.clock.ahead_millis().unwrap_or(0)
+            }
             Place::Postgres(store) => {
                 let asked = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
                 // A query of one message: a proxy may share connections.

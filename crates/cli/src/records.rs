@@ -5,7 +5,7 @@ pub mod complete;
 pub mod explain;
 mod explanation;
 pub mod fail;
-mod find;
+pub(crate) mod find;
 pub mod get;
 pub mod list;
 mod open;

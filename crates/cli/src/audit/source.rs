@@ -1,11 +1,12 @@
 //! Where the records come from: the store, or an export of the table.
 
 use futures_util::stream::{self, LocalBoxStream, StreamExt};
+use lambda_idempotency::EpochMillis;
 use lambda_idempotency_audit::{AuditError, Completed, Place as Records, pages};
 
 use super::{Args, export};
 use crate::connect::Place;
-use crate::context::Context;
+use crate::context::{Context, now};
 use crate::failure::Failure;
 
 /// How many segments a table is read in, side by side.
@@ -15,11 +16,17 @@ const PAGE: u32 = 1_000;
 
 type Pages<'a> = LocalBoxStream<'a, Result<Vec<Completed>, AuditError>>;
 
-pub(super) async fn open<'a>(args: &Args, context: &'a Context) -> Result<Pages<'a>, Failure> {
+/// Opens the records, and tells the time by their store's clock.
+pub(super) async fn open<'a>(
+    args: &Args,
+    context: &'a Context,
+) -> Result<(Pages<'a>, EpochMillis), Failure> {
     if let Some(place) = &args.export {
-        return Ok(export::pages(place, context).await?.boxed_local());
+        return Ok((export::pages(place, context).await?.boxed_local(), now()));
     }
-    match context.records().await?.place {
+    let records = context.records().await?;
+    let at = records.now(context).await?;
+    let pages = match records.place {
         Place::DynamoDb(table) => {
             let place = Records {
                 client: table.client,
@@ -27,7 +34,7 @@ pub(super) async fn open<'a>(args: &Args, context: &'a Context) -> Result<Pages<
                 layout: table.layout,
                 id: table.id,
             };
-            Ok(pages(&place, SEGMENTS).boxed_local())
+            pages(&place, SEGMENTS).boxed_local()
         }
         Place::Postgres(store) => {
             let pages = stream::unfold(Some(String::new()), move |after| {
@@ -50,7 +57,8 @@ pub(super) async fn open<'a>(args: &Args, context: &'a Context) -> Result<Pages<
                     }
                 }
             });
-            Ok(pages.boxed_local())
+            pages.boxed_local()
         }
-    }
+    };
+    Ok((pages, at))
 }

@@ -40,13 +40,16 @@ pub(crate) fn acts(journal: &Journal) -> Vec<Act> {
     }
 }
 
-/// The note that adds an act. The oldest go where there is no room for all.
+/// The note that adds an act. The oldest go where there is no room for all; those that gave the key
+/// back last, since they keep a rerun from being carried out again.
 pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> StepNote {
     let mut all = acts(journal);
     all.push(act);
     let mut text = serde_json::to_string(&all).unwrap_or_default();
     while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
-        all.remove(0);
+        let is_rerun = |act: &Act| act.act.starts_with("rerun");
+        let oldest = all.iter().position(|act| !is_rerun(act));
+        all.remove(oldest.unwrap_or(0));
         text = serde_json::to_string(&all).unwrap_or_default();
     }
     let begun = StepEntry::begun(journal.get(OPERATOR_STEP), at);
@@ -72,12 +75,17 @@ mod tests {
     fn acts_are_added_and_the_oldest_go_where_there_is_no_room() {
         let mut journal = Journal::default();
         for number in 0..40 {
-            let note = note(&journal, act(number), EpochMillis(number));
+            let mut act = act(number);
+            if number == 0 {
+                act.act = "rerun, steps kept".to_owned();
+            }
+            let note = note(&journal, act, EpochMillis(number));
             assert!(journal.takes(&note));
             journal.put(note);
         }
         let kept = acts(&journal);
         assert_eq!(kept.last().unwrap().at, 39);
         assert!((10..20).contains(&kept.len()), "{}", kept.len());
+        assert_eq!(kept[0].act, "rerun, steps kept");
     }
 }

@@ -154,7 +154,13 @@ pub(crate) async fn give(
         context.output().report(&report)?;
         return Ok(Exit::Fine);
     }
-    check(record).map_err(Failure::Usage)?;
+    check(record).map_err(|words| match State::of(&found, now, SKEW_MARGIN) {
+        State::Expired => Failure::usage(
+            "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that"
+                .to_owned(),
+        ),
+        _ => Failure::Usage(words),
+    })?;
     let live = live_until(&found, record, now);
     if let Some(until) = live.filter(|_| !args.while_live) {
         return Err(Failure::usage(format!(
@@ -208,12 +214,12 @@ pub(crate) async fn give(
     Ok(Exit::Fine)
 }
 
-/// When the lease of an attempt that may still run ends.
+/// When the lease of an attempt that may still run ends; where another library wrote none, when the
+/// record expires.
 fn live_until(found: &Found, record: &Record, now: EpochMillis) -> Option<EpochMillis> {
     let is_live = State::of(found, now, SKEW_MARGIN) == State::InProgress;
-    record
-        .lease
-        .filter(|_| is_live && record.status == Status::InProgress)
+    let expires = || record.expiration.to_millis() + SKEW_MARGIN;
+    (is_live && record.status == Status::InProgress).then(|| record.lease.unwrap_or_else(expires))
 }
 
 fn capital(word: &str) -> String {
@@ -240,4 +246,23 @@ pub(crate) fn kept_until(
     now: EpochMillis,
 ) -> lambda_idempotency::EpochSeconds {
     record.expiration.max((now + keep).ceil_seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lambda_idempotency::EpochSeconds;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_without_a_lease_may_run_until_its_record_expires() {
+        let (now, hour) = (EpochMillis(1_795_000_000_000), Duration::from_hours(1));
+        let record = Record::new(Status::InProgress, EpochSeconds(1_795_000_000));
+        let found = Found::readable(record.clone());
+        let expires = now + SKEW_MARGIN;
+        assert_eq!(live_until(&found, &record, now - hour), Some(expires));
+        assert_eq!(live_until(&found, &record, now + hour), None);
+    }
 }
