@@ -26,6 +26,20 @@ struct Gate {
 }
 
 impl Gate {
+    /// An API whose handler it is.
+    async fn with(
+        server: &Server,
+        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+    ) -> (Self, Api) {
+        let gate = Self::default();
+        let handler = {
+            let gate = gate.clone();
+            move |run, request| gate.clone().handle(run, request)
+        };
+        let api = Api::configured(server, engine, |layer| layer, handler).await;
+        (gate, api)
+    }
+
     async fn handle(
         self,
         run: usize,
@@ -39,18 +53,7 @@ impl Gate {
 
 on_each_server!(a_request_in_flight_is_answered_409_until_it_is_done);
 async fn a_request_in_flight_is_answered_409_until_it_is_done(server: Server) {
-    let gate = Gate::default();
-    let handler = {
-        let gate = gate.clone();
-        move |run, request| gate.clone().handle(run, request)
-    };
-    let api = Api::configured(
-        &server,
-        |once| once.lease(Duration::from_secs(20)),
-        |layer| layer,
-        handler,
-    )
-    .await;
+    let (gate, api) = Gate::with(&server, |once| once.lease(Duration::from_secs(20))).await;
     let call = Door::Http.post("k-1").json("{}");
 
     let first = api.spawn(&call);
@@ -71,17 +74,9 @@ async fn a_request_in_flight_is_answered_409_until_it_is_done(server: Server) {
 
 on_each_server!(the_invocations_deadline_ends_the_claim);
 async fn the_invocations_deadline_ends_the_claim(server: Server) {
-    let gate = Gate::default();
-    let handler = {
-        let gate = gate.clone();
-        move |run, request| gate.clone().handle(run, request)
-    };
-    let api = Api::configured(
-        &server,
-        |once| once.max_retry_after(Duration::from_hours(1)),
-        |layer| layer,
-        handler,
-    )
+    let (gate, api) = Gate::with(&server, |once| {
+        once.max_retry_after(Duration::from_hours(1))
+    })
     .await;
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_mins(2));
@@ -102,17 +97,9 @@ async fn the_invocations_deadline_ends_the_claim(server: Server) {
 
 on_each_server!(a_deadline_earlier_than_the_engine_leaves_the_configured_lease);
 async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
-    let gate = Gate::default();
-    let handler = {
-        let gate = gate.clone();
-        move |run, request| gate.clone().handle(run, request)
-    };
-    let api = Api::configured(
-        &server,
-        |once| once.max_retry_after(Duration::from_hours(1)),
-        |layer| layer,
-        handler,
-    )
+    let (gate, api) = Gate::with(&server, |once| {
+        once.max_retry_after(Duration::from_hours(1))
+    })
     .await;
     // As `cargo lambda watch` sends it.
     let mut context = lambda_http::Context::default();
