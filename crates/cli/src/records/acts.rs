@@ -8,6 +8,8 @@ use lambda_idempotency::protocol::journal::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::records::rerun;
+
 /// The entry of the journal that keeps what operators did. A handler's step can't have this name.
 pub const OPERATOR_STEP: &str = "@operator";
 
@@ -47,7 +49,7 @@ pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> StepNote {
     all.push(act);
     let mut text = serde_json::to_string(&all).unwrap_or_default();
     while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
-        let is_rerun = |act: &Act| act.act.starts_with("rerun");
+        let is_rerun = |act: &Act| act.act.starts_with(rerun::WORD);
         let oldest = all.iter().position(|act| !is_rerun(act));
         all.remove(oldest.unwrap_or(0));
         text = serde_json::to_string(&all).unwrap_or_default();

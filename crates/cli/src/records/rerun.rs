@@ -28,7 +28,7 @@ use crate::records::search::cost;
 use crate::records::view::State;
 use crate::time;
 
-const WORD: &str = "rerun";
+pub(super) const WORD: &str = "rerun";
 
 /// The arguments of `rerun`.
 #[derive(Debug, clap::Args)]
