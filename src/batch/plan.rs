@@ -113,10 +113,7 @@ where
         Ok(Ready {
             position,
             received: Box::new((body, message)),
-            key: match self.operation {
-                Some(_) => key,
-                None => key.map(Key::unbound),
-            },
+            key: key.map(|key| key.bound_to(self.operation)),
             fingerprint,
             retention,
         })

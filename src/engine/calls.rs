@@ -70,9 +70,8 @@ impl<S: Store> Engine<S> {
         left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)))
     }
 
-    // Boxed, so that what waits for a store doesn't carry the room for its futures.
-
-    /// Sends a write: with its batch's group, where it has one, else alone.
+    /// Sends a write: with its batch's group, where it has one, else alone. Boxed, as a read is, so that
+    /// what waits for a store doesn't carry the room for its futures.
     pub(super) async fn write(
         &self,
         request: &Request,

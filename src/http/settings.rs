@@ -179,7 +179,7 @@ impl Settings {
     }
 }
 
-/// Tells whether a text shows nothing.
+/// Tells whether a scope names nobody: it is empty, or has no character that is seen.
 fn is_blank(text: &str) -> bool {
     text.chars()
         .all(|character| character.is_whitespace() || character.is_control())

@@ -25,7 +25,7 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
-use crate::protocol::key::{Key, KeyError};
+use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
 use crate::store::Store;
 
@@ -115,10 +115,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             fingerprint,
             retention,
         } = contents;
-        let key = match self.operation {
-            Some(_) => key,
-            None => key.map(Key::unbound),
-        };
+        let key = key.map(|key| key.bound_to(self.operation.as_ref()));
         let once = once.keep_for(retention);
         if let Some(source) = &self.source_retention {
             source.check(&once);

@@ -117,8 +117,8 @@ impl Key {
     /// Gives the key without its tie to an operation that nobody has named: the name of the queue or
     /// of the function may change.
     #[cfg(any(feature = "batch", feature = "invoke"))]
-    pub(crate) fn unbound(self) -> Self {
-        let is_bound = false;
+    pub(crate) fn bound_to(self, named: Option<&Arc<str>>) -> Self {
+        let is_bound = self.is_bound && named.is_some();
         Self { is_bound, ..self }
     }
 

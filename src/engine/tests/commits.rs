@@ -141,7 +141,7 @@ async fn half_a_second_of_the_time_is_kept_for_finding_out_whether_it_committed(
 #[derive(Debug, Default)]
 struct DeniedLater {
     sends: AtomicU32,
-    /// Whether no other write is answered.
+    /// Leaves each other write without an answer.
     is_stuck: bool,
 }
 
