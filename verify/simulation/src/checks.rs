@@ -214,7 +214,9 @@ fn no_overlap(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 && second.key == first.key
                 && (first.began..ended).contains(&second.began)
                 && (second.began < first.may_run_until || first.ended_in_time)
-                && !operator::released_live(night, &ids[first.key], first.began, second.began)
+                && ![first, second].into_iter().any(|execution| {
+                    operator::is_released_live(night, &ids[first.key], execution, second.began)
+                })
         });
         broken.extend(beside.map(|second| format!("{first:?} and {second:?}")));
     }

@@ -7,6 +7,7 @@ use super::is_final;
 use crate::night::Night;
 use crate::operator::Act;
 use crate::watched::{Change, Kind};
+use crate::world::Execution;
 
 /// Nothing runs again that was done, unless that was asked for; and a whole record is left.
 pub fn orders_are_followed(night: &Night, _: &[RecordId]) -> Vec<String> {
@@ -48,25 +49,41 @@ fn is_left(act: Act, met: &Record, left: &Record) -> bool {
     ends && stays && left.owner != met.owner && left.expiration >= met.expiration
 }
 
-/// Whether a live attempt was released, so that it may run on beside its successor.
-pub fn released_live(night: &Night, id: &RecordId, from: i64, to: i64) -> bool {
-    did(night, id, &[Act::ReleaseLive], from, to)
+/// Whether an attempt of the key was released while it was live, so that it may run on beside its successor.
+pub fn released_live(night: &Night, id: &RecordId, by: i64) -> bool {
+    did(night, id, &[Act::ReleaseLive], 0, by, |_| true)
+}
+
+/// Whether the execution's own attempt was.
+pub fn is_released_live(night: &Night, id: &RecordId, of: &Execution, by: i64) -> bool {
+    let is_its = |record: &Record| record.attempt == of.attempt;
+    did(night, id, &[Act::ReleaseLive], 0, by, is_its)
 }
 
 /// Whether the key's outcome was erased by then.
 pub fn redacted(night: &Night, id: &RecordId, by: i64) -> bool {
-    did(night, id, &[Act::Redact], 0, by)
+    did(night, id, &[Act::Redact], 0, by, |_| true)
 }
 
-/// Whether the key was to run again by then.
-pub fn reran(night: &Night, id: &RecordId, by: i64) -> bool {
-    did(night, id, &[Act::Rerun, Act::RerunInFull], 0, by)
+/// Whether the key was to run again, in that time.
+pub fn reran(night: &Night, id: &RecordId, from: i64, by: i64) -> bool {
+    did(night, id, &[Act::Rerun, Act::RerunInFull], from, by, |_| {
+        true
+    })
 }
 
-fn did(night: &Night, id: &RecordId, acts: &[Act], from: i64, to: i64) -> bool {
+fn did(
+    night: &Night,
+    id: &RecordId,
+    acts: &[Act],
+    from: i64,
+    by: i64,
+    over: impl Fn(&Record) -> bool,
+) -> bool {
     night.changes.iter().any(|change| {
         change.id == *id
             && matches!(change.kind, Kind::Operator(act) if acts.contains(&act))
-            && (from..=to).contains(&change.at)
+            && (from..=by).contains(&change.at)
+            && change.before.as_ref().is_some_and(&over)
     })
 }

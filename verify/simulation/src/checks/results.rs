@@ -64,7 +64,7 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 // attempt had written.
                 "condition_failed" | "not_committed" => {
                     !mine.iter().any(|execution| ever_recorded(execution.value))
-                        || operator::reran(night, &ids[key], result.at)
+                        || operator::reran(night, &ids[key], 0, result.at)
                 }
                 // A copy may be so late that it has expired when it arrives.
                 "lease_lost" => !stood(&|change| !is_expired(change)),

@@ -59,7 +59,7 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
 /// it fire. Beyond the margin, or after an operator's release, a successor may take a live claim over and confirm the step, while its predecessor waits for
 /// the answer to its own note: then only what stood there when its claim was made counts.
 fn known<'a>(night: &'a Night, ids: &[RecordId], effect: &Effect) -> &'a [Change] {
-    let released = operator::released_live(night, &ids[effect.key], 0, effect.at);
+    let released = operator::released_live(night, &ids[effect.key], effect.at);
     if night.scenario.clocks_agree() && !released {
         return &night.changes;
     }
