@@ -113,7 +113,6 @@ use store::Retries;
 
 pub use client::sdk_config;
 pub use error::DynamoDbError;
-#[cfg(feature = "test-util")]
 pub use layout::TableLayout;
 #[cfg(feature = "s3")]
 pub use objects::OutcomeBucket;
