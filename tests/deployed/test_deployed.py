@@ -639,8 +639,10 @@ class Template(unittest.TestCase):
         self.assertGreaterEqual(default("VisibilityTimeout"), 6 * default("FunctionTimeout"))
 
     def test_alarms_say_what_missing_data_means_and_whom_to_tell(self):
-        alarms = stack.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        self.assertEqual(len(alarms), 52)
+        pages = stack.client("cloudwatch").get_paginator("describe_alarms").paginate()
+        alarms = [alarm for page in pages for alarm in page["MetricAlarms"]]
+        made = Counter(kind for _, kind, _ in stack.resources())
+        self.assertEqual(len(alarms), made["AWS::CloudWatch::Alarm"])
         for alarm in alarms:
             self.assertEqual(alarm["TreatMissingData"], "notBreaching", alarm["AlarmName"])
             self.assertEqual(len(alarm["AlarmActions"]), 1, alarm["AlarmName"])

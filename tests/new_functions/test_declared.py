@@ -211,8 +211,8 @@ class Api(unittest.TestCase):
         self.assertNotIn("Auth", route)
         (api,) = function.stack.resources("AWS::Serverless::HttpApi").values()
         self.assertEqual(api["Properties"]["Auth"], {"EnableIamAuthorizer": True, "DefaultAuthorizer": "AWS_IAM"})
-        orders = (function.home / "src/orders.rs").read_text()
-        self.assertIn("IdempotencyLayer::scoped(once, scope::iam_identity()).require_scope()", orders)
+        orders = "".join((function.home / "src/orders.rs").read_text().split())
+        self.assertIn("IdempotencyLayer::scoped(once,scope::iam_identity()).require_scope()", orders)
 
 
 if __name__ == "__main__":
