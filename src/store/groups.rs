@@ -3,10 +3,13 @@
 //! Each kind of requests has a queue. A request leaves at once, alone, where none of its kind is
 //! under way. What comes meanwhile gathers, and leaves as one group when that one has its answer, or
 //! when it is full. A request for a record that the gathering group has already leaves at once,
-//! alone: however many ask for one record, the others wait for two answers at the most.
+//! alone: however many ask for one record, the others wait for two answers at the most. One that has
+//! waited for [`PATIENCE`] leaves alone, too: what is under way may never be answered, or its caller
+//! not be polled.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -16,6 +19,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, AnyStore, GROUP, Store, StoreError};
+
+/// The longest that a request waits for its group to leave: many times what a table takes to answer.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The queues of one batch, or of one process.
 ///
@@ -101,7 +107,7 @@ impl Groups {
                 return request.send_alone(store, deadline).await;
             }
             Entry::Gathers(wait) => {
-                self.spawn(&runtime, Arc::clone(&self.queues).send_gathered(queue_of));
+                self.send_gathered(&runtime, queue_of);
                 wait
             }
             Entry::Full(group, wait) => {
@@ -111,13 +117,30 @@ impl Groups {
             }
             Entry::Waits(wait) => wait,
         };
+        let patience = deadline.min(Instant::now() + PATIENCE);
+        if let Ok(answer) = timeout_at(patience, &mut wait.answer).await {
+            // The group's task may have ended without an answer: the runtime stops, or the store has
+            // panicked.
+            return answer.unwrap_or(Err(StoreError::Timeout));
+        }
+        if queue.withdraw(wait.number) {
+            if Instant::now() >= deadline {
+                return Err(StoreError::NotSent);
+            }
+            return request.send_alone(store, deadline).await;
+        }
         match timeout_at(deadline, &mut wait.answer).await {
             Ok(Ok(answer)) => answer,
-            Err(_) if queue.withdraw(wait.number) => Err(StoreError::NotSent),
-            // The group's task may also have ended without an answer: the runtime stops, or the
-            // store has panicked.
             Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
         }
+    }
+
+    /// Has what gathers sent by a task.
+    fn send_gathered<R: Request>(&self, runtime: &Handle, queue_of: fn(&Queues) -> &Queue<R>) {
+        let queues = Arc::clone(&self.queues);
+        // Made here: the task may be dropped before it is polled.
+        let sender = Sender { queues, queue_of };
+        self.spawn(runtime, sender.run());
     }
 
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
@@ -127,20 +150,29 @@ impl Groups {
     }
 }
 
-impl Queues {
-    /// Sends what has gathered, until nothing has.
-    async fn send_gathered<R: Request>(self: Arc<Self>, queue_of: fn(&Self) -> &Queue<R>) {
-        let queue = queue_of(&self);
-        let ends = Ends(queue);
+/// Sends what has gathered in a queue, until nothing has. Ended before its time, it leaves the queue
+/// open: those who wait leave alone.
+struct Sender<R: Request> {
+    queues: Arc<Queues>,
+    queue_of: fn(&Queues) -> &Queue<R>,
+}
+
+impl<R: Request> Sender<R> {
+    async fn run(self) {
         loop {
             // An answer wakes a whole group, whose members come here one after the other.
             yield_now().await;
-            match queue.gathered() {
-                Some(group) => group.send(&self.store).await,
-                None => break,
+            match (self.queue_of)(&self.queues).gathered() {
+                Some(group) => group.send(&self.queues.store).await,
+                None => return,
             }
         }
-        std::mem::forget(ends);
+    }
+}
+
+impl<R: Request> Drop for Sender<R> {
+    fn drop(&mut self) {
+        (self.queue_of)(&self.queues).state().is_busy = false;
     }
 }
 
@@ -153,20 +185,9 @@ struct Next<'a, R: Request> {
 
 impl<R: Request> Drop for Next<'_, R> {
     fn drop(&mut self) {
-        let queues = &self.groups.queues;
-        if (self.queue_of)(queues).goes_on() {
-            let task = Arc::clone(queues).send_gathered(self.queue_of);
-            self.groups.spawn(&self.runtime, task);
+        if (self.queue_of)(&self.groups.queues).goes_on() {
+            self.groups.send_gathered(&self.runtime, self.queue_of);
         }
-    }
-}
-
-/// Opens a queue again whose task was ended before its time.
-struct Ends<'a, R: Request>(&'a Queue<R>);
-
-impl<R: Request> Drop for Ends<'_, R> {
-    fn drop(&mut self) {
-        self.0.state().is_busy = false;
     }
 }
 
@@ -303,8 +324,9 @@ impl<R: Request> Queue<R> {
 
     fn enter(&self, request: &R, deadline: Instant) -> Entry<R> {
         let mut state = self.state();
-        let is_free = !std::mem::replace(&mut state.is_busy, true);
+        let is_free = !state.is_busy;
         if is_free && !std::mem::take(&mut state.is_crowded) && !self.gathers {
+            state.is_busy = true;
             return Entry::First;
         }
         if state.gathering.has(request.id()) {
@@ -315,13 +337,14 @@ impl<R: Request> Queue<R> {
         let (waiter, answer) = oneshot::channel();
         state.gathering.add(request, (number, waiter), deadline);
         let wait = Wait { number, answer };
-        if is_free {
-            return Entry::Gathers(wait);
-        }
-        state.is_crowded = true;
+        state.is_crowded |= !is_free;
         if state.gathering.requests.len() == GROUP {
             let group = std::mem::replace(&mut state.gathering, Group::new());
             return Entry::Full(group, wait);
+        }
+        if is_free {
+            state.is_busy = true;
+            return Entry::Gathers(wait);
         }
         Entry::Waits(wait)
     }
@@ -342,17 +365,20 @@ impl<R: Request> Queue<R> {
         state.is_busy
     }
 
-    /// Takes a request back; `false` where it has left.
+    /// Takes a request back; `false` where it has left. What it has waited for doesn't hold up the next
+    /// one.
     fn withdraw(&self, number: u64) -> bool {
+        let mut state = self.state();
         let Group {
             requests, waiters, ..
-        } = &mut self.state().gathering;
-        let place = waiters.iter().position(|(own, _)| *own == number);
-        if let Some(place) = place {
-            requests.remove(place);
-            waiters.remove(place);
-        }
-        place.is_some()
+        } = &mut state.gathering;
+        let Some(place) = waiters.iter().position(|(own, _)| *own == number) else {
+            return false;
+        };
+        requests.remove(place);
+        waiters.remove(place);
+        state.is_busy = false;
+        true
     }
 
     fn state(&self) -> MutexGuard<'_, State<R>> {
@@ -398,15 +424,25 @@ impl<R: Request> Group<R> {
 
     /// Sends the group and answers its callers. Where a store gives too few answers, the last
     /// callers get a timeout.
-    async fn send(self, store: &AnyStore) {
+    async fn send(mut self, store: &AnyStore) {
+        let waiters = std::mem::take(&mut self.waiters);
         let answers = R::send_all(&self.requests, store, self.deadline).await;
         let answers = answers
             .into_iter()
             .map(Some)
             .chain(std::iter::repeat_with(|| None));
-        for ((_, waiter), answer) in self.waiters.into_iter().zip(answers) {
+        for ((_, waiter), answer) in waiters.into_iter().zip(answers) {
             // A caller that went away needs no answer.
             let _ = waiter.send(answer.unwrap_or(Err(StoreError::Timeout)));
+        }
+    }
+}
+
+/// A group that was not sent says so: its task was dropped before it began.
+impl<R: Request> Drop for Group<R> {
+    fn drop(&mut self) {
+        for (_, waiter) in self.waiters.drain(..) {
+            let _ = waiter.send(Err(StoreError::NotSent));
         }
     }
 }

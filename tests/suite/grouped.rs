@@ -140,7 +140,8 @@ on_each_server!(a_caller_that_goes_away_while_its_group_is_under_way_leaves_the_
 async fn a_caller_that_goes_away_while_its_group_is_under_way_leaves_the_others_unharmed(
     server: Server,
 ) {
-    let pause = Duration::from_millis(1_500);
+    // Less than what a request waits for its group to leave.
+    let pause = Duration::from_millis(200);
     for fault in [Fault::SlowReply(pause), Fault::Delay(pause)] {
         let process = Process::on(&server).await;
         // The first claim is slow, so that the others gather.

@@ -10,7 +10,7 @@ use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
 use crate::store::{GroupedStore, MemoryStore};
-use crate::{Claim, Error, Idempotency, Key, StoreDown};
+use crate::{Claim, Idempotency, Key, StoreDown};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 
@@ -348,9 +348,8 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
     tasks.remove(2).abort();
     tasks.remove(3).abort();
     settle().await;
-    let late = start(&store, claim(9), 2);
-    settle().await;
-    assert!(matches!(late.await.unwrap(), Err(StoreError::NotSent)));
+    let late = store.write(&claim(9), Instant::now() + PATIENCE / 2).await;
+    assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
     gate.open.add_permits(2);
     all_applied(tasks).await;
     let asked = gate.calls.lock().unwrap().clone();
@@ -370,13 +369,40 @@ async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     assert_eq!(gate.records.len(), 2);
 }
 
+/// A store whose first call is never answered.
+#[derive(Clone)]
+struct HangsOnce(MemoryStore, Arc<Mutex<bool>>);
+
+impl HangsOnce {
+    fn new() -> Self {
+        Self(MemoryStore::new(), Arc::default())
+    }
+
+    async fn call(&self) {
+        let has_hung = std::mem::replace(&mut *self.1.lock().unwrap(), true);
+        if !has_hung {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Store for HangsOnce {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        self.call().await;
+        self.0.write(write, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.call().await;
+        self.0.load(id, deadline).await
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_not_sent_does_not_open_what_fails_open() {
-    let gate = Gate::closed();
-    let once = Idempotency::builder(GroupedStore::new(Arc::clone(&gate)))
+async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
+    let once = Idempotency::builder(GroupedStore::new(HangsOnce::new()))
         .namespace("groups")
         .store_down(StoreDown::FailOpen)
-        .store_timeout(Duration::from_secs(2))
         .build()
         .unwrap();
     let run = |key: &'static str| {
@@ -384,14 +410,62 @@ async fn a_request_that_was_not_sent_does_not_open_what_fails_open() {
         let is_protected = async |claim: Claim| Ok::<_, Infallible>(claim.is_protected());
         async move { once.run(key, None, is_protected).await }
     };
-    // What leaves has no answer, and what waits behind it doesn't leave.
     let first = tokio::spawn(run("a"));
     settle().await;
-    let second = run("b").await;
-    let not_sent = matches!(second, Err(Error::Store(StoreError::NotSent)));
-    assert!(not_sent, "{second:?}");
-    assert_eq!(gate.sizes(), [1]);
+    let began = Instant::now();
+    let others = futures_util::future::join_all(["b", "c", "d"].map(run));
+    for other in others.await {
+        assert!(other.unwrap().into_inner());
+    }
+    assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
+    assert!(run("e").await.unwrap().into_inner());
+    assert!(began.elapsed() <= PATIENCE, "it waited for nothing");
     first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_request_that_is_not_polled_holds_nothing_up() {
+    let store = GroupedStore::new(Slow(MemoryStore::new()));
+    let (write, deadline) = (claim(0), Instant::now() + Duration::from_mins(1));
+    let mut still = pin!(store.write(&write, deadline));
+    assert!(is_pending(still.as_mut()));
+    let began = Instant::now();
+    let other = claim(1);
+    assert!(store.write(&other, deadline).await.unwrap().is_applied());
+    assert!(began.elapsed() <= PATIENCE + ROUND_TRIP);
+    let began = Instant::now();
+    let third = claim(2);
+    assert!(store.write(&third, deadline).await.unwrap().is_applied());
+    assert!(began.elapsed() <= ROUND_TRIP, "{:?}", began.elapsed());
+    assert!(still.await.unwrap().is_applied());
+}
+
+/// The task that sends what gathers belongs to the runtime of one of the callers.
+#[test]
+fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
+    let gate = Gate::closed();
+    let store = GroupedStore::new(Arc::clone(&gate));
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().build().unwrap()
+    };
+    let (one, two) = (runtime(), runtime());
+    let begin = |runtime: &tokio::runtime::Runtime, number: usize| {
+        let task = {
+            let _inside = runtime.enter();
+            start(&store, claim(number), 60)
+        };
+        runtime.block_on(settle());
+        task
+    };
+    let (first, second) = (begin(&one, 0), begin(&two, 1));
+    drop((first, one));
+    gate.open.add_permits(9);
+    assert!(two.block_on(second).unwrap().unwrap().is_applied());
+    let third = two.block_on(async { start(&store, claim(2), 60).await });
+    assert!(third.unwrap().unwrap().is_applied());
+    two.block_on(settle());
+    assert!(!store.groups().queues.claims.state().is_busy);
 }
 
 /// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
