@@ -82,7 +82,7 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
         SdkError::TimeoutError(_) => return StoreError::Timeout,
         SdkError::ServiceError(context) => context,
         SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
-            return StoreError::Unavailable(with_advice(in_words(error)).into());
+            return unreached(in_words(error));
         }
         _ => return StoreError::Rejected(words()),
     };
@@ -161,21 +161,24 @@ pub(super) fn says_too_large(message: &str) -> bool {
     message.contains("size has exceeded") || message.contains("size to update has exceeded")
 }
 
-/// Says what to do about missing credentials, and about a server whose certificate isn't trusted.
-/// Both are known by the words of the SDK and of rustls alone.
-pub(super) fn with_advice(mut text: String) -> String {
+/// The error for a request without an answer, with what to do about missing credentials, and about a
+/// server whose certificate isn't trusted. Both are known by the words of the SDK and of rustls alone.
+/// Without credentials nothing was sent, so that it says nothing of the store.
+pub(super) fn unreached(mut text: String) -> StoreError {
     if NO_CREDENTIALS.iter().any(|words| text.contains(words)) {
-        return format!(
+        let text = format!(
             "no AWS credentials were found: {CREDENTIALS_ADVICE}; a local server takes any"
         );
+        return StoreError::Unauthenticated(text.into());
     }
     if text.contains(NOT_LOADED) {
-        return format!("the AWS credentials could not be loaded: {CREDENTIALS_ADVICE}: {text}");
+        let text = format!("the AWS credentials could not be loaded: {CREDENTIALS_ADVICE}: {text}");
+        return StoreError::Unauthenticated(text.into());
     }
     if text.contains("UnknownIssuer") {
         text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
     }
-    text
+    StoreError::Unavailable(text.into())
 }
 
 #[cfg(test)]

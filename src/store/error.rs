@@ -31,8 +31,8 @@ pub enum StoreError {
     /// The store could not be reached, or failed. The write may have applied.
     #[error("the store could not be reached: {}{}", unlinked(.0), see!("store-unreachable"))]
     Unavailable(#[source] BoxError),
-    /// The store refuses the process's credentials: they have expired, it doesn't know them, or the
-    /// clock is wrong. Nothing applied. The source says what to do.
+    /// The process has no credentials, or the store refuses them: they have expired, it doesn't know
+    /// them, or the clock is wrong. Nothing applied. The source says what to do.
     #[error("{}{}", unlinked(.0), see!("store-unauthenticated"))]
     Unauthenticated(#[source] BoxError),
     /// The function lacks a permission. The source says which.

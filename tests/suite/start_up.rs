@@ -13,7 +13,7 @@ use lambda_idempotency::http::{DocumentationUrl, Route};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Idempotency, Key, Pointer, RecordId, StoreError};
+use lambda_idempotency::{Idempotency, Key, Pointer, RecordId, StoreDown, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -101,7 +101,8 @@ async fn said_without(config: aws_sdk_dynamodb::config::Builder) -> String {
         .endpoint_url("http://127.0.0.1:9");
     let store = DynamoDbStore::new(Client::from_conf(config.build()), "idempotency");
     let once = Idempotency::builder(store).namespace("shop");
-    let once = once.build().unwrap();
+    // Nothing is sent, so that it says nothing of the store.
+    let once = once.store_down(StoreDown::FailOpen).build().unwrap();
     let nothing = async |_| Ok::<_, Infallible>(());
     let run = once.run(Key::new("charge", "1"), None, nothing);
     run.await.unwrap_err().to_string()
