@@ -131,7 +131,8 @@
 //! `Set-Cookie`, because a session's cookie is a credential, which must neither lie in the table
 //! nor be handed out again after it was withdrawn.
 //! [`unstored_headers`](IdempotencyLayer::unstored_headers) replaces the last two. Trailers are
-//! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0.
+//! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0, or where it is
+//! over the limit: its status is not known when its run ends, and a retry gets `outcome-omitted`.
 //!
 //! [`on_replay`](IdempotencyLayer::on_replay) is a hook that may change a replay: for a signed
 //! address that has expired meanwhile.

@@ -1,5 +1,6 @@
 //! Tells whether a gRPC call failed, which an HTTP status of 200 hides. Pure.
 
+use data_encoding::BASE64;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName};
 
@@ -28,13 +29,22 @@ pub(super) fn has_failed(
         return false;
     };
     if content_type.starts_with(b"application/grpc-web-text") {
-        // In base64, piece by piece: the browser's client reads it.
-        return false;
+        let body = pieces(body);
+        return body.is_none_or(|body| web_status(&body) != Some(b"0"));
     }
     if content_type.starts_with(b"application/grpc-web") {
         return web_status(body).is_none_or(|status| status != b"0");
     }
     content_type.starts_with(b"application/grpc")
+}
+
+/// Decodes a body in base64, whose pieces are padded each for itself; `None` where it is none.
+fn pieces(body: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::new();
+    for four in body.trim_ascii().chunks(4) {
+        decoded.extend(BASE64.decode(four).ok()?);
+    }
+    Some(decoded)
 }
 
 /// Reads the status in the last part of a gRPC-Web body.
@@ -109,6 +119,21 @@ mod tests {
         assert!(!failed(&body("grpc-status: 0\r\ngrpc-message: \r\n")));
         assert!(!failed(&body("x: 1\r\nGrpc-Status:0\r\n")));
         assert!(failed(&body("grpc-status: 13\r\n")));
+        assert!(failed(b"\x00\x00\x00\x00\x02ab"), "it broke off");
+
+        // In base64, whole or in pieces.
+        let text = headers(&[("content-type", "application/grpc-web-text+proto")]);
+        let failed = |body: &[u8]| {
+            let (message, end) = body.split_at(7);
+            let pieces = BASE64.encode(message) + &BASE64.encode(end);
+            let bodies = [BASE64.encode(body), pieces];
+            let failed =
+                bodies.map(|body| has_failed(&text, Some(body.as_bytes()), Some(&headers(&[]))));
+            assert_eq!(failed[0], failed[1]);
+            failed[0]
+        };
+        assert!(!failed(&body("grpc-status: 0\r\n")));
+        assert!(failed(&body("grpc-status: 14\r\n")));
         assert!(failed(b"\x00\x00\x00\x00\x02ab"), "it broke off");
     }
 }

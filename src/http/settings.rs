@@ -181,8 +181,14 @@ impl Settings {
 
 /// Tells whether a scope names nobody: it is empty, or has no character that is seen.
 fn is_blank(text: &str) -> bool {
-    text.chars()
-        .all(|character| character.is_whitespace() || character.is_control())
+    let is_unseen = |character: char| {
+        let is_of_no_width = matches!(
+            character,
+            '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
+        );
+        is_of_no_width || character.is_whitespace() || character.is_control()
+    };
+    text.chars().all(is_unseen)
 }
 
 #[cfg(test)]
