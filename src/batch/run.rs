@@ -151,7 +151,7 @@ where
     Svc: Service<Message<Src, T>, Error = E>,
 {
     let result = match service.ready().await {
-        // Since its claim the message has waited for its turn, a permit and the handler.
+        // Since its claim the message has waited for the handler.
         Ok(_) if message.claim.is_over() => return Handled::TooLate,
         Ok(service) => {
             is_called.store(true, Ordering::Relaxed);

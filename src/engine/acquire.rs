@@ -1,5 +1,6 @@
 //! Acquires the claim of a run: decides and sets, at most three times.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::claim::Hold;
@@ -93,8 +94,14 @@ impl<S: Store> Engine<S> {
                         return Err(self.obstacle(request, &other, now.time));
                     }
                 };
-            if rounds == MAX_ROUNDS || !request.options.has_place().await {
+            if rounds == MAX_ROUNDS {
                 return Err(self.in_flight(request, Duration::ZERO));
+            }
+            if !request.options.has_place() {
+                if !request.options.takes_place().await {
+                    return Err(self.in_flight(request, Duration::ZERO));
+                }
+                now = self.moment();
             }
             rounds += 1;
             if right.is_none() {
@@ -108,13 +115,16 @@ impl<S: Store> Engine<S> {
             // It may have applied although its reply was not waited for.
             let left = || self.leave_claimed(request, &hold);
             let unless_dropped = OnDrop::new(left);
-            let answer = self.send_claim(request, claim, over, now).await;
+            let is_silent = AtomicBool::new(false);
+            let answer = self.send_claim(request, claim, over, now, &is_silent).await;
             unless_dropped.disarm();
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
-                    hold.keeps_fingerprint = true;
-                    Box::pin(self.give_up(request, &hold, &error)).await;
+                    if is_silent.into_inner() {
+                        hold.keeps_fingerprint = true;
+                        Box::pin(self.give_up(request, &hold)).await;
+                    }
                     return Err(error.into());
                 }
             };
@@ -170,13 +180,15 @@ impl<S: Store> Engine<S> {
     }
 
     /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
-    /// not asked again: the caller gets the error.
+    /// not asked again: the caller gets the error. Notes whether a send had no answer, so that it may
+    /// have applied.
     async fn send_claim(
         &self,
         request: &Request,
         claim: NewClaim,
         over: Option<(Version, Takeover)>,
         now: Moment,
+        is_silent: &AtomicBool,
     ) -> Result<Answer, StoreError> {
         let until = claim.lease - self.settings.rules.skew_margin;
         let deadline = request.store_deadline(now, until, self.settings.store_timeout);
@@ -184,7 +196,13 @@ impl<S: Store> Engine<S> {
             None => RecordWrite::Create(claim),
             Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
         };
-        let send = || self.write(request, &write, deadline);
+        let send = async || {
+            let answer = self.write(request, &write, deadline).await;
+            if answer.as_ref().is_err_and(StoreError::is_unreachable) {
+                is_silent.store(true, Ordering::Relaxed);
+            }
+            answer
+        };
         persist(
             Turns::Begin(&self.pace, &request.id),
             deadline,
@@ -226,18 +244,19 @@ impl<S: Store> Engine<S> {
 
     /// Tries once, for a short time, to end a claim that may have applied although no reply came.
     /// Left alone, it holds the key until its lease is over.
-    async fn give_up(&self, request: &Request, hold: &Hold, error: &StoreError) {
-        if error.is_unreachable() {
-            let Ok(tombstone) = Owner::random() else {
-                return;
-            };
-            let reason = Some(WITHOUT_REPLY);
-            let release = self.release_as(tombstone, request, hold, reason, is_rejected_for_now);
-            // Where it has no answer by then, the next call sends it again.
-            let released = tokio::time::timeout(LEAST_STORE_TIME, release).await;
-            if let Ok(Ok(Answer::Refused(Some(_)))) = released {
-                request.note_record();
-            }
+    async fn give_up(&self, request: &Request, hold: &Hold) {
+        let Ok(tombstone) = Owner::random() else {
+            return;
+        };
+        let reason = Some(WITHOUT_REPLY);
+        let release = self.release_as(tombstone, request, hold, reason, is_rejected_for_now);
+        // Where it has no answer by then, the next call sends it again.
+        let released = tokio::time::timeout(LEAST_STORE_TIME, release).await;
+        match released {
+            Ok(Ok(Answer::Refused(Some(_)))) => request.note_record(),
+            // The claim may still be on its way.
+            Ok(Ok(Answer::Refused(None))) => self.leave_claimed(request, hold),
+            _ => {}
         }
     }
 

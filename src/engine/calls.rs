@@ -63,11 +63,13 @@ impl<S: Store> Engine<S> {
     }
 
     /// Limits how long a duplicate waits for another attempt, so that its own invocation does not
-    /// end meanwhile.
+    /// end meanwhile. A message of a batch waits for as long as it may start.
     pub(super) fn longest_wait(&self, request: &Request, limit: Duration) -> Duration {
         let deadline = request.options.deadline;
         let left = deadline.map(|deadline| deadline.saturating_since(self.clock.now()));
-        left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)))
+        let limit = left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)));
+        let stop = request.options.stop();
+        stop.map_or(limit, |stop| limit.min(stop - Instant::now()))
     }
 
     /// Sends a write: with its batch's group, where it has one, else alone. Boxed, as a read is, so that

@@ -74,11 +74,21 @@ impl Options {
 }
 
 impl Options {
+    /// Returns the instant from which on a message of a batch may not start.
+    pub(super) fn stop(&self) -> Option<Instant> {
+        self.place.as_ref()?.stop().filter(|_| self.is_batch())
+    }
+
+    /// Tells whether it has its place, or needs none.
+    pub(super) fn has_place(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.is_held())
+    }
+
     /// Waits until it has its place again; `false` where none was free in time.
-    pub(super) async fn has_place(&self) -> bool {
+    pub(super) async fn takes_place(&self) -> bool {
         match &self.place {
-            Some(place) if !place.is_held() => Box::pin(place.take()).await,
-            _ => true,
+            Some(place) => Box::pin(place.take()).await,
+            None => true,
         }
     }
 

@@ -28,6 +28,11 @@ impl Place {
         })
     }
 
+    /// Returns until when it waits to have its place again.
+    pub(crate) fn stop(&self) -> Option<Instant> {
+        self.stop
+    }
+
     /// Gives the place back.
     pub(crate) fn leave(&self) {
         self.permit().take();

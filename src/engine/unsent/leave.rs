@@ -1,5 +1,7 @@
 //! Leaves endings of dropped runs to the engine's next call.
 
+use tokio::time::Instant;
+
 use super::Unsent;
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::metrics::Count;
@@ -34,6 +36,7 @@ impl<S> Engine<S> {
             },
             write,
             large,
+            since: Instant::now(),
         });
     }
 

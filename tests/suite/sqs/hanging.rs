@@ -257,6 +257,23 @@ async fn a_message_that_waits_for_another_attempt_is_reported_before_the_deadlin
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_waits_leaves_the_reserve_to_the_hooks() {
+    let bench = Bench::with(|once| once.in_flight(InFlight::WaitUpTo(Duration::from_hours(1))));
+    let elsewhere = bench.once.begin(Key::new("charge", "m-1"), None).await;
+    let Ok(Begun::Run(_elsewhere)) = elsewhere else {
+        panic!("it is new");
+    };
+    let layer = bench.layer().on_rejected(|_, _| async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok::<_, Infallible>(())
+    });
+    let mut worker = layer.handler(|_| async { Ok(()) });
+    let garbled = message("m-2", "garbled");
+    let reported = bench.call(&mut worker, vec![message("m-1", "1"), garbled]);
+    assert_eq!(reported.await, ["m-1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
     let bench = Bench::new(Crashed::Interrupt);
     let effects = Effects::default();

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use lambda_idempotency::InFlight;
 use lambda_idempotency::sqs::Order;
 use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::{Begun, Disposition, InFlight, Key};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Layer;
 
@@ -191,6 +191,28 @@ async fn a_message_that_waits_for_another_attempt_has_no_place() {
     let (first, second, ran) = tokio::join!(first, second, watch);
     assert_eq!((first, second), (vec![], vec![]));
     assert_eq!(ran, 3, "while the first one still ran elsewhere");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_has_its_place_again_claims_with_all_of_its_time() {
+    let bench = Bench::with(InFlight::WaitUpTo(Duration::from_mins(1)));
+    let elsewhere = bench.once.begin(Key::new("charge", "m-1"), None).await;
+    let Ok(Begun::Run(elsewhere)) = elsewhere else {
+        panic!("it is new");
+    };
+    let fails = async {
+        sleep(Duration::from_secs(1)).await;
+        let failed = Disposition::Release(Some("failed".into()));
+        elsewhere.end(failed).await.unwrap();
+    };
+    let mut worker = bench.layer().concurrency(1).handler(bench.handler());
+    let delivered = deliver(&mut worker, messages(&[0, 15]));
+    let (reported, ()) = tokio::join!(delivered, fails);
+    assert_eq!(reported, NOTHING);
+    let ran = bench.take();
+    let names: Vec<_> = ran.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(names, ["m-2", "m-1"]);
+    assert_eq!(ran[1].1, LEASE);
 }
 
 /// A service that becomes ready only after a while.
