@@ -214,7 +214,7 @@ pub use replay_hook::ReplayedResponse;
 pub use request_body::RequestBody;
 pub use response_body::ResponseBody;
 pub use resumed_body::ReadError;
-pub use route::{Route, RouteError};
+pub use route::RouteError;
 pub use route_policy::RoutePolicy;
 pub use selector::Selector;
 pub use service::IdempotencyService;
