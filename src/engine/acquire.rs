@@ -113,6 +113,7 @@ impl<S: Store> Engine<S> {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
+                    // Under `FailOpen` the work runs without this claim, and with this payload.
                     hold.keeps_fingerprint = true;
                     Box::pin(self.give_up(request, &hold, &error)).await;
                     return Err(error.into());
