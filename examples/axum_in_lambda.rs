@@ -29,10 +29,7 @@ async fn book(Path(shop): Path<String>, claim: Claim) -> (StatusCode, String) {
 fn router(store: impl Store) -> Result<Router, Error> {
     let once = Idempotency::builder(store).namespace("bookings").build()?;
     let layer = IdempotencyLayer::unscoped(once)
-        .route(
-            "POST /shops/{shop}/bookings".parse()?,
-            RoutePolicy::required(),
-        )
+        .route("POST /shops/{shop}/bookings", RoutePolicy::required())?
         .other_routes(RoutePolicy::off());
     Ok(Router::new()
         .route("/shops/{shop}/bookings", post(book))

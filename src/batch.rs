@@ -110,8 +110,8 @@
 //! # What the reply names
 //!
 //! The reply names each message whose work is not known to be done: its handler failed, panicked or
-//! did not start, its body is not in the declared [`Envelope`] or doesn't decode, its key can't be
-//! used, another attempt is at work on it, or the store failed. A message that does the same
+//! did not start, its body is not in the declared [`Envelope`], isn't fetched or doesn't decode, its key
+//! can't be used, another attempt is at work on it, or the store failed. A message that does the same
 //! request as an earlier one of its batch follows that one, and is done when that one is. In an
 //! ordered group all messages after a reported one are reported, too. A
 //! [hook](BatchLayer::on_rejected) may take the messages that no retry will mend.
@@ -123,6 +123,7 @@
 
 mod content;
 mod fate;
+mod fetch;
 mod fingerprint;
 mod hooks;
 mod key;
@@ -151,7 +152,7 @@ pub use selector::Selector;
 pub use service::{BatchError, BatchService};
 pub use source::{BodyError, Source};
 
-pub use crate::envelope::Envelope;
+pub use crate::envelope::{Envelope, S3Pointer};
 pub use crate::protocol::selector::SelectorError;
 
 #[cfg(feature = "visibility")]

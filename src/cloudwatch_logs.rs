@@ -13,7 +13,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A line of a log is text; without the decoder it is read as JSON.
-//! let line = |message: &[u8]| String::from_utf8(message.to_vec());
+//! let line = |line: &[u8], _: &cloudwatch_logs::LogRecord| String::from_utf8(line.to_vec());
 //! // In a function: `DynamoDbStore::from_env().await?`.
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("alerts").build()?;
 //! let mut worker = cloudwatch_logs::BatchLayer::with_decoder(once, line)

@@ -3,13 +3,22 @@
 mod event_bridge;
 mod opened;
 mod s3;
+mod s3_pointer;
 mod sns;
 
+#[cfg(feature = "invoke")]
+pub(crate) use event_bridge::open as open_event_bridge;
 pub(crate) use opened::{EnvelopeError, Opened};
 #[cfg(feature = "streams")]
 pub(crate) use s3::identity as s3_identity;
 #[cfg(any(feature = "streams", feature = "invoke"))]
 pub(crate) use s3::object_key;
+#[cfg(feature = "batch")]
+pub use s3_pointer::S3Pointer;
+#[cfg(feature = "batch")]
+pub(crate) use s3_pointer::is_pointer as is_s3_pointer;
+#[cfg(feature = "invoke")]
+pub(crate) use sns::open as open_sns;
 
 /// The envelope that a service puts around what its producer sent.
 ///
@@ -22,6 +31,7 @@ pub(crate) use s3::object_key;
 /// | [`Sns`](Self::Sns) | `Message`, a JSON text | `MessageId` | `TopicArn` and `Message` |
 /// | [`EventBridge`](Self::EventBridge) | `detail` | `id` | `source`, `detail-type` and `detail` |
 /// | [`S3`](Self::S3) | the record in `Records` | bucket, object key and `sequencer` | the record |
+/// | [`S3Pointer`](Self::S3Pointer) | the object's content, or the pointer | that of what is around it | the content, or nothing |
 ///
 /// Topic, source and type count, because two of them may carry equal messages that ask for
 /// different work. A producer that retries makes a new `MessageId` or `id`: set a key that is an
@@ -47,36 +57,61 @@ pub enum Envelope {
     ///
     /// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
     S3,
+    /// The [pointer][page] that an extended client of SQS or SNS sends for a payload in S3. A body
+    /// that is none is taken as it is: the clients put only large payloads into S3.
+    ///
+    /// A producer that sends again puts its payload into another object. So the pointer counts
+    /// neither for the key nor for the fingerprint. Let the layer
+    /// [fetch](crate::batch::BatchLayer::fetch) the object: its content is then decoded, keyed and
+    /// compared as a body is. Else the handler gets the pointer, as an [`S3Pointer`], messages of
+    /// one key are not compared, and the key is that of an attribute
+    /// ([`Selector::attribute`](crate::batch::Selector::attribute)), or the message's own.
+    ///
+    /// [page]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-managing-large-messages.html
+    S3Pointer,
 }
 
 impl Envelope {
-    /// Opens a body.
-    pub(crate) fn open(self, body: &str) -> Result<Opened, EnvelopeError> {
+    /// Opens a body; `None` where it is taken as it is.
+    fn open(self, body: &str, payload: Option<&str>) -> Result<Option<Opened>, EnvelopeError> {
         match self {
-            Self::Sns => sns::open(body),
-            Self::EventBridge => event_bridge::open(body),
-            Self::S3 => s3::open(body),
+            Self::Sns => sns::open(body).map(Some),
+            Self::EventBridge => event_bridge::open(body).map(Some),
+            Self::S3 => s3::open(body).map(Some),
+            Self::S3Pointer => Ok(s3_pointer::open(body, payload)),
         }
     }
 
     /// Opens a body that is in these envelopes, the outermost first; `None` where there are none.
+    /// `payload` is what an [`S3Pointer`] among them stands for, where it was fetched.
     pub(crate) fn open_all(
         envelopes: &[Self],
         body: &[u8],
+        payload: Option<&str>,
     ) -> Result<Option<Opened>, EnvelopeError> {
-        envelopes.iter().try_fold(None, |outer, envelope| {
-            let Some(outer): Option<Opened> = outer else {
+        let mut opened: Option<Opened> = None;
+        for envelope in envelopes {
+            let text = match &opened {
+                Some(outer) => &outer.text,
                 // Bytes that are no text are in no envelope.
-                let text = std::str::from_utf8(body).unwrap_or_default();
-                return envelope.open(text).map(Some);
+                None => std::str::from_utf8(body).unwrap_or_default(),
             };
-            let mut inner = envelope.open(&outer.text)?;
-            inner.context.splice(..0, outer.context);
-            if inner.attributes.is_empty() {
-                inner.attributes = outer.attributes;
+            let Some(mut inner) = envelope.open(text, payload)? else {
+                continue;
+            };
+            if let Some(outer) = opened {
+                inner.context.splice(..0, outer.context);
+                if inner.attributes.is_empty() {
+                    inner.attributes = outer.attributes;
+                }
+                if inner.keeps_id {
+                    inner.id = outer.id;
+                    inner.keeps_id = outer.keeps_id;
+                }
             }
-            Ok(Some(inner))
-        })
+            opened = Some(inner);
+        }
+        Ok(opened)
     }
 }
 

@@ -106,8 +106,11 @@
 //! method and path. The fingerprint covers method, path (with the stage, where there is one), query
 //! and body; the order of query parameters doesn't count, nor does the layout of a body whose
 //! content type says JSON. A `multipart/form-data` body of up to 1,000 parts is compared part by
-//! part, so that its boundary, which clients make anew for each try, doesn't count; one that is
-//! malformed is compared by its bytes, as any other body is. Headers count where
+//! part, so that its boundary, which clients make anew for each try, doesn't count. Of an
+//! `application/x-www-form-urlencoded` body in UTF-8 the fields count, in their order, and not what
+//! of them is escaped: `+` is `%20`. A form that is malformed is compared by its bytes, as any other
+//! body is. A body with `Content-Encoding: gzip` or `deflate` counts as what is in it; one in another
+//! coding, a damaged one, and one that opens to more than 6 MiB by its bytes. Headers count where
 //! [`fingerprint_headers`](IdempotencyLayer::fingerprint_headers) names them, and fields of a JSON
 //! body don't where [`fingerprint_without`](IdempotencyLayer::fingerprint_without) does. The same
 //! key with anything else gets a [mismatch](#mismatch).
@@ -215,7 +218,7 @@ pub use replay_hook::ReplayedResponse;
 pub use request_body::RequestBody;
 pub use response_body::ResponseBody;
 pub use resumed_body::ReadError;
-pub use route::{Route, RouteError};
+pub use route::RouteError;
 pub use route_policy::RoutePolicy;
 pub use selector::Selector;
 pub use service::IdempotencyService;

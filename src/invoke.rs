@@ -86,7 +86,7 @@
 //! | `Idempotency.Failed` | an earlier attempt failed for good | don't retry |
 //! | `Idempotency.OutcomeOmitted` | the work is done, and its answer was not kept | go on; read the result elsewhere |
 //! | `Idempotency.Interrupted` | an earlier attempt crashed, and a person must look | look, then release the record |
-//! | `Idempotency.Exhausted` | too many attempts crashed | look, then release the record |
+//! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then release the record |
 //! | `Idempotency.Unreadable` | the record can't be read | look at the record |
 //! | `Idempotency.KeyMissing` | the event has no key | correct the caller |
 //! | `Idempotency.UnusableKey` | the key is too long, or has control characters | correct the caller |

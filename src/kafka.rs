@@ -55,7 +55,8 @@
 //! # Values
 //!
 //! A value is decoded as JSON. For another format, make the layer
-//! [with a decoder](BatchLayer::with_decoder). A record whose value is null (a tombstone of a
+//! [with a decoder](BatchLayer::with_decoder), which gets the record with its
+//! [schema](KafkaRecord::value_schema), too. A record whose value is null (a tombstone of a
 //! compacted topic) has the body `null`: with `Option<T>` as the body's type the handler gets
 //! `None`, with `T` the record is rejected as undecodable, and a decoder gets the four bytes `null`.
 //! [`KafkaRecord::is_tombstone`] tells it from the JSON value `null`.
@@ -86,7 +87,7 @@ mod reply;
 mod source;
 
 pub use event::KafkaEvent;
-pub use record::KafkaRecord;
+pub use record::{KafkaRecord, SchemaMetadata};
 pub use reply::{KafkaItemFailure, KafkaItemFailures, RecordPlace};
 pub use source::Kafka;
 

@@ -46,7 +46,7 @@
 //! # Which key
 //!
 //! The default key joins the stream's ARN and the record's `eventID`, which is the shard and the
-//! sequence number. A producer that repeats a send whose answer was lost makes a
+//! sequence number; in an aggregate, its place there, too. A producer that repeats a send whose answer was lost makes a
 //! [second record with another sequence number][duplicates], which the default key doesn't
 //! recognise: use an identity of the work.
 //!
@@ -75,9 +75,17 @@
 //! for again, and reads their outcomes first.
 //!
 //! A record fails, and so stops its key and sets the checkpoint, where its data is missing, is not
-//! Base64, doesn't decode, or is an aggregate of the Kinesis Producer Library. An aggregate holds
-//! several records, and this crate doesn't take it apart: set `AggregationEnabled = false` in the
-//! producer. A record without a sequence number fails the whole batch before anything runs.
+//! Base64 or doesn't decode. A record without a sequence number fails the whole batch before
+//! anything runs.
+//!
+//! # Aggregates
+//!
+//! An aggregate of the Kinesis Producer Library (KPL) is taken apart: each record in it runs for
+//! itself, in the order of its own partition key. Its default key has its
+//! [place](KinesisRecord::sub_sequence_number) in the aggregate, too. One that must come again sets the
+//! checkpoint to the aggregate, whose other records are then replayed. The library sends records again
+//! that reached another shard than it meant, in another aggregate: use an identity of the work.
+//! An aggregate that can't be read fails as one record.
 //!
 //! # What exhausted retries discard
 //!
@@ -119,6 +127,7 @@
 //! [failures]: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html
 //! [retention]: https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html
 
+mod aggregate;
 mod event;
 mod source;
 

@@ -91,6 +91,7 @@
 //! | `http` | | `IdempotencyLayer` of [`http`], for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
 //! | `lambda-http` | | the same layer, for functions behind API Gateway, a load balancer or a function URL; implies `http` |
+//! | `uuid` | | `uuid::Uuid` as a key |
 //! | `macros` | | `#[idempotent]`: an attribute that makes an async function idempotent |
 //! | `powertools` | | [`powertools`]: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
 //! | `test-util` | | [`testing`]: claims, messages, crashes and a clock for tests of handlers; the conformance suite for stores |

@@ -24,6 +24,8 @@ mod decide;
 mod decide_step;
 pub(crate) mod digest;
 pub(crate) mod fingerprint;
+#[cfg(any(feature = "http", feature = "streams"))]
+pub(crate) mod gzip;
 pub(crate) mod hash;
 pub mod journal;
 pub(crate) mod json_error;

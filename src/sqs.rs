@@ -52,6 +52,7 @@
 //! | SNS, in an envelope | [`Envelope::Sns`], and an identity inside `Message`; else `MessageId`, which is the default then | a publisher that retries makes a new envelope |
 //! | an event bus | [`Envelope::EventBridge`], and an identity inside `detail`; else `id`, which is the default then | a producer that retries makes a new event |
 //! | S3 notifications | [`Envelope::S3`], whose default is bucket, object key and `sequencer` | the notification has no id of its own |
+//! | an extended client of SQS or SNS, which puts large payloads into S3 | [`Envelope::S3Pointer`] with [`fetch`](BatchLayer::fetch), and an identity inside the payload; or one in a message attribute | a producer that sends again makes a new object |
 //! | a producer out of reach, bodies without identity | the message id (default) | it is the same in every receive of one message |
 //!
 //! Each choice survives this:
@@ -80,7 +81,7 @@
 //!
 //! | the message | setting | compared |
 //! |---|---|---|
-//! | is in an SNS, EventBridge or S3 envelope | [`envelope`](BatchLayer::envelope) | what is inside; see [`Envelope`] |
+//! | is in an SNS, EventBridge or S3 envelope, or in an object in S3 | [`envelope`](BatchLayer::envelope) | what is inside; see [`Envelope`] |
 //! | has a time or a trace id in its body | [`fingerprint_without`](BatchLayer::fingerprint_without) | the body without these fields |
 //! | is to be compared in a few fields | [`fingerprint`](BatchLayer::fingerprint), [`fingerprint_from`](BatchLayer::fingerprint_from) | what the closure makes, or the selector finds |
 //! | says in an attribute what it asks for | [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) | these attributes, too |
@@ -187,7 +188,9 @@ pub use source::Sqs;
 #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
 pub use visibility::Visibility;
 
-pub use crate::batch::{BatchError, Envelope, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{
+    BatchError, Envelope, Order, Rejected, Rejection, S3Pointer, Selector, SelectorError,
+};
 
 /// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
 /// example.

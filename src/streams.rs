@@ -3,7 +3,6 @@
 
 mod data;
 mod failures;
-mod gzip;
 mod header;
 mod service;
 mod time;
@@ -11,9 +10,6 @@ mod token;
 
 pub(crate) use data::Data;
 pub use failures::{ItemFailure, ItemFailures};
-#[cfg(test)]
-pub(crate) use gzip::packed;
-pub(crate) use gzip::unpack;
 pub(crate) use header::{HeaderBytes, text};
 pub(crate) use service::{OtherService, check_service};
 pub(crate) use time::seconds;

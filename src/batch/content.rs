@@ -16,16 +16,18 @@ pub(super) struct Content<'a, S: Source> {
 }
 
 impl<'a, S: Source> Content<'a, S> {
-    /// Opens the envelopes around a body, the outermost first.
+    /// Opens the envelopes around a body, the outermost first. `payload` is what a pointer to S3
+    /// among them stands for, where it was fetched.
     pub(super) fn open(
         message: &'a S::Record,
         body: &'a [u8],
         envelopes: &[Envelope],
+        payload: Option<&str>,
     ) -> Result<Self, EnvelopeError> {
         Ok(Self {
             message,
             body,
-            opened: Envelope::open_all(envelopes, body)?,
+            opened: Envelope::open_all(envelopes, body, payload)?,
         })
     }
 
@@ -53,8 +55,8 @@ impl<'a, S: Source> Content<'a, S> {
     /// Gives the id that is the key, unless a key is set.
     pub(super) fn id(&self) -> Option<Cow<'_, str>> {
         match &self.opened {
-            Some(opened) => opened.id.as_deref().map(Cow::Borrowed),
-            None => S::token(self.message),
+            Some(opened) if !opened.keeps_id => opened.id.as_deref().map(Cow::Borrowed),
+            _ => S::token(self.message),
         }
     }
 
@@ -66,12 +68,14 @@ impl<'a, S: Source> Content<'a, S> {
     }
 
     /// Takes the fingerprint of the text without these fields, and of what its envelope says that
-    /// the text asks for.
+    /// the text asks for. A payload that was fetched has the fingerprint of a body with its text.
     pub(super) fn fingerprint(&self, left_out: &[Pointer]) -> Fingerprint {
-        let text = Fingerprint::json_without(self.bytes(), left_out);
+        let text = || Fingerprint::json_without(self.bytes(), left_out);
         match &self.opened {
-            Some(opened) => Fingerprint::combine(opened.context.iter().chain([&text])),
-            None => text,
+            Some(opened) if opened.pointer.is_some() => Fingerprint::combine(&opened.context),
+            Some(opened) if opened.keeps_id => text(),
+            Some(opened) => Fingerprint::combine(opened.context.iter().chain([&text()])),
+            None => text(),
         }
     }
 }

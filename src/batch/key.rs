@@ -143,7 +143,7 @@ mod tests {
 
     fn key<T>(source: &KeySource<Sqs, T>, body: &T) -> Option<Key> {
         let message = message();
-        let content = Content::open(&message, b"{}", &[]).ok()?;
+        let content = Content::open(&message, b"{}", &[], None).ok()?;
         source.key("charge".into(), &content, body)
     }
 

@@ -48,14 +48,15 @@ impl<Src: Source, S, T: DeserializeOwned, E> BatchLayer<Src, S, T, E> {
 
 impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// Makes a layer over an engine, for bodies that this function decodes: bytes of another format
-    /// than JSON. A body that it fails on is rejected as [`Undecodable`](super::Rejection::Undecodable).
+    /// than JSON. It gets the message, too, as its source delivered it. A body that it fails on is
+    /// rejected as [`Undecodable`](super::Rejection::Undecodable).
     ///
     /// Two bodies of one key are compared by their bytes, unless they are JSON.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("readings").build()?;
-    /// fn celsius(body: &[u8]) -> Result<f64, Box<dyn std::error::Error>> {
+    /// fn celsius(body: &[u8], _: &sqs::SqsMessage) -> Result<f64, Box<dyn std::error::Error>> {
     ///     Ok(std::str::from_utf8(body)?.trim().parse()?)
     /// }
     ///
@@ -65,7 +66,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// ```
     pub fn with_decoder<D: fmt::Display>(
         once: Idempotency<S>,
-        decode: impl Fn(&[u8]) -> Result<T, D> + Send + Sync + 'static,
+        decode: impl Fn(&[u8], &Src::Record) -> Result<T, D> + Send + Sync + 'static,
     ) -> Self {
         Self::of(once, Reader::with(decode))
     }

@@ -25,6 +25,15 @@ pub(super) struct Ready<S: Source, T> {
     pub(super) retention: Option<Duration>,
 }
 
+/// Holds a message whose turn it is.
+pub(super) struct Turn<R> {
+    /// The message's place in the batch.
+    pub(super) position: usize,
+    pub(super) message: R,
+    /// What its body points to, where that was fetched.
+    pub(super) payload: Option<Result<String, Reason>>,
+}
+
 /// Says what becomes of a message, as far as that is known before it runs.
 pub(super) enum Planned<S: Source, T> {
     ToRun(Ready<S, T>),
@@ -38,8 +47,8 @@ pub(super) struct Planner<'a, S: Source, T, F> {
     reader: &'a Reader<S, T>,
     /// Gives the record of a key; `None` where nothing is protected, and no messages are compared.
     identify: Option<F>,
-    /// The position and the fingerprint of the first message of each record.
-    leaders: HashMap<RecordId, (usize, Option<Fingerprint>)>,
+    /// The first message of each record: its position, its operation and its fingerprint.
+    leaders: HashMap<RecordId, (usize, Arc<str>, Option<Fingerprint>)>,
 }
 
 impl<'a, S, T, F> Planner<'a, S, T, F>
@@ -64,8 +73,8 @@ where
 
     /// Plans a message whose turn it is: the first of each request runs, the others follow it, so
     /// that a key runs once in a batch.
-    pub(super) fn plan(&mut self, position: usize, message: S::Record) -> Planned<S, T> {
-        let planned = self.prepare(position, message);
+    pub(super) fn plan(&mut self, turn: Turn<S::Record>) -> Planned<S, T> {
+        let planned = self.prepare(turn);
         match planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready))) {
             Ok((None, ready)) => Planned::ToRun(ready),
             Ok((Some(leader), _)) => Planned::Decided(Fate::Follows(leader)),
@@ -79,23 +88,33 @@ where
         let (Some(key), Some(identify)) = (&ready.key, &self.identify) else {
             return Ok(None);
         };
+        let operation = key.shared_operation();
         let record = identify(key).map_err(Reason::Key)?;
         ready.key = Some(key.resolved(record.clone()));
         match self.leaders.entry(record) {
             Entry::Vacant(place) => {
-                place.insert((ready.position, ready.fingerprint.clone()));
+                place.insert((ready.position, operation, ready.fingerprint.clone()));
                 Ok(None)
             }
-            Entry::Occupied(place) => match place.get() {
-                (leader, first) if differs(first.as_ref(), ready.fingerprint.as_ref()) => {
-                    Err(Reason::Mismatch { leader: *leader })
+            Entry::Occupied(place) => {
+                let (leader, first, payload) = place.get();
+                // A raw id doesn't tell operations apart. Even one that nobody named doesn't change
+                // its name within a batch.
+                if *first != operation || differs(payload.as_ref(), ready.fingerprint.as_ref()) {
+                    return Err(Reason::Mismatch { leader: *leader });
                 }
-                (leader, _) => Ok(Some(*leader)),
-            },
+                Ok(Some(*leader))
+            }
         }
     }
 
-    fn prepare(&self, position: usize, message: S::Record) -> Result<Ready<S, T>, Reason> {
+    fn prepare(&self, turn: Turn<S::Record>) -> Result<Ready<S, T>, Reason> {
+        let Turn {
+            position,
+            message,
+            payload,
+        } = turn;
+        let payload = payload.transpose()?;
         let operation = match self.operation {
             Some(operation) => Arc::clone(operation),
             None => S::origin(&message).unwrap_or(S::NAME).into(),
@@ -103,7 +122,10 @@ where
         // The caller's code runs here, too (decoding, key, fingerprint): a panic in it concerns this
         // message alone.
         let is_passive = self.identify.is_none();
-        let read = || self.reader.read(operation, &message, is_passive);
+        let read = || {
+            let payload = payload.as_deref();
+            self.reader.read(operation, &message, payload, is_passive)
+        };
         let Contents {
             body,
             key,

@@ -31,6 +31,8 @@ pub(super) enum Reason {
     NoBody(BodyError),
     /// The body is not in the declared envelope.
     Envelope(EnvelopeError),
+    /// What the body points to was not fetched, for this reason.
+    NotFetched(String),
     /// The body doesn't decode, for this reason.
     Undecodable(String),
     Panicked,
@@ -127,6 +129,7 @@ impl Reason {
             | Self::GroupStopped
             | Self::Panicked
             | Self::TimedOut
+            | Self::NotFetched(_)
             | Self::Misconfigured(_)
             | Self::Leader => None,
         }
@@ -148,6 +151,7 @@ impl Reason {
             ),
             Self::NoBody(error) => return ("no_body", error.to_string().into()),
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
+            Self::NotFetched(detail) => ("not_fetched", detail.as_str()),
             Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),
             Self::Panicked => (
                 "panicked",
@@ -161,7 +165,7 @@ impl Reason {
             Self::Key(error) => return (error.code(), error.to_string().into()),
             Self::Mismatch { .. } => (
                 "mismatch",
-                "another message of this batch has the same idempotency key and another fingerprint",
+                "another message of this batch has the same idempotency key, and asks for something else",
             ),
             Self::Leader => (
                 "duplicate_of_reported",

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,7 +22,7 @@ use crate::batch::fate::{Fate, distinct, ids, misconfigured, reported, unknown};
 use crate::batch::hooks::Hooks;
 use crate::batch::message::Message;
 use crate::batch::order::Order;
-use crate::batch::plan::{Planned, Planner};
+use crate::batch::plan::{Planned, Planner, Turn};
 use crate::batch::reader::Reader;
 use crate::batch::redelivered::Redelivered;
 use crate::batch::report::{Reason, log_batch};
@@ -254,25 +254,44 @@ where
     let mut planner = Planner::new(messages.len(), operation, &config.reader, identify);
     let mut messages: Vec<_> = messages.into_iter().map(Some).collect();
     let mut running = FuturesUnordered::new();
+    let stop = times.map(|times| times.stop);
     let mut free = None;
     loop {
-        let mut ended = None;
         if free.is_none() && !turns.is_empty() {
             free = places.clone().try_acquire_owned().ok();
         }
-        if let Some(permit) = free.take() {
+        let next = if let Some(permit) = free.take() {
             let position = turns.take().unwrap_or_default();
-            let message = messages.get_mut(position).and_then(Option::take);
-            let plan = match message {
-                Some(_) if times.is_some_and(Times::is_over) => {
-                    // No message starts from now on, so this one is not decoded.
-                    Planned::Decided(Fate::Reported(Reason::OutOfTime))
-                }
-                Some(message) => planner.plan(position, message),
-                None => Planned::Decided(Fate::Reported(Reason::NotRun)),
+            let Some(message) = messages.get_mut(position).and_then(Option::take) else {
+                continue;
             };
-            match plan {
-                Planned::ToRun(message) => {
+            let turn = Turn {
+                position,
+                message,
+                payload: None,
+            };
+            if !times.is_some_and(Times::is_over)
+                && let Some((fetch, pointer)) = config.reader.pointer(&turn.message)
+            {
+                let fetching = fetch.clone().get(pointer, stop);
+                running.push(Box::pin(Either::Left(async move {
+                    let payload = Some(fetching.await);
+                    Next::Turn(Turn { payload, ..turn }, permit)
+                })));
+                continue;
+            }
+            Next::Turn(turn, permit)
+        } else {
+            next(&mut running, &places, !turns.is_empty()).await
+        };
+        let (position, fate) = match next {
+            Next::Ended(ended) => ended,
+            // No message starts from now on, so this one is not decoded.
+            Next::Turn(turn, _) if times.is_some_and(Times::is_over) => {
+                (turn.position, Fate::Reported(Reason::OutOfTime))
+            }
+            Next::Turn(turn, permit) => match (turn.position, planner.plan(turn)) {
+                (_, Planned::ToRun(message)) => {
                     // A repeated delivery probably meets a record. A read that finds it is cheaper than
                     // a write that fails.
                     let is_repeated = config.redelivered.is_repeated::<Src>(&message.received.1);
@@ -282,50 +301,47 @@ where
                         permanent: config.permanent.clone(),
                         keys: config.reader.key.clone(),
                         times,
-                        place: Place::new(&places, permit, times.map(|times| times.stop)),
+                        place: Place::new(&places, permit, stop),
                         endings: Arc::clone(&endings),
                         message,
                     };
                     // Boxed, because a future of several kilobytes would be moved otherwise.
-                    running.push(Box::pin(run.run()));
+                    running.push(Box::pin(Either::Right(run.run().map(Next::Ended))));
+                    continue;
                 }
-                Planned::Decided(fate) => {
-                    drop(permit);
-                    ended = Some((position, fate));
-                }
+                (position, Planned::Decided(fate)) => (position, fate),
+            },
+            Next::Free(permit) => {
+                free = permit;
+                continue;
             }
-        } else {
-            match next(&mut running, &places, !turns.is_empty()).await {
-                Next::Ended(end) => ended = Some(end),
-                Next::Free(permit) => free = permit,
-                Next::Nothing => return fates,
-            }
-        }
-        if let Some((position, fate)) = ended {
-            end(&mut fates, &mut turns, position, fate);
-        }
+            Next::Nothing => return fates,
+        };
+        end(&mut fates, &mut turns, position, fate);
     }
 }
 
-/// The next thing that happens to the messages that run.
-enum Next {
+/// The next thing that happens to the messages of a batch.
+enum Next<R> {
+    /// A message is to run in this place.
+    Turn(Turn<R>, OwnedSemaphorePermit),
     Ended((usize, Fate)),
     Free(Option<OwnedSemaphorePermit>),
     /// None runs.
     Nothing,
 }
 
-async fn next(
-    running: &mut FuturesUnordered<impl Future<Output = (usize, Fate)>>,
+async fn next<R>(
+    running: &mut FuturesUnordered<impl Future<Output = Next<R>>>,
     places: &Arc<Semaphore>,
     wants_place: bool,
-) -> Next {
-    let ended = running.next();
+) -> Next<R> {
+    let next = running.next();
     if !wants_place {
-        return ended.await.map_or(Next::Nothing, Next::Ended);
+        return next.await.unwrap_or(Next::Nothing);
     }
-    match select(ended, pin!(places.clone().acquire_owned())).await {
-        Either::Left((Some(ended), _)) => Next::Ended(ended),
+    match select(next, pin!(places.clone().acquire_owned())).await {
+        Either::Left((Some(next), _)) => next,
         Either::Left((None, free)) => Next::Free(free.await.ok()),
         Either::Right((free, _)) => Next::Free(free.ok()),
     }
@@ -358,5 +374,31 @@ fn end(fates: &mut [Fate], turns: &mut Turns, position: usize, fate: Fate) {
 fn set(fates: &mut [Fate], position: usize, fate: Fate) {
     if let Some(place) = fates.get_mut(position) {
         *place = fate;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends the first message of a batch, then the second as a duplicate of it, and gives the fate of
+    /// the third, which is behind the second in its group, where it is known.
+    fn behind_a_duplicate_of(fate: Fate) -> (Option<usize>, Fate) {
+        let groups = ["a", "b", "b"].map(|group| Some(group.to_owned()));
+        let mut turns = Turns::of(&groups);
+        let mut fates = unknown(3);
+        while turns.take().is_some() {}
+        end(&mut fates, &mut turns, 0, fate);
+        end(&mut fates, &mut turns, 1, Fate::Follows(0));
+        (turns.take(), fates.remove(2))
+    }
+
+    #[test]
+    fn a_group_goes_on_behind_a_duplicate_of_what_is_done_and_of_nothing_else() {
+        let (next, _) = behind_a_duplicate_of(Fate::Done);
+        assert_eq!(next, Some(2));
+        let (next, fate) = behind_a_duplicate_of(Fate::Reported(Reason::Panicked));
+        assert_eq!(next, None);
+        assert!(matches!(fate, Fate::Reported(Reason::GroupStopped)));
     }
 }

@@ -6,7 +6,13 @@ use data_encoding::BASE64;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::streams::{token, unpack};
+use crate::protocol::gzip::unpack;
+use crate::streams::token;
+
+/// The largest content that is unpacked. An asynchronous invocation carries 1 MB at most, which
+/// hostile data could unpack to 1 GB: more than the function's memory. Logs shrink to a tenth or a
+/// twentieth, so that a real batch has room.
+const MAX_UNPACKED: usize = 32 << 20;
 
 /// Holds the log events of one invocation, unpacked: the event of a
 /// [subscription filter][page]. A control message, which CloudWatch Logs sends to check the
@@ -106,7 +112,7 @@ impl<'de> Deserialize<'de> for LogsEvent {
         let data = Wire::deserialize(deserializer)?.awslogs.data;
         let packed = BASE64.decode(data.as_bytes());
         let packed = packed.map_err(|_| D::Error::custom("awslogs.data is not Base64"))?;
-        let text = unpack(&packed).map_err(D::Error::custom)?;
+        let text = unpack(&packed, MAX_UNPACKED).map_err(D::Error::custom)?;
         let unpacked: Unpacked = serde_json::from_slice(&text).map_err(|error| {
             // The parser's message may quote a log event.
             let (kind, line, column) = (error.classify(), error.line(), error.column());

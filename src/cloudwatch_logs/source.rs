@@ -82,7 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::streams::packed;
+    use crate::protocol::gzip::packed;
 
     fn gzip(text: &str) -> String {
         BASE64.encode(&packed(0, b"", text.as_bytes()))

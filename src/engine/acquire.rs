@@ -122,6 +122,7 @@ impl<S: Store> Engine<S> {
                 Ok(answer) => answer,
                 Err(error) => {
                     if is_silent.into_inner() {
+                        // Under `FailOpen` the work runs without this claim, and with this payload.
                         hold.keeps_fingerprint = true;
                         Box::pin(self.give_up(request, &hold)).await;
                     }

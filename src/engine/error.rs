@@ -54,10 +54,10 @@ pub enum Error<E> {
         /// The time when its lease ran out, or the step began.
         since: SystemTime,
     },
-    /// Attempts crashed until the key had used up `max_attempts`.
-    #[error("{attempts} attempts crashed: look at why, then release the record or let it expire{}", see!("exhausted"))]
+    /// An attempt crashed, and it was the last that `max_attempts` allows.
+    #[error("attempt {attempts} crashed, and no other is allowed: look at why, then release the record or let it expire{}", see!("exhausted"))]
     Exhausted {
-        /// The number of attempts.
+        /// The number of attempts, with those that failed.
         attempts: u32,
     },
     /// The handler outlived its lease and another attempt took the key over. Its outcome was not

@@ -64,3 +64,25 @@ impl Place {
         self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_taken_again_is_held_and_free_for_nobody_else() {
+        let places = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&places).try_acquire_owned().unwrap();
+        let place = Place::new(&places, permit, Some(Instant::now()));
+        place.leave();
+        assert!(!place.is_held() && places.available_permits() == 1);
+        assert!(place.take().await);
+        assert!(place.is_held() && places.available_permits() == 0);
+        place.leave();
+        let another = Arc::clone(&places).try_acquire_owned().unwrap();
+        assert!(!place.take().await && !place.is_held(), "none is free");
+        drop(another);
+        drop(places);
+        assert!(!place.take().await, "there are no places any more");
+    }
+}

@@ -134,3 +134,28 @@ fn has_lease(met: Option<&Found>, owner: &Owner, lease: EpochMillis) -> bool {
     let record = met.and_then(|met| met.content.as_ref().ok());
     is_mine(met, owner) && record.is_some_and(|record| record.lease.is_some_and(|met| met >= lease))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::clock::EpochSeconds;
+    use crate::protocol::key::RecordId;
+    use crate::protocol::record::{NewClaim, Record};
+
+    #[test]
+    fn a_lease_that_is_its_own_and_as_long_or_longer_is_renewed() {
+        let met = |owner: &str, lease| {
+            let (id, owner) = (RecordId::unkeyed("1"), Owner::from_stored(owner));
+            let (start, end) = (EpochMillis(0), EpochSeconds(9));
+            let claim = NewClaim::new(id, owner, start, EpochMillis(lease), end);
+            Found::readable(Record::claimed(&claim))
+        };
+        let own = Owner::from_stored("own");
+        let has = |met: Option<Found>| has_lease(met.as_ref(), &own, EpochMillis(2_000));
+        assert!(has(Some(met("own", 2_000))));
+        assert!(has(Some(met("own", 2_001))), "a later renewal came first");
+        assert!(!has(Some(met("own", 1_999))));
+        assert!(!has(Some(met("another", 2_000))));
+        assert!(!has(None));
+    }
+}

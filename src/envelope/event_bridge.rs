@@ -1,7 +1,5 @@
 //! Opens events of an EventBridge bus.
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,15 +16,15 @@ struct Event<'a> {
     detail: &'a RawValue,
 }
 
-pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
+pub(crate) fn open(body: &str) -> Result<Opened, EnvelopeError> {
     let event: Event<'_> = read(body, EnvelopeError::EventBridge)?;
     let context = [&event.source, &event.detail_type];
     Ok(Opened {
         text: event.detail.get().to_owned(),
         id: Some(event.id),
-        attributes: HashMap::new(),
         context: context
             .map(|text| Fingerprint::bytes(text.as_bytes()))
             .into(),
+        ..Opened::default()
     })
 }

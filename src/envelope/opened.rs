@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use super::s3_pointer::S3Pointer;
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Says why a body is not in its envelope, without any of its content.
@@ -29,15 +30,23 @@ pub(crate) enum EnvelopeError {
     S3Test,
     #[error("the S3 notification has another number of records than one")]
     S3Records,
+    #[error(
+        "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`"
+    )]
+    S3Pointer,
 }
 
 /// Holds what an envelope contains.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Opened {
     /// The JSON text inside.
     pub(crate) text: String,
     /// The id that the service gave the message, where it identifies one.
     pub(crate) id: Option<String>,
+    /// No service did: the id is that of what is around it.
+    pub(crate) keeps_id: bool,
+    /// The text says where the payload is, which is no part of the request.
+    pub(crate) pointer: Option<S3Pointer>,
     /// The attributes beside the text.
     pub(crate) attributes: HashMap<String, String>,
     /// The part of the envelope that says what the text asks for.

@@ -1,7 +1,5 @@
 //! Opens S3 event notifications.
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -69,8 +67,7 @@ pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
     Ok(Opened {
         text: record.get().to_owned(),
         id,
-        attributes: HashMap::new(),
-        context: Vec::new(),
+        ..Opened::default()
     })
 }
 

@@ -25,7 +25,7 @@ struct Attribute {
     value: String,
 }
 
-pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
+pub(crate) fn open(body: &str) -> Result<Opened, EnvelopeError> {
     let notification: Notification = read(body, EnvelopeError::Sns)?;
     if notification.r#type != "Notification" {
         return Err(EnvelopeError::SnsType);
@@ -38,5 +38,6 @@ pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
             .map(|(name, found)| (name, found.value))
             .collect(),
         context: vec![Fingerprint::bytes(notification.topic_arn.as_bytes())],
+        ..Opened::default()
     })
 }

@@ -18,13 +18,17 @@ fn with(body: &str, pointer: &str, value: Option<Value>) -> String {
     body.to_string()
 }
 
+fn open(envelope: Envelope, body: &str) -> Result<Opened, EnvelopeError> {
+    envelope.open(body, None).map(Option::unwrap)
+}
+
 fn id(envelope: Envelope, body: &str) -> Option<String> {
-    envelope.open(body).unwrap().id
+    open(envelope, body).unwrap().id
 }
 
 #[test]
 fn each_envelope_gives_what_is_inside() {
-    let sns = Envelope::Sns.open(SNS).unwrap();
+    let sns = open(Envelope::Sns, SNS).unwrap();
     assert_eq!(sns.text, r#"{"payment_id": "p-1", "amount": 5}"#);
     assert_eq!(
         sns.id.as_deref(),
@@ -32,14 +36,14 @@ fn each_envelope_gives_what_is_inside() {
     );
     assert_eq!(sns.attributes["tenant"], "t-1");
 
-    let event = Envelope::EventBridge.open(EVENT).unwrap();
+    let event = open(Envelope::EventBridge, EVENT).unwrap();
     assert_eq!(event.text, r#"{ "payment_id": "p-1", "amount": 5 }"#);
     assert_eq!(
         event.id.as_deref(),
         Some("6a7e8feb-b491-4cf7-a9f1-bf3703467718")
     );
 
-    let s3 = Envelope::S3.open(S3).unwrap();
+    let s3 = open(Envelope::S3, S3).unwrap();
     let record: Value = serde_json::from_str(&s3.text).unwrap();
     assert_eq!(record["s3"]["object"]["key"], "invoices/red+flower.pdf");
 }
@@ -64,13 +68,13 @@ fn an_object_in_a_bucket_is_named_by_its_version_in_time() {
 fn an_envelope_may_hold_another() {
     let notification = with(SNS, "/Message", Some(json!(S3)));
     let both = [Envelope::Sns, Envelope::S3];
-    let opened = Envelope::open_all(&both, notification.as_bytes())
+    let opened = Envelope::open_all(&both, notification.as_bytes(), None)
         .unwrap()
         .unwrap();
     assert_eq!(opened.id, id(Envelope::S3, S3));
     assert_eq!(opened.attributes["tenant"], "t-1");
     assert_eq!(opened.context.len(), 1, "the topic");
-    let wrong = Envelope::open_all(&both, SNS.as_bytes()).unwrap_err();
+    let wrong = Envelope::open_all(&both, SNS.as_bytes(), None).unwrap_err();
     assert_eq!(wrong, EnvelopeError::S3);
 }
 
@@ -117,8 +121,57 @@ fn a_body_that_is_not_in_its_envelope_says_so_and_quotes_nothing() {
         (Envelope::S3, two, Error::S3Records),
     ];
     for (envelope, body, expected) in cases {
-        let error = envelope.open(body).unwrap_err();
+        let error = open(envelope, body).unwrap_err();
         assert_eq!(error, expected, "{body}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
+}
+
+/// A payload in S3, as an extended client names it.
+fn pointer(class: &str, key: &str) -> String {
+    json!([class, { "s3BucketName": "payloads", "s3Key": key }]).to_string()
+}
+
+const CLASS: &str = "software.amazon.payloadoffloading.PayloadS3Pointer";
+
+#[test]
+fn a_pointer_of_either_class_is_opened_and_any_other_body_is_taken_as_it_is() {
+    for class in [CLASS, "com.amazon.sqs.javamessaging.MessageS3Pointer"] {
+        let opened = open(Envelope::S3Pointer, &pointer(class, "k-1")).unwrap();
+        let found: S3Pointer = serde_json::from_str(&opened.text).unwrap();
+        assert_eq!(Some(&found), opened.pointer.as_ref());
+        assert_eq!((&*found.bucket, &*found.key), ("payloads", "k-1"));
+        assert!(opened.keeps_id && opened.context.is_empty());
+    }
+    for body in [
+        r#"{"order_id": "A-17"}"#,
+        "no JSON",
+        "[]",
+        r#"["software.amazon.payloadoffloading.PayloadS3Pointer"]"#,
+        r#"["software.amazon.payloadoffloading.PayloadS3Pointer", {"s3Key": "k"}]"#,
+        &pointer("java.lang.String", "k-1"),
+    ] {
+        let opened = Envelope::open_all(&[Envelope::S3Pointer], body.as_bytes(), Some("x"));
+        assert!(opened.unwrap().is_none(), "{body}");
+    }
+}
+
+#[test]
+fn a_pointer_stands_for_its_payload_inside_a_notification_too() {
+    let notification = with(SNS, "/Message", Some(json!(pointer(CLASS, "k-1"))));
+    let both = [Envelope::Sns, Envelope::S3Pointer];
+    let open = |payload| Envelope::open_all(&both, notification.as_bytes(), payload);
+    let closed = open(None).unwrap().unwrap();
+    assert!(closed.pointer.is_some());
+    let fetched = open(Some("7")).unwrap().unwrap();
+    assert_eq!((&*fetched.text, fetched.pointer), ("7", None));
+    for opened in [closed.id, fetched.id] {
+        assert_eq!(opened, id(Envelope::Sns, SNS), "the notification's");
+    }
+    assert_eq!(closed.attributes["tenant"], "t-1");
+    assert_eq!(closed.context.len(), 1, "the topic");
+    // What is in the object may be in an envelope of its own.
+    let three = [Envelope::S3Pointer, Envelope::EventBridge];
+    let event = Envelope::open_all(&three, pointer(CLASS, "k").as_bytes(), Some(EVENT));
+    assert_eq!(event.unwrap().unwrap().id, id(Envelope::EventBridge, EVENT));
 }

@@ -1,8 +1,25 @@
-//! Compares the content coding of an answer with the codings that a client accepts (RFC 9110,
-//! 12.5.3). Pure.
+//! Opens the content coding of a request, and compares that of an answer with the codings that a
+//! client accepts (RFC 9110, 8.4 and 12.5.3). Pure.
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderName};
+
+use super::BODY_LIMIT;
+use crate::protocol::gzip;
+
+/// Opens the body of a request that is gzip or deflate: the same content is packed in other bytes each
+/// time, with the time of packing in them. A body in another coding, or in several, one that is
+/// damaged, and one that opens to more than the limit stays as it is.
+pub(super) fn opened(request: &HeaderMap, body: Bytes) -> Bytes {
+    let coding = joined(request, &CONTENT_ENCODING).unwrap_or_default();
+    let content = match coding.trim() {
+        coding if is_same(coding, "gzip") => gzip::unpack(&body, BODY_LIMIT),
+        coding if is_same(coding, "deflate") => gzip::unpack_deflate(&body, BODY_LIMIT),
+        _ => return body,
+    };
+    content.map_or(body, Bytes::from)
+}
 
 /// Holds the codings that a request accepts: its `Accept-Encoding`. `None` where it doesn't say,
 /// which means any.

@@ -1,6 +1,7 @@
 //! Takes the fingerprint of a request: method, concrete path, query, body, and the headers that
 //! were chosen. Pure.
 
+mod form;
 mod multipart;
 
 use http::header::{CONTENT_TYPE, HeaderName};
@@ -18,7 +19,7 @@ pub(super) struct FingerprintSettings {
 }
 
 impl FingerprintSettings {
-    /// Takes the fingerprint of a request as it was received.
+    /// Takes the fingerprint of a request as it was received, but for the coding of its body.
     pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let text = |text: &str| Fingerprint::bytes(text.as_bytes());
         let uri = uri(parts);
@@ -32,8 +33,8 @@ impl FingerprintSettings {
         Fingerprint::combine(&all)
     }
 
-    /// Takes the fingerprint of a body: of JSON by its value, of a form by its parts, of anything
-    /// else by its bytes.
+    /// Takes the fingerprint of a body: of JSON by its value, of a form by its parts or fields, of
+    /// anything else by its bytes.
     fn of_body(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let content_type = parts.headers.get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -42,6 +43,7 @@ impl FingerprintSettings {
                 Fingerprint::json_without(body, &self.without)
             }
             Some(content_type) => multipart::fingerprint(content_type, body)
+                .or_else(|| form::fingerprint(content_type, body))
                 .unwrap_or_else(|| Fingerprint::bytes(body)),
             None => Fingerprint::bytes(body),
         }

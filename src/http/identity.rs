@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::request::Parts;
 
+use super::coding::opened;
 use super::problem::Problem;
 use super::request_body::RequestBody;
 use super::resumed_body::ReadError;
@@ -41,7 +42,7 @@ pub(super) async fn identify<S: Store, B: RequestBody>(
     let selector = settings.policy(route).selector.as_ref();
     let mut read = None;
     if selector.is_some_and(Selector::reads_body) {
-        (read, identity.body) = bounded(identity.body, once, settings).await?;
+        (read, identity.body) = bounded(parts, identity.body, once, settings).await?;
         if read.is_none() {
             return Ok(identity);
         }
@@ -67,21 +68,22 @@ pub(super) async fn identify<S: Store, B: RequestBody>(
         return Ok(identity);
     }
     if read.is_none() {
-        (read, identity.body) = bounded(identity.body, once, settings).await?;
+        (read, identity.body) = bounded(parts, identity.body, once, settings).await?;
     }
     identity.fingerprint = read.map(|bytes| settings.fingerprint.of(parts, &bytes));
     Ok(identity)
 }
 
-/// Reads a body up to the limit. Where nothing is protected, the handler meets a body that can't be
+/// Reads a body up to the limit, and opens its coding. Where nothing is protected, the handler meets a body that can't be
 /// read as it is, and the request is not compared.
 async fn bounded<S: Store, B: RequestBody>(
+    parts: &Parts,
     body: B,
     once: &Idempotency<S>,
     settings: &Settings,
 ) -> Result<(Option<bytes::Bytes>, B), Problem> {
     match body.read(settings.body_limit).await {
-        (Ok(bytes), body) => Ok((Some(bytes), body)),
+        (Ok(bytes), body) => Ok((Some(opened(&parts.headers, bytes)), body)),
         (Err(_), body) if once.is_passive() => Ok((None, body)),
         (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
         (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),

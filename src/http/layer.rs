@@ -14,7 +14,7 @@ use super::documentation::DocumentationUrl;
 use super::header::Form;
 use super::problem::ProblemDetails;
 use super::replay_hook::{ReplayHook, ReplayedResponse};
-use super::route::Route;
+use super::route::RouteError;
 use super::route_policy::RoutePolicy;
 use super::service::IdempotencyService;
 use super::settings::Settings;
@@ -113,14 +113,28 @@ impl<S: Store> IdempotencyLayer<S> {
         self
     }
 
-    /// Sets how the requests of one route are treated. Of several routes that match, the first
-    /// counts.
+    /// Sets how the requests of one route are treated: `POST /orders/{id}`, `ANY /orders`, or a path
+    /// without a method, which matches each method. Of several routes that match, the first counts.
     ///
-    /// A route that names its method is guarded for it, whatever [`methods`](Self::methods) says.
+    /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A route that names its method is guarded for it, whatever [`methods`](Self::methods) says.
     /// Its template names the [operation](Self::operation), where nothing else knows one.
-    pub fn route(mut self, route: Route, policy: RoutePolicy) -> Self {
-        self.settings.routes.push((route, policy));
-        self
+    ///
+    /// ```
+    /// # use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
+    /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once).route("POST /orders/{id}", RoutePolicy::required())?;
+    /// let error = layer.route("POST orders", RoutePolicy::off()).unwrap_err();
+    /// assert!(error.to_string().contains("write it as `POST /orders/{id}`"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The text is no route, or its method is safe.
+    pub fn route(mut self, route: &str, policy: RoutePolicy) -> Result<Self, RouteError> {
+        self.settings.routes.push((route.parse()?, policy));
+        Ok(self)
     }
 
     /// Sets how the requests of all other routes are treated. Default: a key is needed, unless the

@@ -4,22 +4,9 @@ use std::str::FromStr;
 
 use http::Method;
 
-/// Holds a route: `POST /orders/{id}`, `ANY /orders`, or a path without a method, which matches
-/// each method.
-///
-/// `{name}` matches one segment, `{name+}` or `{*name}` at the end for one or more.
-/// [`IdempotencyLayer::route`](super::IdempotencyLayer::route) takes it.
-///
-/// ```
-/// use lambda_idempotency::http::Route;
-///
-/// let orders: Route = "POST /orders/{id}".parse()?;
-/// let error = "POST orders".parse::<Route>().unwrap_err();
-/// assert!(error.to_string().contains("write it as `POST /orders/{id}`"));
-/// # Ok::<(), lambda_idempotency::http::RouteError>(())
-/// ```
+/// Holds a route, as [`IdempotencyLayer::route`](super::IdempotencyLayer::route) describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(super) struct Route {
     pub(super) method: Option<Method>,
     pub(super) path: String,
 }

@@ -16,8 +16,8 @@ use crate::engine::settings::MissingKey;
 /// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
 /// let month = Duration::from_secs(30 * 86_400);
 /// let layer = IdempotencyLayer::unscoped(once)
-///     .route("POST /payments".parse()?, RoutePolicy::required().retention(month))
-///     .route("PUT /carts/{cart}".parse()?, RoutePolicy::optional())
+///     .route("POST /payments", RoutePolicy::required().retention(month))?
+///     .route("PUT /carts/{cart}", RoutePolicy::optional())?
 ///     .other_routes(RoutePolicy::off());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

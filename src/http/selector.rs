@@ -28,13 +28,13 @@ type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 /// let webhook = RoutePolicy::required().key_from(Selector::pointer("/event/id")?);
 /// let order = RoutePolicy::required().key_from(Selector::path_parameter("id"));
 /// let layer = IdempotencyLayer::unscoped(once)
-///     .route("POST /webhooks/payments".parse()?, webhook)
-///     .route("PUT /orders/{id}".parse()?, order);
+///     .route("POST /webhooks/payments", webhook)?
+///     .route("PUT /orders/{id}", order)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A body is read as it was received, up to [`body_limit`](super::IdempotencyLayer::body_limit),
-/// whatever its content type. What a selector finds in it makes the key:
+/// A body is read up to [`body_limit`](super::IdempotencyLayer::body_limit), whatever its content type,
+/// and out of its [coding](super#the-same-request). What a selector finds in it makes the key:
 ///
 /// | what is found | the key |
 /// |---|---|

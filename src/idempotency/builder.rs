@@ -142,9 +142,10 @@ impl<S: Store> Builder<S> {
     }
 
     /// Sets how many attempts a key may have before a *crashed* one is no longer taken over, but
-    /// answered with [`Error::Exhausted`](crate::Error::Exhausted). An attempt that was released
-    /// before its handler began (a batch was out of time, or its group had stopped) doesn't count. Default: no limit, because the
-    /// source of the requests has one of its own (`maxReceiveCount`, a client's patience).
+    /// answered with [`Error::Exhausted`](crate::Error::Exhausted). Attempts that failed count, too,
+    /// but no limit keeps the next one from running after a failure. An attempt that was released
+    /// before its handler began doesn't count. Default: no limit, because the source of the requests
+    /// has one of its own (`maxReceiveCount`, a client's patience).
     pub fn max_attempts(mut self, max: NonZeroU32) -> Self {
         self.settings.rules.max_attempts = Some(max);
         self

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::reply::Reply;
-use crate::envelope::{Envelope, Opened};
+use crate::envelope::{Opened, open_event_bridge, open_sns};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
@@ -105,11 +105,11 @@ impl Kind {
                 let [record] = event.records.as_slice() else {
                     return Err(KindError::SnsRecords);
                 };
-                let opened = Envelope::Sns.open(record.sns.get());
+                let opened = open_sns(record.sns.get());
                 Ok(opened.map_err(|_| KindError::Sns)?.into())
             }
             Self::EventBridge => {
-                let opened = Envelope::EventBridge.open(event);
+                let opened = open_event_bridge(event);
                 Ok(opened.map_err(|_| KindError::EventBridge)?.into())
             }
         }

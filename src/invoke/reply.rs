@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::record::Omission;
+    use crate::store::transaction::Refusal;
 
     const EVENT: &str = include_str!("../../tests/fixtures/s3-batch-v1.json");
 
@@ -213,6 +214,12 @@ mod tests {
                 false,
                 "PermanentFailure",
                 "Idempotency.Unreadable: ",
+            ),
+            (
+                Error::Refused(Refusal::new(0, None)),
+                false,
+                "PermanentFailure",
+                "Idempotency.ConditionFailed: ",
             ),
             (omitted, false, "Succeeded", "Idempotency.OutcomeOmitted: "),
         ] {

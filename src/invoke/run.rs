@@ -141,16 +141,11 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         match within(times, handling).await {
             Some(Ok(result)) => self.end(&once, run, event, result, times).await,
             Some(Err(_)) => {
-                run.panicked().await;
+                ended(times, run.panicked()).await;
                 Err(InvokeError::Panicked.into())
             }
             None => {
-                // What is left of the reserve is the answer's.
-                let give_up = times.map(|times| times.give_up);
-                match give_up {
-                    Some(give_up) => drop(timeout_at(give_up, run.timed_out()).await),
-                    None => run.timed_out().await,
-                }
+                ended(times, run.timed_out()).await;
                 Err(InvokeError::TimedOut.into())
             }
         }
@@ -276,6 +271,14 @@ async fn within<F: Future>(times: Option<Times>, work: F) -> Option<F::Output> {
     match times {
         Some(times) => timeout_at(times.end, work).await.ok(),
         None => Some(work.await),
+    }
+}
+
+/// Awaits the end of a run whose work didn't return. What is left of the reserve is the answer's.
+async fn ended(times: Option<Times>, ending: impl Future<Output = ()>) {
+    match times {
+        Some(times) => drop(timeout_at(times.give_up, ending).await),
+        None => ending.await,
     }
 }
 

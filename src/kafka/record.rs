@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::batch::BodyError;
 use crate::streams::{Data, HeaderBytes, text, token};
@@ -22,6 +23,10 @@ pub struct KafkaRecord {
     pub timestamp: Option<i64>,
     /// Says whose time it is: `CREATE_TIME` is the producer's, `LOG_APPEND_TIME` the broker's.
     pub timestamp_type: Option<String>,
+    /// The schema of the key, where the mapping has a schema registry.
+    pub key_schema: Option<SchemaMetadata>,
+    /// The schema of the value, where the mapping has a schema registry.
+    pub value_schema: Option<SchemaMetadata>,
     cluster: Option<Arc<str>>,
     topic_partition: Arc<str>,
     id: Option<String>,
@@ -30,12 +35,38 @@ pub struct KafkaRecord {
     headers: Vec<(String, HeaderBytes)>,
 }
 
+/// Holds what Lambda tells of a schema that it took from a [registry][page]. With the record format
+/// `SOURCE`, Lambda takes the schema's id from the bytes, so that it is here alone.
+///
+/// [page]: https://docs.aws.amazon.com/lambda/latest/dg/services-consume-kafka-events.html
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SchemaMetadata {
+    /// The id in the registry: a number in Confluent's, a UUID in Glue's.
+    #[serde(default, deserialize_with = "text_or_number")]
+    pub schema_id: Option<String>,
+    /// `AVRO`, `PROTOBUF` or `JSON`.
+    #[serde(default, deserialize_with = "text_or_number")]
+    pub data_format: Option<String>,
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(value)? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fields {
     offset: Option<u64>,
     timestamp: Option<i64>,
     timestamp_type: Option<String>,
+    key_schema_metadata: Option<SchemaMetadata>,
+    value_schema_metadata: Option<SchemaMetadata>,
     key: Option<Data>,
     value: Option<Data>,
     headers: Option<Vec<BTreeMap<String, HeaderBytes>>>,
@@ -52,6 +83,8 @@ impl KafkaRecord {
             offset: fields.offset,
             timestamp: fields.timestamp,
             timestamp_type: fields.timestamp_type,
+            key_schema: fields.key_schema_metadata,
+            value_schema: fields.value_schema_metadata,
             cluster,
             topic_partition: Arc::clone(topic_partition),
             id: offset.map(|offset| format!("{topic_partition}-{offset}")),

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
+use super::aggregate::{self, Damaged, SubRecord};
 use crate::batch::BodyError;
 use crate::streams::{Data, OtherService, check_service, seconds};
 
@@ -44,22 +45,51 @@ pub struct KinesisRecord {
     pub event_source_arn: Option<String>,
     /// The key by which the producer chose the shard. Records of one key are ordered.
     pub partition_key: Option<String>,
-    /// The number of the record in its shard. The reply names records by it.
+    /// The hash by which the producer chose the shard instead, of a record that was in an aggregate.
+    pub explicit_hash_key: Option<String>,
+    /// The number of the record in its shard, which records of one aggregate share. The reply names
+    /// records by it.
     pub sequence_number: Option<String>,
+    /// The place, from 0, of a record that was in an aggregate of the Kinesis Producer Library.
+    pub sub_sequence_number: Option<usize>,
     /// The time at which the stream took the record in, with a resolution of milliseconds.
     pub approximate_arrival: Option<SystemTime>,
-    data: Data,
+    pub(super) data: Data,
 }
 
 impl KinesisRecord {
-    /// Gives the bytes that the producer sent. An aggregate of the Kinesis Producer Library is given
-    /// as it is.
+    /// Gives the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
+    /// Producer Library is given as it is.
     ///
     /// # Errors
     ///
-    /// The record has no data, or its data is not Base64.
+    /// The record has no data, its data is not Base64, or the aggregate that it is can't be read.
     pub fn data(&self) -> Result<&[u8], BodyError> {
         self.data.bytes()
+    }
+
+    /// Takes the records out of an aggregate. Any other record stays as it is.
+    pub(super) fn opened(mut self) -> Vec<Self> {
+        const DAMAGED: BodyError = BodyError::new(
+            "the data is an aggregate of the Kinesis Producer Library that can't be read",
+        );
+        let data = std::mem::take(&mut self.data);
+        let inside = |(place, record): (usize, &SubRecord<'_>)| Self {
+            partition_key: Some(record.partition_key.to_owned()),
+            explicit_hash_key: record.explicit_hash_key.map(str::to_owned),
+            sub_sequence_number: Some(place),
+            data: Data::decoded(Ok(record.data)),
+            ..self.clone()
+        };
+        let opened = data.bytes().ok().and_then(aggregate::open);
+        let opened = opened.map(|records| match records {
+            Ok(records) => records.iter().enumerate().map(inside).collect(),
+            Err(Damaged) => vec![Self {
+                data: Data::decoded(Err(DAMAGED)),
+                ..self.clone()
+            }],
+        });
+        opened.unwrap_or_else(|| vec![Self { data, ..self }])
     }
 }
 
@@ -70,6 +100,7 @@ impl fmt::Debug for KinesisRecord {
             .field("event_id", &self.event_id)
             .field("event_source_arn", &self.event_source_arn)
             .field("sequence_number", &self.sequence_number)
+            .field("sub_sequence_number", &self.sub_sequence_number)
             .field("approximate_arrival", &self.approximate_arrival)
             .finish_non_exhaustive()
     }
@@ -109,7 +140,9 @@ impl TryFrom<Received> for KinesisRecord {
             event_id: received.event_id,
             event_source_arn: received.event_source_arn,
             partition_key: payload.partition_key,
+            explicit_hash_key: None,
             sequence_number: payload.sequence_number,
+            sub_sequence_number: None,
             approximate_arrival: payload.approximate_arrival_timestamp.and_then(seconds),
             data: payload.data,
         })

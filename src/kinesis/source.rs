@@ -15,15 +15,6 @@ use crate::streams::{ItemFailures, token};
 #[non_exhaustive]
 pub struct Kinesis;
 
-/// The first bytes of an aggregate, and the length of the MD5 digest at its end:
-/// <https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md>.
-const AGGREGATE: &[u8] = &[0xf3, 0x89, 0x9a, 0xc2];
-const DIGEST_BYTES: usize = 16;
-
-const AGGREGATED: BodyError = BodyError::new(
-    "the data is an aggregate of the Kinesis Producer Library, which holds several records: set AggregationEnabled = false in the producer",
-);
-
 impl Source for Kinesis {
     type Event = KinesisEvent;
     type Record = KinesisRecord;
@@ -31,30 +22,29 @@ impl Source for Kinesis {
 
     const NAME: &'static str = "kinesis";
 
+    /// Takes aggregates of the Kinesis Producer Library apart.
     fn records(event: KinesisEvent) -> Vec<KinesisRecord> {
-        event.records
+        let records = event.records.into_iter();
+        records.flat_map(KinesisRecord::opened).collect()
     }
 
     fn id(record: &KinesisRecord) -> Option<&str> {
         record.sequence_number.as_deref()
     }
 
-    /// Joins the stream's ARN and the event's id: two streams may have shards and sequence numbers
-    /// of equal names.
+    /// Joins the stream's ARN, the event's id and the place in an aggregate: two streams may have
+    /// shards and sequence numbers of equal names.
     fn token(record: &KinesisRecord) -> Option<Cow<'_, str>> {
         let id = record.event_id.as_deref().filter(|id| !id.is_empty())?;
-        stream_arn(record).map(|arn| Cow::Owned(token(arn, id)))
+        let arn = stream_arn(record)?;
+        Some(Cow::Owned(match record.sub_sequence_number {
+            Some(place) => token(arn, &format!("{id}:{place}")),
+            None => token(arn, id),
+        }))
     }
 
     fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
-        let data = record.data()?;
-        let is_aggregate =
-            data.starts_with(AGGREGATE) && data.len() >= AGGREGATE.len() + DIGEST_BYTES;
-        if is_aggregate {
-            Err(AGGREGATED)
-        } else {
-            Ok(data)
-        }
+        record.data()
     }
 
     /// Takes the last part of `arn:aws:kinesis:region:account:stream/name`.
@@ -128,10 +118,11 @@ fn shard(record: &KinesisRecord) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use data_encoding::BASE64;
     use serde_json::json;
 
     use super::*;
+    use crate::kinesis::aggregate::packed;
+    use crate::streams::Data;
 
     const STREAM: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/movements";
 
@@ -140,9 +131,9 @@ mod tests {
         serde_json::from_value(record).unwrap()
     }
 
-    fn with_data(data: &[u8]) -> KinesisRecord {
-        let kinesis = json!({ "data": BASE64.encode(data) });
-        serde_json::from_value(json!({ "kinesis": kinesis })).unwrap()
+    fn with_data(record: KinesisRecord, data: &[u8]) -> KinesisRecord {
+        let data = Data::decoded(Ok(data));
+        KinesisRecord { data, ..record }
     }
 
     #[test]
@@ -182,11 +173,53 @@ mod tests {
     }
 
     #[test]
-    fn an_aggregate_is_an_error_that_says_what_to_do() {
-        let aggregate = [AGGREGATE, &[0; DIGEST_BYTES]].concat();
-        let said = Kinesis::body(&with_data(&aggregate)).unwrap_err();
-        assert!(said.to_string().contains("AggregationEnabled = false"));
-        let short = with_data(AGGREGATE);
-        assert_eq!(Kinesis::body(&short), Ok(AGGREGATE));
+    fn the_records_of_an_aggregate_have_keys_and_places_of_their_own() {
+        let packed = packed(&[("tea", Some("17"), b"1"), ("salt", None, b"2")]);
+        let aggregate = KinesisRecord {
+            sequence_number: Some("7".to_owned()),
+            ..with_data(record(STREAM, "shardId-000:7"), &packed)
+        };
+        let plain = with_data(record(STREAM, "shardId-000:8"), b"3");
+        let records = Kinesis::records(KinesisEvent {
+            records: vec![aggregate, plain],
+        });
+        let seen: Vec<_> = records
+            .iter()
+            .map(|record| {
+                let token = Kinesis::token(record).unwrap();
+                let (_, place) = token.split_once('#').unwrap();
+                let data = Kinesis::body(record).unwrap()[0];
+                (
+                    place.to_owned(),
+                    Kinesis::order_key(record),
+                    char::from(data),
+                )
+            })
+            .collect();
+        let expected = [
+            ("shardId-000:7:0".to_owned(), Some("tea"), '1'),
+            ("shardId-000:7:1".to_owned(), Some("salt"), '2'),
+            ("shardId-000:8".to_owned(), None, '3'),
+        ];
+        assert_eq!(seen, expected);
+        assert!(
+            records[..2]
+                .iter()
+                .all(|record| Kinesis::id(record) == Some("7"))
+        );
+        assert_eq!(records[0].explicit_hash_key.as_deref(), Some("17"));
+    }
+
+    #[test]
+    fn an_aggregate_that_cannot_be_read_is_the_error_of_its_record() {
+        // `{`, which begins a group, between the first bytes and its digest.
+        let damaged =
+            b"\xf3\x89\x9a\xc2{\xf9\x5b\x70\xfd\xc3\x08\x85\x60\x73\x2a\x5a\xc1\x35\x64\x45\x06";
+        let event = KinesisEvent {
+            records: vec![with_data(KinesisRecord::default(), damaged)],
+        };
+        let records = Kinesis::records(event);
+        let said = Kinesis::body(&records[0]).unwrap_err().to_string();
+        assert!(said.contains("can't be read"), "{said}");
     }
 }

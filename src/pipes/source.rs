@@ -80,3 +80,20 @@ impl<Src: PipeSource> Source for Pipe<Src> {
         Src::record_span(record)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_passes_on_how_often_its_source_has_delivered() {
+        let record = |count: &str| {
+            let mut message = aws_lambda_events::event::sqs::SqsMessage::default();
+            let name = "ApproximateReceiveCount".to_owned();
+            message.attributes.insert(name, count.to_owned());
+            message
+        };
+        assert_eq!(Pipe::<Sqs>::deliveries(&record("3")), Some(3));
+        assert_eq!(Pipe::<Sqs>::deliveries(&record("")), None);
+    }
+}

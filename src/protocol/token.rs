@@ -1,10 +1,11 @@
-//! A key's token, or its tenant, is made from text of any kind, or from an integer.
+//! A key's token, or its tenant, is made from text of any kind, from an integer or a UUID.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Converts a value to a key's token: a string of any kind, an integer, which becomes its decimal
-/// digits, or an `Option` of one where it may be missing.
+/// digits, a `Uuid` (feature `uuid`), which becomes its lower-case text with hyphens, or an `Option`
+/// of one where it may be missing.
 ///
 /// ```
 /// use lambda_idempotency::IntoToken;
@@ -57,6 +58,9 @@ token_of!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize
 );
 
+#[cfg(feature = "uuid")]
+token_of!(uuid::Uuid);
+
 impl IntoToken for Arc<str> {
     fn into_token(self) -> Option<String> {
         Some(self.as_ref().to_owned())
@@ -88,6 +92,13 @@ mod tests {
         assert_eq!((-17_i64).into_token().as_deref(), Some("-17"));
         assert_eq!(Some(u128::MAX).into_token(), Some(u128::MAX.to_string()));
         assert_eq!(None::<u32>.into_token(), None);
+        #[cfg(feature = "uuid")]
+        {
+            let text = "a1b2c3d4-0000-4000-8000-00000000000f";
+            let uuid: uuid::Uuid = text.to_uppercase().parse().unwrap();
+            assert_eq!(uuid.into_token().as_deref(), Some(text));
+            assert_eq!(Some(uuid).into_token().as_deref(), Some(text));
+        }
         assert_eq!(None::<String>.into_token(), None);
         assert_eq!(None::<Arc<str>>.into_token(), None);
     }

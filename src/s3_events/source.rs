@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_key_is_that_of_the_same_notification_in_a_queue() {
         let record = read(NOTIFICATION).unwrap().remove(0);
-        let queued = Envelope::S3.open(NOTIFICATION).unwrap();
+        let queued = Envelope::open_all(&[Envelope::S3], NOTIFICATION.as_bytes(), None);
+        let queued = queued.unwrap().unwrap();
         assert!(queued.id.is_some());
         assert_eq!(S3Events::token(&record).as_deref(), queued.id.as_deref());
         assert_eq!(record.json(), queued.text);

@@ -18,6 +18,11 @@ impl Data {
         Self(text.and_then(|text| BASE64.decode(text.as_bytes()).map_err(|_| NOT_BASE64)))
     }
 
+    /// Holds bytes that were decoded, or says why they can't be.
+    pub(crate) fn decoded(bytes: Result<&[u8], BodyError>) -> Self {
+        Self(bytes.map(<[u8]>::to_vec))
+    }
+
     pub(crate) fn bytes(&self) -> Result<&[u8], BodyError> {
         self.0.as_deref().map_err(|error| *error)
     }

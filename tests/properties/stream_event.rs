@@ -94,7 +94,7 @@ fn before(ids: &[&str], checkpoint: Option<&str>) -> usize {
     };
     let number = |id: &&str| id.parse::<u128>().ok();
     let numbers: Option<Vec<_>> = ids.iter().map(number).collect();
-    let rises = numbers.is_some_and(|numbers| numbers.windows(2).all(|pair| pair[0] < pair[1]));
+    let rises = numbers.is_some_and(|numbers| numbers.windows(2).all(|pair| pair[0] <= pair[1]));
     let place = ids.iter().position(|id| *id == checkpoint);
     place.filter(|_| rises).unwrap_or_default()
 }

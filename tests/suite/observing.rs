@@ -17,6 +17,7 @@ use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -437,4 +438,36 @@ async fn from_a_queue_no_closure_of_the_layers_reports_a_message() {
         assert!(reply.batch_item_failures.is_empty(), "{mode}: {reply:?}");
         assert_eq!(ran.load(Ordering::SeqCst), 9, "{mode}");
     }
+}
+
+/// Tells that it was dropped.
+struct Guard(Arc<AtomicUsize>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_only_observed_ends_with_its_caller() {
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (begins, drops) = (Arc::clone(&begun), Arc::clone(&dropped));
+    let handler = move |_: Request<Body>| {
+        let (begins, guard) = (Arc::clone(&begins), Guard(Arc::clone(&drops)));
+        async move {
+            let _guard = guard;
+            begins.notify_one();
+            std::future::pending::<()>().await;
+            Ok::<_, HandlerError>(Response::new(Body::empty()))
+        }
+    };
+    let api = IdempotencyLayer::unscoped(observer()).layer(service_fn(handler));
+    let request = Request::post("/orders").header("idempotency-key", "k-1");
+    let request = request.body(Body::empty()).unwrap();
+    tokio::select! {
+        _ = api.oneshot(request) => panic!("it waits"),
+        () = begun.notified() => {}
+    }
+    assert_eq!(dropped.load(Ordering::SeqCst), 1, "no task goes on with it");
 }

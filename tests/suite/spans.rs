@@ -79,9 +79,10 @@ async fn released_line(layer: IdempotencyLayer<MemoryStore>) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_tells_its_route_and_never_its_path() {
-    let route = "POST /orders/{id}".parse().unwrap();
     let undeclared = IdempotencyLayer::unscoped(engine());
-    let declared = undeclared.clone().route(route, RoutePolicy::required());
+    let declared = undeclared.clone();
+    let declared = declared.route("POST /orders/{id}", RoutePolicy::required());
+    let declared = declared.unwrap();
     for (layer, route) in [(undeclared, None), (declared, Some("/orders/{id}"))] {
         let line = released_line(layer).await;
         assert!(line.contains(r#"http.request.method="POST""#), "{line}");

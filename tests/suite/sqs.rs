@@ -28,6 +28,7 @@ mod hanging;
 mod keys;
 mod misconfigured;
 mod order;
+mod pointers;
 mod refusals;
 mod rejections;
 mod retention;

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::Region;
 use lambda_idempotency::batch::Selector;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout, TableNotNamed};
-use lambda_idempotency::http::{DocumentationUrl, Route};
+use lambda_idempotency::http::{DocumentationUrl, IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
@@ -54,6 +54,8 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     let of = |store| Idempotency::builder(store).namespace("shop").build();
     let (nowhere, layout) = (of(store.clone()), of(store.layout(clashing)));
     let unnamed = Idempotency::builder(MemoryStore::new()).build();
+    let named = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(named.build().unwrap());
     for ((printed, said), advice) in [
         (printed(TableNotNamed), "set the environment variable"),
         (printed(unnamed.unwrap_err()), "call `.namespace(\"…\")`"),
@@ -77,7 +79,7 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
             "is no JMESPath expression",
         ),
         (
-            printed("POST orders".parse::<Route>().unwrap_err()),
+            printed(layer.route("POST orders", RoutePolicy::off()).unwrap_err()),
             "write it as",
         ),
         (

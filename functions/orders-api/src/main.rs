@@ -148,7 +148,7 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         .namespace("orders-api")
         .build()?;
     let layer = IdempotencyLayer::scoped(once, tenant)
-        .route("POST /orders".parse()?, RoutePolicy::required())
+        .route("POST /orders", RoutePolicy::required())?
         // What isn't there is answered with 404 or 405, with a key or without.
         .other_routes(RoutePolicy::off())
         .require_scope();

@@ -1,9 +1,11 @@
 //! Sets what two messages of one key are compared by, and the envelope that they come in.
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::batch::fetch::Fetch;
 use crate::batch::fingerprint::FingerprintSource;
-use crate::batch::{BatchLayer, Envelope, Selector, Source};
+use crate::batch::{BatchLayer, Envelope, S3Pointer, Selector, Source};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
@@ -45,6 +47,47 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// ```
     pub fn envelope(mut self, envelope: Envelope) -> Self {
         self.config.reader.envelopes.push(envelope);
+        self
+    }
+
+    /// Fetches the payloads to which messages in [`Envelope::S3Pointer`] point. Default: they aren't
+    /// fetched, and the handler gets the pointer.
+    ///
+    /// The function is called when the message's turn has come, for a repeated message, too, and
+    /// has until the [reserve](Self::reserve). After an error, a panic or no answer the message is
+    /// reported, as `not_fetched`. It decides which buckets it reads and how large an object may
+    /// be: as many objects as messages [run side by side](Self::concurrency) are in memory.
+    ///
+    /// ```no_run
+    /// # use lambda_idempotency::{BoxError, Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Order { order_id: String }
+    /// # fn worker(once: Idempotency<MemoryStore>, s3: aws_sdk_s3::Client) {
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .envelope(sqs::Envelope::S3Pointer)
+    ///     .fetch(move |pointer| payload(s3.clone(), pointer))
+    ///     .key(|order: &Order| order.order_id.clone())
+    ///     .handler(|message: sqs::Message<Order>| async move { Ok::<_, std::io::Error>(()) });
+    /// # }
+    ///
+    /// async fn payload(s3: aws_sdk_s3::Client, pointer: sqs::S3Pointer) -> Result<String, BoxError> {
+    ///     if pointer.bucket != "orders-payloads" {
+    ///         return Err("a bucket of somebody else's".into());
+    ///     }
+    ///     let object = s3.get_object().bucket(pointer.bucket).key(pointer.key).send().await?;
+    ///     if object.content_length.is_none_or(|length| length > 8 << 20) {
+    ///         return Err("more than 8 MiB".into());
+    ///     }
+    ///     Ok(String::from_utf8(object.body.collect().await?.to_vec())?)
+    /// }
+    /// ```
+    pub fn fetch<F, Fut, FetchError>(mut self, fetch: F) -> Self
+    where
+        F: Fn(S3Pointer) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, FetchError>> + Send + 'static,
+        FetchError: fmt::Display + 'static,
+    {
+        let quotes = self.config.once.logs_errors();
+        self.config.reader.fetch = Some(Fetch::new(fetch, quotes));
         self
     }
 

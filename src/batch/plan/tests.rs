@@ -40,7 +40,12 @@ where
         ready: Vec::new(),
     };
     for (position, message) in messages.into_iter().enumerate() {
-        match planner.plan(position, message) {
+        let payload = None;
+        match planner.plan(Turn {
+            position,
+            message,
+            payload,
+        }) {
             Planned::ToRun(ready) => plan.ready.push(ready),
             Planned::Decided(fate) => plan.fates[position] = fate,
         }
@@ -87,6 +92,29 @@ fn the_first_message_of_a_request_leads_and_the_others_follow() {
         plan.fates[3],
         Fate::Reported(Reason::Mismatch { leader: 0 })
     ));
+}
+
+#[test]
+fn two_operations_under_one_raw_id_are_two_requests() {
+    let from = |queue: &str, id: &str| {
+        let mut message = message(id, "1");
+        message.event_source_arn = Some(format!("arn:aws:sqs:eu-central-1:123456789012:{queue}"));
+        message
+    };
+    let messages = vec![
+        from("charges", "m-1"),
+        from("refunds", "m-2"),
+        from("charges", "m-3"),
+    ];
+    let reader = keyed(KeySource::message_id().raw_id(|_: &Value, _: &SqsMessage| "order-17"));
+    let planner = Planner::new(3, None, &reader, Some(record_of));
+    let plan = plan_with(planner, messages);
+    assert_eq!(plan.ready.len(), 1);
+    assert!(matches!(
+        plan.fates[1],
+        Fate::Reported(Reason::Mismatch { leader: 0 })
+    ));
+    assert!(matches!(plan.fates[2], Fate::Follows(0)));
 }
 
 #[test]

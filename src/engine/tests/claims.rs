@@ -117,3 +117,69 @@ async fn an_attempt_that_began_counts_however_it_ended_after_one_that_did_not_st
         assert_eq!(attempt, 2, "by hand: {is_by_hand}");
     }
 }
+
+/// The first claim applies, and its reply is lost.
+#[derive(Debug, Default)]
+struct WithoutReply {
+    creates: AtomicU32,
+    /// It is never answered, instead of with an error.
+    hangs: bool,
+}
+
+impl Script for WithoutReply {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let answer = table.write(write, deadline).await;
+        let is_claim = matches!(write, RecordWrite::Create(_));
+        if !is_claim || self.creates.fetch_add(1, Ordering::Relaxed) > 0 {
+            return answer;
+        }
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Err(StoreError::Timeout)
+    }
+}
+
+async fn run_with(
+    once: &Idempotency<Scripted<WithoutReply>>,
+    payload: &[u8],
+) -> Result<Outcome<u32>, Error<Infallible>> {
+    let payload = Fingerprint::bytes(payload);
+    once.run(key(), payload, async |_| Ok(1)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_reply_keeps_the_payload_that_ran_unprotected() {
+    let once = Idempotency::builder(Scripted::new(WithoutReply::default()))
+        .namespace("tests")
+        .clock(TokioClock::start())
+        .store_down(crate::StoreDown::FailOpen)
+        .build()
+        .unwrap();
+    let first = run_with(&once, b"payload").await.unwrap();
+    assert_eq!(first, Outcome::Unprotected(1));
+    assert!(record(&once).await.unwrap().is_released());
+    let other = run_with(&once, b"other").await;
+    assert!(matches!(other, Err(Error::Mismatch)), "{other:?}");
+    run_with(&once, b"payload").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_dropped_without_a_reply_keeps_its_payload() {
+    let once = engine(WithoutReply {
+        hangs: true,
+        ..WithoutReply::default()
+    });
+    let dropped = tokio::time::timeout(Duration::from_millis(1), run_with(&once, b"payload"));
+    dropped.await.unwrap_err();
+    // The next call sends the release.
+    let other = run_with(&once, b"other").await;
+    assert!(matches!(other, Err(Error::Mismatch)), "{other:?}");
+    assert!(record(&once).await.unwrap().is_released());
+    run_with(&once, b"payload").await.unwrap();
+}

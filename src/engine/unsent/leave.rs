@@ -60,8 +60,8 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Leaves a release of a claim that may have applied: its work didn't begin. Another attempt's
-    /// effect may exist.
+    /// Leaves a release of a claim that may have applied. Its work didn't begin under the claim, but
+    /// its caller may do it without: the fingerprint stays, so that no other payload gets the key.
     pub(in crate::engine) fn leave_claimed(&self, request: &Request, hold: &Hold) {
         let mut hold = hold.clone();
         hold.keeps_fingerprint = true;

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kafka::record::SchemaMetadata;
 
 const ARN: &str = "arn:aws:kafka:eu-central-1:123456789012:cluster/stock/0a1b-4";
 
@@ -81,6 +82,31 @@ fn keys_and_headers_are_bytes_or_text() {
         assert_eq!(without.key(), None);
         assert_eq!(Kafka::attribute(&without, "id"), None);
     }
+}
+
+#[test]
+fn the_schemas_of_a_registry_are_the_records() {
+    let with = record(&json!({
+        "offset": 1,
+        "keySchemaMetadata": { "schemaId": "17", "dataFormat": "JSON" },
+        "valueSchemaMetadata": { "schemaId": 18, "dataFormat": "AVRO", "later": [] },
+    }));
+    let of = |schema: Option<SchemaMetadata>| {
+        let schema = schema.unwrap();
+        (schema.schema_id.unwrap(), schema.data_format.unwrap())
+    };
+    assert_eq!(of(with.key_schema), ("17".to_owned(), "JSON".to_owned()));
+    assert_eq!(of(with.value_schema), ("18".to_owned(), "AVRO".to_owned()));
+    for without in [
+        json!({ "offset": 1 }),
+        json!({ "offset": 1, "valueSchemaMetadata": null }),
+    ] {
+        assert_eq!(record(&without).value_schema, None);
+    }
+    let bare = record(&json!({ "offset": 1, "valueSchemaMetadata": {} }))
+        .value_schema
+        .unwrap();
+    assert_eq!((bare.schema_id, bare.data_format), (None, None));
 }
 
 #[test]

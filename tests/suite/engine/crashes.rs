@@ -160,3 +160,42 @@ async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
     let (stripe, mail) = first.split_once(' ').unwrap();
     assert_ne!(stripe, mail);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_attempt_runs_again_when_its_pause_is_over_and_not_before() {
+    const PAUSE: Duration = Duration::from_hours(1);
+    const LEAST: Duration = Duration::from_millis(1);
+    let bench = bench_with(|builder| builder.crashed(Crashed::RunAgainAfter(PAUSE)));
+    let early = async |left: Duration| {
+        let run = bench.run(0).await;
+        assert!(
+            matches!(run, Err(Error::InFlight { lease, .. }) if lease == left),
+            "{run:?}, not in {left:?}"
+        );
+    };
+    bench.crash().await;
+    early(LEASE + MARGIN).await;
+    bench.clock.advance(LEASE + MARGIN);
+    early(PAUSE).await;
+    bench.clock.advance(PAUSE.checked_sub(LEAST).unwrap());
+    early(LEAST).await;
+    bench.clock.advance(LEAST);
+    // A panic waits, too, and a failure doesn't.
+    let panicking = bench.once.run(key(), payload(), |claim| async move {
+        assert_eq!(claim.attempt(), 1, "on purpose: it is the second");
+        Ok::<i32, Infallible>(1)
+    });
+    let panicked = AssertUnwindSafe(panicking).catch_unwind().await;
+    assert!(panicked.is_err());
+    bench.clock.advance(LEASE + MARGIN);
+    early(PAUSE).await;
+    bench.clock.advance(PAUSE);
+    let failing = bench.once.run(key(), payload(), |_| async {
+        Err::<i32, _>(HandlerError::other("down"))
+    });
+    assert!(matches!(failing.await, Err(Error::Handler(_))));
+    let attempt = bench.once.run(key(), payload(), |claim| async move {
+        Ok::<_, Infallible>(claim.attempt())
+    });
+    assert_eq!(value(attempt.await), 4);
+}

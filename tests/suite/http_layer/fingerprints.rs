@@ -123,3 +123,76 @@ async fn a_malformed_form_is_compared_by_its_bytes(server: Server) {
     let other = api.send(&call("two")).await;
     other.assert_problem(422, "mismatch");
 }
+
+on_each_server!(a_form_in_other_escapes_is_the_same_request);
+async fn a_form_in_other_escapes_is_the_same_request(server: Server) {
+    for door in Door::ALL {
+        let api = Api::new(&server, place_order).await;
+        let call = |body| {
+            let content_type = "application/x-www-form-urlencoded";
+            let call = door.post("k-1").header("Content-Type", content_type);
+            call.text(body)
+        };
+        assert_eq!(api.send(&call("sku=t%C3%A9+a&n=1")).await.status, 201);
+        let retry = api.send(&call("sku=t%c3%a9%20a&%6E=1")).await;
+        assert!(retry.is_replayed(), "{door:?}: {}", retry.text());
+        let other = api.send(&call("sku=t%C3%A9%2Ba&n=1")).await;
+        other.assert_problem(422, "mismatch");
+        assert_eq!(api.runs(), 1);
+    }
+}
+
+/// `{"sku":"tea","quantity":2}`, packed in 1970, and the same with other white space and order, packed in 2025.
+const PACKED: [&[u8]; 2] = [
+    b"H4sIAAAAAAACA6tWKs4uVbJSKklNVNJRKixNzCvJLKlUsjKqBQBbWz2FGgAAAA==",
+    b"H4sIAMACH2kC/1OoVlAqLE3MK8ksqVSyUjDSUVAqzi4FspRKUhOVFGoVAAmU2+khAAAA",
+];
+
+on_each_server!(what_a_coding_holds_is_compared_and_not_how_it_is_packed);
+async fn what_a_coding_holds_is_compared_and_not_how_it_is_packed(server: Server) {
+    let json = br#"{"sku":"tea","quantity":2}"#;
+    let deflate = |level| miniz_oxide::deflate::compress_to_vec_zlib(json, level);
+    let [first, again] = PACKED.map(|packed| data_encoding::BASE64.decode(packed).unwrap());
+    for door in Door::ALL {
+        let api = Api::new(&server, place_order).await;
+        let call = |coding, body: &[u8]| {
+            let call = door.post("k-1").header("Content-Type", "application/json");
+            call.header("Content-Encoding", coding).binary(body)
+        };
+        assert_eq!(api.send(&call("gzip", &first)).await.status, 201);
+        for (coding, body) in [
+            ("X-GZip", &again),
+            ("deflate", &deflate(0)),
+            ("deflate", &deflate(9)),
+            ("identity", &json.to_vec()),
+        ] {
+            let retry = api.send(&call(coding, body)).await;
+            assert!(retry.is_replayed(), "{door:?} {coding}: {}", retry.text());
+        }
+        let cut = first.split_last().unwrap().1;
+        for (coding, body) in [
+            ("gzip", cut),
+            ("br", &first[..]),
+            ("gzip, gzip", &first[..]),
+        ] {
+            let other = api.send(&call(coding, body)).await;
+            other.assert_problem(422, "mismatch");
+        }
+        assert_eq!(api.runs(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_opens_to_too_much_is_compared_by_its_bytes() {
+    let server = Server::dynoxide().await;
+    let api = Api::new(&server, place_order).await;
+    let zeros = vec![b'0'; lambda_idempotency::http::BODY_LIMIT + 1];
+    let call = |level| {
+        let body = miniz_oxide::deflate::compress_to_vec_zlib(&zeros, level);
+        let call = Door::Http.post("k-1").header("Content-Encoding", "deflate");
+        call.binary(&body)
+    };
+    assert_eq!(api.send(&call(1)).await.status, 201);
+    assert!(api.send(&call(1)).await.is_replayed());
+    api.send(&call(9)).await.assert_problem(422, "mismatch");
+}

@@ -18,11 +18,12 @@ fn alb(key: impl Into<Option<&'static str>>, path: &str) -> Call {
 on_each_server!(a_route_is_required_optional_or_off);
 async fn a_route_is_required_optional_or_off(server: Server) {
     let routes = |layer: IdempotencyLayer<_>| {
-        let layer = layer.route("POST /payments".parse().unwrap(), RoutePolicy::required());
-        let layer = layer.route(
-            "POST /carts/{cart}".parse().unwrap(),
-            RoutePolicy::optional(),
-        );
+        let layer = layer
+            .route("POST /payments", RoutePolicy::required())
+            .unwrap();
+        let layer = layer
+            .route("POST /carts/{cart}", RoutePolicy::optional())
+            .unwrap();
         layer.other_routes(RoutePolicy::off())
     };
     // What a route says counts, whatever the engine says.
@@ -55,7 +56,9 @@ async fn a_route_is_required_optional_or_off(server: Server) {
 on_each_server!(a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key);
 async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(server: Server) {
     let routes = |layer: IdempotencyLayer<_>| {
-        let layer = layer.route("POST /orders".parse().unwrap(), RoutePolicy::required());
+        let layer = layer
+            .route("POST /orders", RoutePolicy::required())
+            .unwrap();
         layer.other_routes(RoutePolicy::off())
     };
     let handler = |_, _| async { Ok(answer(404, "no such thing")) };
@@ -69,7 +72,9 @@ async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(s
 on_each_server!(a_route_that_names_its_method_is_guarded_for_it);
 async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
     let routes = |layer: IdempotencyLayer<_>| {
-        layer.route("PUT /orders/{id}".parse().unwrap(), RoutePolicy::required())
+        layer
+            .route("PUT /orders/{id}", RoutePolicy::required())
+            .unwrap()
     };
     let api = Api::configured(&server, |once| once, routes, place_order).await;
     let put = |key| alb(key, "/orders/7").method("PUT");
@@ -84,10 +89,9 @@ async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
 on_each_server!(a_declared_template_is_the_operation_where_nothing_else_knows_one);
 async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(server: Server) {
     let routes = |layer: IdempotencyLayer<_>| {
-        layer.route(
-            "POST /shops/{shop}/orders".parse().unwrap(),
-            RoutePolicy::required(),
-        )
+        layer
+            .route("POST /shops/{shop}/orders", RoutePolicy::required())
+            .unwrap()
     };
     let api = Api::configured(&server, |once| once, routes, place_order).await;
     assert_eq!(api.send(&alb("k-1", "/shops/7/orders")).await.status, 201);
@@ -99,7 +103,9 @@ async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(serve
 on_each_server!(the_stage_of_an_http_api_is_no_part_of_a_route);
 async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
     let routes = |layer: IdempotencyLayer<_>| {
-        let layer = layer.route("POST /orders".parse().unwrap(), RoutePolicy::required());
+        let layer = layer
+            .route("POST /orders", RoutePolicy::required())
+            .unwrap();
         layer.other_routes(RoutePolicy::off())
     };
     let api = Api::configured(&server, |once| once, routes, place_order).await;
@@ -118,7 +124,7 @@ async fn the_outcomes_of_a_route_are_kept_as_long_as_it_says(server: Server) {
     let client = server.client();
     let routes = |layer: IdempotencyLayer<_>| {
         let month = RoutePolicy::required().retention(Duration::from_secs(30 * DAY));
-        layer.route("POST /payments".parse().unwrap(), month)
+        layer.route("POST /payments", month).unwrap()
     };
     let store = DynamoDbStore::new(client.clone(), &table);
     let api = Api::on(
@@ -166,8 +172,10 @@ async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
     let routes = |layer: IdempotencyLayer<_>| {
-        let layer = layer.route("POST /payments".parse().unwrap(), RoutePolicy::required());
-        layer.route("/carts".parse().unwrap(), RoutePolicy::off())
+        let layer = layer
+            .route("POST /payments", RoutePolicy::required())
+            .unwrap();
+        layer.route("/carts", RoutePolicy::off()).unwrap()
     };
     let api = Api::on(store, |once| once, routes, place_order);
     assert_eq!(api.send(&alb("k-1", "/carts")).await.status, 201);

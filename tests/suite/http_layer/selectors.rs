@@ -26,8 +26,8 @@ fn webhook(body: &str) -> Call {
 
 async fn api(server: &Server, policy: RoutePolicy) -> Api {
     let routes = |layer: IdempotencyLayer<_>| {
-        let layer = layer.route("POST /webhooks".parse().unwrap(), policy.clone());
-        layer.route("PUT /orders/{order}".parse().unwrap(), policy)
+        let layer = layer.route("POST /webhooks", policy.clone()).unwrap();
+        layer.route("PUT /orders/{order}", policy).unwrap()
     };
     Api::configured(server, |once| once, routes, place_order).await
 }

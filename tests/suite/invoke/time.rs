@@ -1,5 +1,6 @@
 //! A handler whose time is over.
 
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;
 
 use super::*;
@@ -61,4 +62,37 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
         .await
         .unwrap();
     assert_eq!(runs.take(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_behind_a_handler_that_hung_or_panicked_does_not_hold_the_answer_up() {
+    const TIME: Duration = Duration::from_secs(4);
+    let mut late = Vec::new();
+    for (panics, word) in [
+        (false, "Idempotency.TimedOut"),
+        (true, "Idempotency.Panicked"),
+    ] {
+        let store = FaultyStore::new(MemoryStore::new());
+        let once = builder(store.clone()).build().unwrap();
+        let function = settle(&once).handler(move |_| {
+            let store = store.clone();
+            async move {
+                store.inject(Call::Release, Fault::Delayed(Duration::from_hours(1)));
+                // Shortly before it is ended.
+                tokio::time::sleep(Duration::from_millis(3_750)).await;
+                assert!(!panics, "injected");
+                std::future::pending::<Result<u32, SettleError>>().await
+            }
+        });
+        let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
+        event.context.deadline = VirtualClock::deadline(TIME);
+        let began = Instant::now();
+        let ended = function.oneshot(event).await.unwrap_err();
+        assert_eq!(ended.error_type(), Some(word));
+        let took = began.elapsed();
+        if took >= TIME {
+            late.push((word, took));
+        }
+    }
+    assert!(late.is_empty(), "{late:?}");
 }

@@ -7,11 +7,14 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::batch::BatchError;
 use lambda_idempotency::dynamodb::guard::GuardError;
 use lambda_idempotency::dynamodb::{DynamoDbError, TableNotNamed};
-use lambda_idempotency::http::Route;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::invoke::InvokeError;
 use lambda_idempotency::protocol::record::Failure;
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::store::transaction::{Refusal, WriteError};
-use lambda_idempotency::{BuildError, Error, KeyError, Omission, Pointer, StepError, StoreError};
+use lambda_idempotency::{
+    BuildError, Error, Idempotency, KeyError, Omission, Pointer, StepError, StoreError,
+};
 
 use super::{between, read, sections, sources};
 
@@ -216,6 +219,8 @@ fn linked(text: &str) -> &str {
 #[test]
 fn what_an_error_prints_ends_with_its_link() {
     let page = page();
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
     let throttled = || StoreError::Throttled(DynamoDbError::Throughput.into());
     let write = || WriteError::SameTarget { first: 0 };
     let refused = |error: StoreError| StoreError::Rejected(error.into());
@@ -291,7 +296,13 @@ fn what_an_error_prints_ends_with_its_link() {
         (format!("{:?}", BuildError::NoNamespace), "no-namespace"),
         (format!("{TableNotNamed:?}"), "table-not-named"),
         ("x".parse::<Pointer>().unwrap_err().to_string(), "pointer"),
-        ("x".parse::<Route>().unwrap_err().to_string(), "route"),
+        (
+            layer
+                .route("x", RoutePolicy::off())
+                .unwrap_err()
+                .to_string(),
+            "route",
+        ),
     ] {
         assert_eq!(linked(&text), section, "{text}");
         assert!(page.contains_key(section), "{section}");

@@ -91,7 +91,8 @@ fn is_setting(signature: &str) -> bool {
     let receivers = ["(self", "(mut self", "(&self"];
     let takes_itself = receivers.iter().any(|own| arguments.contains(own));
     let gives = result.trim_start();
-    takes_itself && (gives.starts_with("Self") || gives.contains("ServiceFn<"))
+    let gives_itself = gives.starts_with("Self") || gives.starts_with("Result<Self");
+    takes_itself && (gives_itself || gives.contains("ServiceFn<"))
 }
 
 /// The rows of a section: setting, and default.

@@ -1,7 +1,7 @@
 //! Kafka: what comes again after a failure, and under which key.
 
 use lambda_idempotency::batch::{Order, Selector};
-use lambda_idempotency::kafka::{Kafka, KafkaItemFailures};
+use lambda_idempotency::kafka::{Kafka, KafkaItemFailures, KafkaRecord};
 use serde_json::json;
 
 use super::*;
@@ -128,4 +128,30 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
         *seen.lock().unwrap(),
         [(None, false), (None, true), (Some(7), false)]
     );
+}
+
+on_each_server!(a_decoder_is_given_the_schema_of_the_value);
+async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
+    let once = engine(&server).await;
+    let decode = |value: &[u8], record: &KafkaRecord| {
+        let schema = record.value_schema.as_ref().ok_or("no schema")?;
+        let schema = schema.schema_id.clone().unwrap_or_default();
+        Ok::<_, &str>((schema, value.len()))
+    };
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let bodies = Arc::clone(&seen);
+    let layer = BatchLayer::<Kafka, _, _, &str>::with_decoder(once, decode);
+    let mut worker = layer.handler(move |message| {
+        bodies.lock().unwrap().push(message.body);
+        async { Ok(()) }
+    });
+    let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:eu-central-1:123456789012:cluster/c/1", "records": { "t-0": [
+        { "offset": 1, "value": "AAEC", "valueSchemaMetadata": { "schemaId": "17", "dataFormat": "AVRO" } },
+        { "offset": 2, "value": "AAEC" },
+    ] } });
+    let event = serde_json::from_value(event).unwrap();
+    let event = LambdaEvent::new(event, Context::default());
+    let reply = named(worker.call(event).await.unwrap());
+    assert_eq!(reply, [("t-0".to_owned(), 2)]);
+    assert_eq!(*seen.lock().unwrap(), [("17".to_owned(), 3)]);
 }

@@ -136,3 +136,28 @@ async fn equal_sequence_numbers_of_two_streams_are_two_records<S: Store>(once: I
     assert_eq!(deliver(&mut worker, [other]).await, None);
     assert_eq!(ledger.take(), ["m-1", "m-2"]);
 }
+
+/// As the Kinesis Producer Library packs `m-1` and `m-2` of `tea` and `m-3` of `salt`.
+const AGGREGATE: &[u8] = b"84mawgoDdGVhCgRzYWx0GhoIABoWeyJtb3ZlbWVudF9pZCI6ICJtLTEifRoaCAAaFnsibW92ZW1lbnRfaWQiOiAibS0yIn0aGggBGhZ7Im1vdmVtZW50X2lkIjogIm0tMyJ9/zW2xeWI00nD5et5ku866w==";
+
+on_each_store!(a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate);
+async fn a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate<S: Store>(
+    once: Idempotency<S>,
+) {
+    let ledger = Ledger::default();
+    let mut worker = booking_by_default_key(&once, &ledger);
+    let aggregate = BASE64.decode(AGGREGATE).unwrap();
+    let records = || {
+        [
+            record_of(1, "any", &aggregate),
+            record(2, "tea", "m-4"),
+            record(3, "milk", "m-5"),
+        ]
+    };
+    ledger.fail_only(["m-2"]);
+    assert_eq!(deliver(&mut worker, records()).await, Some(number(1)));
+    assert_eq!(ledger.take(), ["m-1", "m-3", "m-5"]);
+    ledger.fail_only([]);
+    assert_eq!(deliver(&mut worker, records()).await, None);
+    assert_eq!(*ledger.booked.lock().unwrap(), ["m-2", "m-4"]);
+}

@@ -1,0 +1,124 @@
+//! Payloads that an extended client has put into S3: a producer that sends again makes another object for the same request.
+
+use lambda_idempotency::sqs::{Envelope, S3Pointer, Selector};
+
+use super::*;
+
+fn pointer(key: &str) -> String {
+    let place = json!({ "s3BucketName": "payloads", "s3Key": key });
+    json!(["software.amazon.payloadoffloading.PayloadS3Pointer", place]).to_string()
+}
+
+/// The objects of the bucket are named by the payment that they ask for, and a number.
+async fn object(pointer: S3Pointer) -> Result<String, &'static str> {
+    assert_eq!(pointer.bucket, "payloads");
+    tokio::task::yield_now().await;
+    let (payment, amount) = pointer.key.split_once('/').ok_or("no such object")?;
+    let (amount, _) = amount.split_once('#').ok_or("access denied")?;
+    Ok(body(payment, amount.parse().unwrap()))
+}
+
+on_each_server!(a_producers_retry_with_another_object_is_one_request);
+async fn a_producers_retry_with_another_object_is_one_request(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let runs = effects.clone();
+    let layer = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
+    let mut worker = layer.handler(move |message| {
+        runs.of(&message);
+        async { Ok(()) }
+    });
+    let first = [
+        message("m-1", pointer("p-1/5#a")),
+        message("m-2", pointer("p-1/5#b")),
+        payment("m-3", "p-2", 5),
+        message("m-4", pointer("gone")),
+    ];
+    assert_eq!(deliver(&mut worker, first).await, ["m-4"]);
+    let ran = effects.take();
+    assert_eq!(ran.len(), 2, "{ran:?}");
+    assert!(ran.contains(&"m-3".to_owned()), "{ran:?}");
+    let second = [
+        message("m-5", pointer("p-1/5#c")),
+        // A payload counts as a body does.
+        payment("m-6", "p-1", 5),
+        message("m-7", pointer("p-2/5#d")),
+        message("m-8", pointer("p-1/6#e")),
+    ];
+    assert_eq!(deliver(&mut worker, second).await, ["m-8"]);
+    assert_eq!(effects.take(), NOTHING);
+}
+
+on_each_server!(a_fetch_keeps_the_order_of_its_group);
+async fn a_fetch_keeps_the_order_of_its_group(server: Server) {
+    let once = engine(&server).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&order);
+    let layer = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
+    let mut worker = layer.handler(move |message| {
+        seen.lock().unwrap().push(message.id().to_owned());
+        async { Ok(()) }
+    });
+    let in_group = |id: &str, body: String| {
+        let mut message = message(id, body);
+        message["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:payments.fifo");
+        message["attributes"]["MessageGroupId"] = json!("shop-7");
+        message
+    };
+    let messages = [
+        in_group("m-1", pointer("p-1/5#a")),
+        in_group("m-2", body("p-2", 5)),
+        in_group("m-3", pointer("gone")),
+        in_group("m-4", pointer("p-4/5#a")),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, ["m-3", "m-4"]);
+    assert_eq!(*order.lock().unwrap(), ["m-1", "m-2"]);
+}
+
+on_each_server!(without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count);
+async fn without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let runs = effects.clone();
+    let layer = BatchLayer::new(once)
+        .operation("charge")
+        .key_from(Selector::attribute("payment"))
+        .envelope(Envelope::S3Pointer);
+    let mut worker = layer.handler(move |message: Message<S3Pointer>| {
+        assert!(message.body.key.starts_with("p-1"));
+        runs.of(&message);
+        async { Ok::<_, PaymentError>(()) }
+    });
+    let sent = |id: &str, key: &str| {
+        let mut message = message(id, pointer(key));
+        message["messageAttributes"] = json!({ "payment": {
+            "stringValue": "p-1", "binaryValue": null, "dataType": "String",
+        } });
+        message
+    };
+    let both = [sent("m-1", "p-1/5#a"), sent("m-2", "p-1/5#b")];
+    assert_eq!(deliver(&mut worker, both).await, NOTHING);
+    assert_eq!(
+        deliver(&mut worker, [sent("m-3", "p-1/5#c")]).await,
+        NOTHING
+    );
+    assert_eq!(effects.take(), ["m-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_without_the_envelope_says_that_the_body_is_a_pointer() {
+    let server = Server::dynoxide().await;
+    let once = engine(&server).await;
+    let details = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&details);
+    let layer = charge(&once).on_rejected(move |_, why| {
+        noted.lock().unwrap().push((why.reason, why.detail));
+        async { Ok::<_, PaymentError>(()) }
+    });
+    let mut worker = layer.handler(|_| async { Ok(()) });
+    let messages = [message("m-1", pointer("p-1/5#a"))];
+    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
+    let details = details.lock().unwrap();
+    let [("bad_envelope", detail)] = details.as_slice() else {
+        panic!("{details:?}")
+    };
+    assert!(detail.contains("declare `Envelope::S3Pointer`"), "{detail}");
+}
