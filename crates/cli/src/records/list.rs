@@ -191,7 +191,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     agree(context, "Go on?")?;
     let file = args.resume.as_deref();
     let filter = args.filter();
-    let progress = Progress::resume(file, &records.place, cost.of.clone(), filter)?;
+    let progress = Progress::resume(file, &records.place, &cost, filter)?;
     if args.limit == Some(0) {
         return Ok(Exit::Fine);
     }

@@ -238,7 +238,7 @@ async fn filtered(
     let operation = which.operation.as_deref().unwrap_or_default();
     let mut ids = Vec::new();
     let now = records.now(context).await?;
-    let progress = Progress::resume(None, &records.place, cost.of.clone(), String::new())?;
+    let progress = Progress::resume(None, &records.place, &cost, String::new())?;
     scan(
         records,
         context,

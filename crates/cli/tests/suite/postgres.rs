@@ -197,6 +197,47 @@ async fn a_key_whose_transaction_is_open_is_in_flight() {
 }
 
 #[tokio::test]
+async fn a_list_is_gone_on_with_on_its_own_table_alone() {
+    let (one, table) = store().await;
+    let (_, other) = store().await;
+    let ids = [dead(&one, "A").await, dead(&one, "B").await];
+    let file = std::env::temp_dir().join(format!("{table}.scan"));
+    let list = [
+        "list",
+        "--yes",
+        "--limit",
+        "1",
+        "--resume",
+        file.to_str().unwrap(),
+    ];
+    let first = on(&table, &list).await.ended_with(1);
+    on(&other, &list).await.refused(2, "give another file");
+    // The same name in another database.
+    let database = format!("other_{table}");
+    let create = format!("CREATE DATABASE {database}");
+    sqlx::query(sqlx::AssertSqlSafe(create))
+        .execute(one.pool())
+        .await
+        .unwrap();
+    let url = url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let elsewhere = format!("{server}/{database}");
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(PATIENCE)
+        .connect(&elsewhere);
+    let store = PostgresStore::with_table(pool.await.unwrap(), &table).unwrap();
+    store.create_tables().await.unwrap();
+    let place = ["--store", &elsewhere, "--table", &table];
+    run(&[&list[..], &place].concat())
+        .await
+        .refused(2, "another table of this name");
+    let second = on(&table, &list).await.ended_with(1);
+    let listed = format!("{}{}", first.out, second.out);
+    assert!(ids.iter().all(|id| listed.contains(id)), "{listed}");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
 async fn records_are_listed_once_each() {
     let (store, table) = store().await;
     let stuck = dead(&store, "stuck").await;
