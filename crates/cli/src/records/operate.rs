@@ -113,6 +113,17 @@ pub(crate) fn handlers_steps(record: &Record) -> impl Iterator<Item = (&str, &St
     steps.filter(|(name, _)| *name != OPERATOR_STEP)
 }
 
+/// The steps that may wait for a person: a handler that comes again meets them.
+pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
+    // One was settled by an operator, and others may wait beside it.
+    let waits = |error: &str| error == "interrupted step" || error.starts_with("settle-step ");
+    if !record.is_released() || !record.last_error.as_deref().is_some_and(waits) {
+        return Vec::new();
+    }
+    let pending = handlers_steps(record).filter(|(_, entry)| entry.state == StepState::Pending);
+    pending.map(|(name, _)| name).collect()
+}
+
 /// The write that carries an order out.
 pub(crate) fn intervention(
     id: &RecordId,

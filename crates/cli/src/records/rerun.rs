@@ -20,7 +20,7 @@ use crate::output::{ALARM, GOOD, note};
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Which, raw_id};
 use crate::records::list::is_of_operation;
-use crate::records::open::{Held, held};
+use crate::records::open::held;
 use crate::records::operate::{Ending, Order, carry_out, handlers_steps};
 use crate::records::order::{OrderArgs, WhyArgs, give};
 use crate::records::scan::{Fate, Progress, bar, scan};
@@ -344,8 +344,8 @@ async fn give_one(
     if is_expired(&found, now) {
         return left("the record has expired: the next delivery runs anyway");
     }
-    if held(records, id, Some(&found), context).await? == Held::Yes {
-        return left("a transaction that is open holds the record");
+    if let Some(words) = held(records, id, Some(&found), context).await?.words() {
+        return left(words);
     }
     if args.dry_run {
         return Ok((Done::WouldBeGiven, None));

@@ -238,6 +238,42 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
 }
 
 #[tokio::test]
+async fn of_who_holds_a_lock_no_more_is_said_than_is_known() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    for (lock, id, known) in [
+        (
+            format!("LOCK TABLE {table} IN SHARE MODE"),
+            "none",
+            "locked the whole table",
+        ),
+        (
+            format!("LOCK TABLE {table} IN SHARE MODE"),
+            stuck.as_str(),
+            "locked the whole table",
+        ),
+        (
+            format!("SELECT FROM {table} FOR SHARE"),
+            stuck.as_str(),
+            "or somebody's own",
+        ),
+    ] {
+        let mut open = store.pool().begin().await.unwrap();
+        let locked = sqlx::query(sqlx::AssertSqlSafe(lock));
+        locked.execute(&mut *open).await.unwrap();
+        let explained = on(&table, &["explain", id, "--json"]).await;
+        let explained = explained.ended_with(0).json();
+        assert_eq!(explained["answer"], "in_flight", "{explained}");
+        let words = explained["words"].as_str().unwrap();
+        assert!(
+            words.contains(known) && !words.contains("a handler runs in it"),
+            "{words}"
+        );
+        open.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn records_are_listed_once_each() {
     let (store, table) = store().await;
     let stuck = dead(&store, "stuck").await;
