@@ -4,6 +4,7 @@
 //! disposition.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::time::Instant;
 
@@ -95,6 +96,8 @@ pub(crate) struct Engine<S> {
     pub(crate) permission: Permission,
     pub(crate) unsent: UnsentEndings,
     pub(crate) pace: Pace,
+    /// A claimless run met a record with new derived keys: each reads its record first from then on.
+    pub(crate) reads_first: AtomicBool,
 }
 
 impl<S> Engine<S> {

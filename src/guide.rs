@@ -56,6 +56,7 @@ page!(
     "recipes/effects.md",
     "choose" => "crate::guide::choose",
     "diagrams/steps" => diagram!("steps"),
+    "operations/cli" => packaged!("operations/cli.md"),
     "operations/records" => packaged!("operations/records.md"),
 );
 page!(

@@ -1,8 +1,8 @@
 //! The claim, as a handler sees it while it runs.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
@@ -53,6 +53,8 @@ struct Inner {
     lost: Notify,
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
+    /// The generation of the keys that are derived: without a claim, known when the first one is.
+    generation: OnceLock<u32>,
     collected: Collected,
     steps: Steps,
 }
@@ -69,6 +71,11 @@ impl Claim {
         collected: Collected,
     ) -> Self {
         let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
+        let journal = journal.unwrap_or_default();
+        let generation = match collected.unwritten() {
+            Some(_) => OnceLock::new(),
+            None => OnceLock::from(journal.key_generation()),
+        };
         Self {
             inner: Arc::new(Inner {
                 operation,
@@ -78,14 +85,16 @@ impl Claim {
                 lost: Notify::new(),
                 clock,
                 derived: AtomicBool::new(false),
+                generation,
                 collected,
-                steps: Steps::new(notes, journal.unwrap_or_default()),
+                steps: Steps::new(notes, journal),
             }),
         }
     }
 
     /// Makes a key for an effect outside: the same in every attempt, process and version, for the
-    /// same key and effect name.
+    /// same key and effect name. Only an operator who has a completed request run again can give it
+    /// new ones (`idempotency rerun --keys new`).
     ///
     /// Hand it to a provider that honours idempotency keys, and an attempt that has to be repeated
     /// after a crash is recognised there. 64 lower-case hex digits, which fit Stripe's
@@ -110,7 +119,7 @@ impl Claim {
     /// ```
     pub fn derive_key(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
-        self.inner.id.derive(effect)
+        self.inner.id.derive_key_in(self.generation(), effect)
     }
 
     /// Makes the same key as a UUID, for providers and columns that take nothing longer: a
@@ -122,7 +131,7 @@ impl Claim {
     /// with hyphens.
     pub fn derive_uuid(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
-        self.inner.id.derive_uuid(effect)
+        self.inner.id.derive_uuid_in(self.generation(), effect)
     }
 
     /// Makes an id for an event that is one of the transaction's [writes](Self::write), of this
@@ -131,7 +140,21 @@ impl Claim {
     /// that differ in any of the three have two ids, whatever characters these hold. The event
     /// leaves only when the transaction has committed, so it doesn't bind the payload.
     pub fn event_id(&self, kind: &str, aggregate: &str, name: &str) -> String {
-        self.inner.id.derive_event(kind, aggregate, name)
+        let generation = self.generation();
+        self.inner
+            .id
+            .derive_event(generation, kind, aggregate, name)
+    }
+
+    fn generation(&self) -> u32 {
+        let known = || self.unwritten().map_or(0, Unwritten::key_generation);
+        *self.inner.generation.get_or_init(known)
+    }
+
+    /// Returns the generation of the keys that were derived; in the claimless form `None` where none
+    /// was.
+    pub(crate) fn derived_generation(&self) -> Option<u32> {
+        self.inner.generation.get().copied()
     }
 
     /// Returns the time by the engine's clock.

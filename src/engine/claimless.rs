@@ -1,6 +1,7 @@
 //! Carries out the claimless form, which has no claim before the handler and one commit after it: a
 //! transaction, or a record without business writes.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl<S: Store> Engine<S> {
         } else if retention < LEAST_RETENTION {
             Err(Error::Write(WriteError::RetentionTooShort { retention }))
         } else {
-            let read_first = request.options.read_first;
+            let read_first = request.options.read_first || self.reads_first.load(Ordering::Relaxed);
             self.look_unclaimed(&request, read_first).await
         };
         let attempt = match looked.inspect_err(|error| events::refused(&request, error))? {
@@ -85,6 +86,13 @@ impl<S: Store> Engine<S> {
             InFlight::FailFast => Duration::ZERO,
             InFlight::WaitUpTo(limit) => self.longest_wait(request, limit),
         };
+        let asking = Asking::new(
+            &attempt.owner,
+            request.fingerprint.as_ref(),
+            attempt.started_at,
+        );
+        let found = attempt.found.as_ref();
+        let generation = decide(found, asking, &self.settings.rules).key_generation(found);
         Unwritten {
             id: request.id.clone(),
             owner: attempt.owner.clone(),
@@ -94,6 +102,7 @@ impl<S: Store> Engine<S> {
             wait,
             clock: Arc::clone(&self.clock),
             met: Mutex::default(),
+            generation: generation.into(),
         }
     }
 
@@ -126,7 +135,9 @@ impl<S: Store> Engine<S> {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
                 let completion = self.completion_of(&request, &hold, outcome).await;
-                let applied = self.apply(&request, attempt, completion, writes).await;
+                let keys = claim.derived_generation();
+                let applied = self.apply(&request, attempt, keys, completion, writes);
+                let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
                     Applied::Sent(sent) => return self.conclude(request, sent?).await,
                     Applied::Replay(record) => Some(record),
@@ -134,7 +145,9 @@ impl<S: Store> Engine<S> {
             }
             Disposition::Fail(failure) => {
                 let failure = self.failure_of(&request, &attempt.owner, &failure);
-                match self.apply(&request, attempt, failure, Vec::new()).await {
+                let keys = claim.derived_generation();
+                let applied = self.apply(&request, attempt, keys, failure, Vec::new());
+                match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
                     // Not stored, it fails again, which changes nothing.
                     Ok(Applied::Sent(_)) | Err(_) => None,
@@ -201,10 +214,14 @@ impl<S: Store> Engine<S> {
 
     /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
     /// of any round was silent, the key is fenced off before it is said that nothing was written.
+    ///
+    /// `keys` is the generation of the keys that the handler derived. Where the record asks for
+    /// another one, nothing is written: the next attempt reads the record first.
     async fn apply(
         &self,
         request: &Request,
         attempt: Unclaimed,
+        keys: Option<u32>,
         mut completion: Completion,
         writes: Vec<Write>,
     ) -> Result<Applied, Obstacle> {
@@ -218,7 +235,15 @@ impl<S: Store> Engine<S> {
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
-            let (basis, number) = match decide(found.as_ref(), asking, &self.settings.rules) {
+            let decision = decide(found.as_ref(), asking, &self.settings.rules);
+            let asked = decision.key_generation(found.as_ref());
+            let (basis, number) = match decision {
+                Decision::Create | Decision::TakeOver { .. }
+                    if keys.is_some_and(|keys| keys != asked) =>
+                {
+                    self.reads_first.store(true, Ordering::Relaxed);
+                    return Err(self.in_flight(request, Duration::ZERO));
+                }
                 Decision::Create => {
                     let claim = self.new_claim(request, &owner, 1, started_at);
                     (Basis::Absent(claim), 1)

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::engine::settings::{InFlight, MissingKey, Settings, StoreDown, Unrecorded};
@@ -356,6 +357,7 @@ impl<S: Store> Builder<S> {
             permission: Permission::default(),
             unsent: UnsentEndings::default(),
             pace: Pace::new(),
+            reads_first: AtomicBool::new(false),
         }))
     }
 }

@@ -129,6 +129,19 @@ pub enum Decision<'a> {
     Unreadable(&'a str),
 }
 
+impl Decision<'_> {
+    /// Returns the generation of derived keys of the attempt that this decision about a record lets
+    /// begin.
+    pub(crate) fn key_generation(&self, found: Option<&Found>) -> u32 {
+        match self {
+            Self::TakeOver { mode, .. } if *mode != Takeover::Fresh => found
+                .and_then(|found| found.content.as_ref().ok())
+                .map_or(0, |record| record.journal.key_generation()),
+            _ => 0,
+        }
+    }
+}
+
 /// Decides what to do about a key, given its record. The function is pure; the rows are tried from
 /// top to bottom.
 pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -> Decision<'a> {

@@ -18,6 +18,10 @@ pub const MAX_STEP_RESULT_BYTES: usize = 8 * 1_024;
 /// The largest journal, in bytes. The record that holds it needs room for the outcome, too.
 pub const MAX_JOURNAL_BYTES: usize = 128 * 1_024;
 
+/// The entry that counts how often the request was given new derived keys. A handler's step can't have
+/// this name.
+const KEYS: &str = "@keys";
+
 /// The bytes that an entry takes beside its name, its result and its error: names of attributes,
 /// numbers, a time.
 const ENTRY_OVERHEAD: usize = 100;
@@ -127,6 +131,18 @@ impl Journal {
         self.steps.insert(note.name, note.entry);
     }
 
+    /// Returns how often an operator gave the request new derived keys: 0 for those that it had first.
+    pub fn key_generation(&self) -> u32 {
+        self.get(KEYS).map_or(0, |entry| entry.tries)
+    }
+
+    /// Makes the note that gives the request new derived keys, in place of those that its attempts had.
+    pub fn next_keys(&self, at: EpochMillis) -> StepNote {
+        let begun = StepEntry::begun(self.get(KEYS), at);
+        let counted = StepState::Confirmed(StepResult::Text("null".to_owned()));
+        StepNote::new(KEYS, begun.ended(counted, None, at))
+    }
+
     /// Estimates how many bytes it takes, in a store or in memory.
     pub(crate) fn size(&self) -> usize {
         self.iter().map(|(name, entry)| entry.size(name)).sum()
@@ -134,10 +150,10 @@ impl Journal {
 
     /// Tells whether a step of this name could begin and its result be kept, however large.
     pub(crate) fn has_room_for(&self, name: &str) -> bool {
-        let (count, bytes) = match self.get(name) {
-            Some(entry) => (self.steps.len() - 1, self.size() - entry.size(name)),
-            None => (self.steps.len(), self.size()),
-        };
+        // What operators noted is no step.
+        let others = self.steps.keys().filter(|other| is_step_name(other));
+        let count = others.filter(|other| *other != name).count();
+        let bytes = self.size() - self.get(name).map_or(0, |entry| entry.size(name));
         let largest = name.len() + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
         count < MAX_STEPS && bytes + largest <= MAX_JOURNAL_BYTES
     }
@@ -325,6 +341,24 @@ mod tests {
         assert!(filled(0).has_room_for("b"));
         assert!(!filled(0).has_room_for("bb"));
         assert!(filled(1).has_room_for("bb"));
+    }
+
+    #[test]
+    fn each_note_of_new_keys_is_the_next_generation_and_takes_the_place_of_no_step() {
+        let mut journal = Journal::default();
+        assert_eq!(journal.key_generation(), 0);
+        for generation in 1..4 {
+            let note = journal.next_keys(AT);
+            assert!(journal.takes(&note) && !is_step_name(&note.name));
+            journal.put(note);
+            assert_eq!(journal.key_generation(), generation);
+        }
+        for number in 1..MAX_STEPS {
+            journal.put(StepNote::new(format!("step-{number}"), entry(text(1))));
+        }
+        assert!(journal.has_room_for("step-0"));
+        journal.put(StepNote::new("step-0", entry(text(1))));
+        assert!(!journal.has_room_for("one-more") && journal.has_room_for("step-0"));
     }
 
     #[test]

@@ -304,40 +304,65 @@ impl RecordId {
     }
 
     /// Derives the key of an effect outside, as [`Claim::derive_key`](crate::Claim::derive_key) gives it
-    /// to the handler: for a tool that looks for the effect of a record.
+    /// to the handler: for a tool that looks for the effect of a record. SHA-256, in hex, over the id and
+    /// the effect's name.
+    ///
+    /// An operator may have given the request other keys: see
+    /// [`derive_key_in`](Self::derive_key_in).
     pub fn derive_key(&self, effect: &str) -> String {
-        self.derive(effect)
+        self.derive_key_in(0, effect)
     }
 
     /// Derives the UUID of an effect outside, as [`Claim::derive_uuid`](crate::Claim::derive_uuid)
     /// gives it to the handler.
     pub fn derive_uuid(&self, effect: &str) -> String {
-        uuid(&self.derive(effect))
+        self.derive_uuid_in(0, effect)
     }
 
-    /// Makes a key for an effect outside, the same in every attempt: SHA-256 over the id and the
-    /// effect's name, in hex.
-    pub(crate) fn derive(&self, effect: &str) -> String {
-        digest(
-            "lambda-idempotency/derived/1",
-            [self.as_str().as_bytes(), effect.as_bytes()],
-        )
+    /// Derives the key of this generation: the record's
+    /// [`Journal::key_generation`](crate::protocol::journal::Journal::key_generation) tells which one
+    /// its attempts derive. That of [`derive_key`](Self::derive_key) is 0; any other is part of what is
+    /// hashed.
+    pub fn derive_key_in(&self, generation: u32, effect: &str) -> String {
+        let (id, effect) = (self.as_str().as_bytes(), effect.as_bytes());
+        match generation {
+            0 => digest("lambda-idempotency/derived/1", [id, effect]),
+            _ => digest(
+                "lambda-idempotency/derived/2",
+                [id, &generation.to_be_bytes(), effect],
+            ),
+        }
         .to_string()
     }
 
+    /// Derives the UUID of this generation.
+    pub fn derive_uuid_in(&self, generation: u32, effect: &str) -> String {
+        uuid(&self.derive_key_in(generation, effect))
+    }
+
     /// Makes an event's id, a UUID of version 8: no two events of a key have the same one.
-    pub(crate) fn derive_event(&self, kind: &str, aggregate: &str, name: &str) -> String {
+    pub(crate) fn derive_event(
+        &self,
+        generation: u32,
+        kind: &str,
+        aggregate: &str,
+        name: &str,
+    ) -> String {
         let parts = [kind, aggregate, name];
         // The separated form is unambiguous where no part holds the separator. It stays, so that a
         // function has the same ids before and after an update of this crate: an event of a record
         // that was forgotten is recognised by its id.
         if !parts.iter().any(|part| part.contains(SEPARATOR)) {
             let event = format!("event{SEPARATOR}{}", parts.join(SEPARATOR));
-            return self.derive_uuid(&event);
+            return self.derive_uuid_in(generation, &event);
         }
-        let id = std::iter::once(self.as_str());
-        let parts = id.chain(parts).map(str::as_bytes);
-        uuid(digest("lambda-idempotency/event/1", parts).as_str())
+        let id = [self.as_str()].into_iter().chain(parts).map(str::as_bytes);
+        let number = generation.to_be_bytes();
+        let event = match generation {
+            0 => digest("lambda-idempotency/event/1", id),
+            _ => digest("lambda-idempotency/event/2", id.chain([&number[..]])),
+        };
+        uuid(event.as_str())
     }
 }
 

@@ -128,11 +128,7 @@ impl TableEffects {
         key: &str,
     ) -> Result<u64, AuditError> {
         // DynamoDB refuses a query for what no key can be: there is no such item.
-        let value = if is_number && decimal(key).is_some_and(|number| is_key(&number)) {
-            AttributeValue::N(key.to_owned())
-        } else if !is_number && (1..=MAX_KEY_BYTES).contains(&key.len()) {
-            AttributeValue::S(key.to_owned())
-        } else {
+        let Some(value) = as_key(key, is_number) else {
             return Ok(0);
         };
         let pages = self
@@ -176,6 +172,16 @@ impl Effects for TableEffects {
     }
 }
 
+/// A name as a key; `None` where no key can be it.
+fn as_key(name: &str, is_number: bool) -> Option<AttributeValue> {
+    if is_number {
+        let number = decimal(name).filter(|number| is_key(number));
+        return number.map(|_| AttributeValue::N(name.to_owned()));
+    }
+    let is_text = (1..=MAX_KEY_BYTES).contains(&name.len());
+    is_text.then(|| AttributeValue::S(name.to_owned()))
+}
+
 /// Tells whether a number, as `decimal` writes it, can be a key.
 fn is_key(number: &str) -> bool {
     let Some((digits, exponent)) = number.trim_start_matches('-').split_once('e') else {
@@ -216,6 +222,17 @@ async fn count_all(client: &Client, table: &str, attribute: &str) -> Result<Name
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_dynamodb_does_not_take_is_no_key() {
+        for (bytes, expected) in [(0, false), (1, true), (2_048, true), (2_049, false)] {
+            let name = "9".repeat(bytes);
+            assert_eq!(as_key(&name, false).is_some(), expected, "{bytes}");
+        }
+        assert_eq!(as_key("p-17", true), None);
+        let number = AttributeValue::N("12.50".to_owned());
+        assert_eq!(as_key("12.50", true), Some(number));
+    }
 
     #[test]
     fn a_number_that_dynamodb_does_not_take_is_no_key() {

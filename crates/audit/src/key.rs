@@ -64,8 +64,12 @@ impl EffectKey {
         match self {
             Self::Id => Some(record.id.clone()),
             Self::Hash => Some(record.hash().to_owned()),
-            Self::Derived(effect) => Some(record_id(record)?.derive_key(effect)),
-            Self::DerivedUuid(effect) => Some(record_id(record)?.derive_uuid(effect)),
+            Self::Derived(effect) => {
+                Some(record_id(record)?.derive_key_in(record.key_generation, effect))
+            }
+            Self::DerivedUuid(effect) => {
+                Some(record_id(record)?.derive_uuid_in(record.key_generation, effect))
+            }
             Self::Outcome(pointer) => {
                 let outcome = record.outcome.as_deref()?;
                 match response_of(outcome) {
@@ -141,6 +145,8 @@ fn record_id(record: &Completed) -> Option<lambda_idempotency::RecordId> {
 mod tests {
     use std::sync::Mutex;
 
+    use lambda_idempotency::protocol::record::{Found, Record, Status};
+
     use super::*;
 
     fn record(outcome: &str) -> Completed {
@@ -148,6 +154,7 @@ mod tests {
             id: "payments#charge#0f".to_owned(),
             completed_at: None,
             outcome: Some(outcome.to_owned()),
+            key_generation: 0,
         }
     }
 
@@ -225,6 +232,24 @@ mod tests {
     fn words_that_name_nothing_are_refused() {
         for text in ["", "payment_id", "derived:", "hash "] {
             assert!(text.parse::<EffectKey>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_given_new_keys_names_its_effect_by_them() {
+        let at = lambda_idempotency::EpochMillis(7);
+        let expiration = lambda_idempotency::EpochSeconds(4_000_000_000);
+        let mut rerun = Record::new(Status::Completed, expiration);
+        rerun.journal.put(rerun.journal.next_keys(at));
+        let found = Found::readable(rerun);
+        let record = Completed::of("payments#charge#0f", &found).unwrap();
+        let id = record_id(&record).unwrap();
+        for (text, key) in [
+            ("derived:gateway", id.derive_key_in(1, "gateway")),
+            ("derived-uuid:gateway", id.derive_uuid_in(1, "gateway")),
+        ] {
+            let named = text.parse::<EffectKey>().unwrap().of(&record);
+            assert_eq!(named, Some(key));
         }
     }
 

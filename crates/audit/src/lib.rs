@@ -7,6 +7,7 @@
 //!     id: "payments#charge#0f".to_owned(),
 //!     completed_at: None,
 //!     outcome: Some(r#"{"payment_id": "p-17"}"#.to_owned()),
+//!     key_generation: 0,
 //! };
 //! let key: EffectKey = "/payment_id".parse()?;
 //! assert_eq!(key.of(&record).as_deref(), Some("p-17"));

@@ -12,6 +12,9 @@ pub struct Completed {
     pub completed_at: Option<EpochMillis>,
     /// Its outcome, where the record itself keeps it as text.
     pub outcome: Option<String>,
+    /// The generation of the keys that its handler derived:
+    /// [`Journal::key_generation`](lambda_idempotency::protocol::journal::Journal::key_generation).
+    pub key_generation: u32,
 }
 
 impl Completed {
@@ -29,6 +32,7 @@ impl Completed {
             id: id.to_owned(),
             completed_at: record.completed_at,
             outcome,
+            key_generation: record.journal.key_generation(),
         })
     }
 

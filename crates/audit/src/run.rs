@@ -121,6 +121,7 @@ mod tests {
             id: format!("n#{}#{number}", if number < 50 { "pay" } else { "refund" }),
             completed_at: Some(EpochMillis(number)),
             outcome: None,
+            key_generation: 0,
         }
     }
 

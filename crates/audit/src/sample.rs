@@ -75,6 +75,7 @@ mod tests {
             id: format!("n#o#{number}"),
             completed_at: None,
             outcome: None,
+            key_generation: 0,
         }
     }
 

@@ -48,6 +48,12 @@ impl Tally {
         self.not_judged
     }
 
+    /// Tells whether too little was compared to know that all is well: nothing, or less than nine
+    /// records of ten.
+    pub fn is_blind(&self) -> bool {
+        self.checked == 0 || self.not_judged > self.checked / 9
+    }
+
     /// The rate of missing effects.
     pub fn missing_rate(&self) -> Rate {
         Rate::of(self.missing.len() as u64, self.checked)
@@ -61,5 +67,31 @@ impl Tally {
     /// Tells whether an effect is missing or double.
     pub fn found_any(&self) -> bool {
         !self.missing.is_empty() || !self.double.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_that_compares_less_than_nine_records_of_ten_is_blind() {
+        for (checked, not_judged, expected) in [
+            (0, 0, true),
+            (0, 5, true),
+            (8, 0, false),
+            (8, 1, true),
+            (9, 1, false),
+            (89, 10, true),
+            (90, 10, false),
+            (90, 11, true),
+        ] {
+            let tally = Tally {
+                checked,
+                not_judged,
+                ..Tally::default()
+            };
+            assert_eq!(tally.is_blind(), expected, "{checked}, {not_judged}");
+        }
     }
 }

@@ -137,6 +137,8 @@ pub struct Report {
     pub checked: u64,
     /// How many don't tell which effect is theirs.
     pub not_judged: u64,
+    /// Whether too little was compared to know that all is well: less than nine records of ten.
+    pub blind: bool,
     /// Whether they are a sample.
     pub sampled: bool,
     /// Records without an effect.
@@ -150,6 +152,7 @@ impl Report {
         Self {
             checked: tally.checked(),
             not_judged: tally.not_judged(),
+            blind: tally.is_blind(),
             sampled,
             missing: Found::of(tally.missing_rate(), tally.missing(), show),
             double: Found::of(tally.double_rate(), tally.double(), show),
@@ -176,8 +179,9 @@ impl fmt::Display for Report {
             write!(f, "{NL}{ALARM}{words}{ALARM:#}")?;
         }
         if self.not_judged > 0 {
+            let style = if self.blind { ALARM } else { DIM };
             let words = "records don't tell which effect is theirs: look at --effect-key";
-            write!(f, "{NL}{DIM}{} {words}{DIM:#}", self.not_judged)?;
+            write!(f, "{NL}{style}{} {words}{style:#}", self.not_judged)?;
         }
         Ok(())
     }
@@ -245,9 +249,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     context
         .output()
         .report(&Report::of(&tally, args.sample.is_some(), args.show))?;
-    // Nothing was compared, so nothing is known to be well.
-    let is_blind = tally.checked() == 0;
-    Ok(if tally.found_any() || is_blind {
+    Ok(if tally.found_any() || tally.is_blind() {
         Exit::Found
     } else {
         Exit::Fine

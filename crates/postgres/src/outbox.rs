@@ -40,13 +40,13 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
-use crate::table::{Table, TableName, TableNameError};
+use crate::table::{TableName, TableNameError};
 use crate::value::{Cell, Value};
 
 /// An outbox adds events to its table, in which they wait for a relay.
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    table: Table,
+    table: TableName,
 }
 
 /// An event announces a change.
@@ -136,13 +136,13 @@ impl Outbox {
     ///
     /// When a statement would not take the name without quotes.
     pub fn new(table: &str) -> Result<Self, TableNameError> {
-        let table = Table::new(TableName::parse(table)?);
+        let table = TableName::parse(table)?;
         Ok(Self { table })
     }
 
     /// Returns the statements that make the table. They may run again.
     pub fn statements(&self) -> String {
-        self.table.name().fill(include_str!("../schema/outbox.sql"))
+        self.table.fill(include_str!("../schema/outbox.sql"))
     }
 
     /// Returns the statement that adds an event: to [apply](crate::Transaction::apply) in an open
@@ -242,7 +242,7 @@ impl Outbox {
         let mut connection = store.pool().connect().await?;
         let session = connection.session()?;
         session.batch(BEGIN).await?;
-        let select = self.table.fill(session, &select).await?;
+        let select = store.tables().fill(session, &self.table, &select).await?;
         let rows = session.query(&select, &[limit.into()]).await?;
         session.batch("COMMIT").await?;
         connection.reuse();
@@ -265,7 +265,7 @@ impl Outbox {
         );
         let mut connection = store.pool().connect().await?;
         let session = connection.session()?;
-        let select = self.table.fill(session, &select).await?;
+        let select = store.tables().fill(session, &self.table, &select).await?;
         let one = slice::from_ref(position);
         let rows = session.begin(BEGIN, &select, one).await?;
         if let Some(event) = rows.into_iter().next().and_then(read) {
@@ -301,7 +301,7 @@ impl Outbox {
             connection
         };
         let session = connection.session()?;
-        let mark = self.table.fill(session, &mark).await?;
+        let mark = store.tables().fill(session, &self.table, &mark).await?;
         let now = EpochMillis::from(SystemTime::now());
         session
             .execute(&mark, &[position.clone(), now.0.into()])
@@ -330,7 +330,7 @@ impl Outbox {
             let mut connection = store.pool().connect().await?;
             let session = connection.session()?;
             session.batch(BEGIN).await?;
-            let delete = self.table.fill(session, delete).await?;
+            let delete = store.tables().fill(session, &self.table, delete).await?;
             let deleted = session.execute(&delete, &values).await?;
             session.batch("COMMIT").await?;
             connection.reuse();

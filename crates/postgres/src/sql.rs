@@ -4,7 +4,7 @@ use lambda_idempotency::store::transaction::{Refusal, Write, WriteError};
 
 use crate::driver::Session;
 use crate::error::PostgresError;
-use crate::table::Table;
+use crate::table::{TableName, Tables};
 use crate::transaction::Slot;
 use crate::value::Value;
 
@@ -28,7 +28,7 @@ pub struct Sql {
     pub(crate) values: Vec<Value>,
     pub(crate) affects: Option<u64>,
     /// A table of this crate's own, where the statement has `{table}` for it.
-    pub(crate) table: Option<Table>,
+    pub(crate) table: Option<TableName>,
 }
 
 impl Sql {
@@ -58,11 +58,15 @@ impl Sql {
     }
 
     /// Runs the statement, and counts the rows that it changed.
-    pub(crate) async fn execute<S: Session>(&self, session: &mut S) -> Result<u64, PostgresError> {
+    pub(crate) async fn execute<S: Session>(
+        &self,
+        session: &mut S,
+        tables: &Tables,
+    ) -> Result<u64, PostgresError> {
         match &self.table {
             None => session.execute(&self.statement, &self.values).await,
             Some(table) => {
-                let statement = table.fill(session, &self.statement).await?;
+                let statement = tables.fill(session, table, &self.statement).await?;
                 session.execute(&statement, &self.values).await
             }
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::columns::decode;
 use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
-use crate::table::{TableName, TableNameError};
+use crate::table::{TableName, TableNameError, Tables};
 use crate::transaction::{Isolation, OpenIds};
 use crate::value::{Cell, Value, first};
 
@@ -59,6 +59,8 @@ pub(crate) struct Inner<P: Pool> {
     pool: P,
     table: TableName,
     ready: OnceCell<Ready>,
+    /// The tables beside its own: of outboxes.
+    tables: Tables,
     /// The runs of this process that have a transaction open.
     pub(crate) open: Arc<OpenIds>,
     /// For what a run sends while the pool has no connection left.
@@ -105,6 +107,7 @@ impl<P: Pool> PostgresStore<P> {
             pool,
             table,
             ready: OnceCell::new(),
+            tables: Tables::default(),
             open: Arc::default(),
             reserved: Mutex::default(),
         };
@@ -130,6 +133,10 @@ impl<P: Pool> PostgresStore<P> {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.inner.tables
     }
 
     /// The pool, for the application's own statements.

@@ -1,6 +1,7 @@
 //! The name of the table, as it may stand in a statement.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::Session;
 use crate::error::PostgresError;
@@ -17,7 +18,7 @@ pub struct TableNameError(String);
 const LONGEST: usize = 48;
 
 /// A table's name, perhaps with a schema's before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TableName {
     whole: String,
     table: String,
@@ -61,39 +62,34 @@ impl TableName {
     }
 }
 
-/// A table whose schema is found when a statement first needs it.
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    name: TableName,
-    found: Arc<OnceLock<TableName>>,
-}
+/// The tables whose schemas were found, by the names that they were given: of one store, since another
+/// one may find others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables(Arc<Mutex<HashMap<TableName, TableName>>>);
 
-impl Table {
-    pub(crate) fn new(name: TableName) -> Self {
-        Self {
-            name,
-            found: Arc::default(),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &TableName {
-        &self.name
-    }
-
-    /// Fills the name and its schema into a text, within a transaction.
+impl Tables {
+    /// Fills a table's name and its schema into a text, within a transaction.
     pub(crate) async fn fill<S: Session>(
         &self,
         session: &mut S,
+        name: &TableName,
         text: &str,
     ) -> Result<String, PostgresError> {
-        if let Some(found) = self.found.get() {
+        if let Some(found) = self.found().get(name) {
             return Ok(found.fill(text));
         }
         // Of one that isn't there, the server says so.
-        Ok(match find(session, &self.name).await? {
-            Some(found) => self.found.get_or_init(|| found).fill(text),
-            None => self.name.fill(text),
-        })
+        let Some(found) = find(session, name).await? else {
+            return Ok(name.fill(text));
+        };
+        let text = found.fill(text);
+        self.found().insert(name.clone(), found);
+        Ok(text)
+    }
+
+    /// Locks the names. A panic elsewhere can't leave them half-written: each is put in one step.
+    fn found(&self) -> MutexGuard<'_, HashMap<TableName, TableName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

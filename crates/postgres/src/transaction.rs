@@ -9,6 +9,7 @@ use lambda_idempotency::store::transaction::WriteError;
 use crate::driver::{Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
+use crate::table::Tables;
 use crate::value::{Cell, Value};
 
 mod begin;
@@ -56,7 +57,10 @@ impl Isolation {
 ///
 /// A statement that is dropped before its answer leaves the transaction open, and its connection is
 /// closed with the run unless the handler goes on.
-pub struct Transaction<P: Pool>(slot::Lent<P>);
+pub struct Transaction<P: Pool> {
+    lent: slot::Lent<P>,
+    tables: Tables,
+}
 
 impl<P: Pool> Transaction<P> {
     /// Runs a statement of this crate's kind, and returns how many rows it changed.
@@ -67,7 +71,7 @@ impl<P: Pool> Transaction<P> {
     /// savepoint. [`Problem::Rows`] where the number isn't the one that the statement
     /// [must](Sql::affects) change: return it from the handler, which rolls back.
     pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
-        let rows = sql.execute(&mut *self.0).await?;
+        let rows = sql.execute(&mut *self.lent, &self.tables).await?;
         match sql.affects {
             Some(expected) if expected != rows => Err(Problem::Rows { expected, rows }.into()),
             _ => Ok(rows),
@@ -80,7 +84,7 @@ impl<P: Pool> Transaction<P> {
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        self.0.query(statement, values).await
+        self.lent.query(statement, values).await
     }
 }
 
@@ -88,13 +92,13 @@ impl<P: Pool> Deref for Transaction<P> {
     type Target = P::Target;
 
     fn deref(&self) -> &P::Target {
-        &self.0
+        &self.lent
     }
 }
 
 impl<P: Pool> DerefMut for Transaction<P> {
     fn deref_mut(&mut self) -> &mut P::Target {
-        &mut self.0
+        &mut self.lent
     }
 }
 

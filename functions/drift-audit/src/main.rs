@@ -2,7 +2,7 @@
 //!
 //! It counts `drift_checked`, the records that it compared, and `drift_found`, the missing and double effects, each with one dimension,
 //! `function`, which is the function's name. It logs the ids of what it finds, and answers with the counts. It fails where it can't read the
-//! tables, and where it compared nothing: a name that is mistyped finds nothing, too. `infra/audit-alarms.yaml` has the alarms.
+//! tables, and where it compared less than nine records of ten: a name that is mistyped finds nothing, too. `infra/audit-alarms.yaml` has the alarms.
 //!
 //! | variable | |
 //! |---|---|
@@ -114,6 +114,10 @@ impl Drift {
         let counts = self.tell(&tally);
         if counts.checked == 0 {
             return Err("nothing was compared, so nothing is known to be well: look at IDEMPOTENCY_TABLE, NAMESPACE, OPERATION and EFFECT_KEY".into());
+        }
+        if tally.is_blind() {
+            let words = "more than one record in ten don't tell which effect is theirs: look at EFFECT_KEY, and at outcomes that are too large for their record";
+            return Err(words.into());
         }
         Ok(counts)
     }

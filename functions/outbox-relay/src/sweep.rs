@@ -46,6 +46,15 @@ impl Tally {
         self.blocked.extend(other.blocked);
         self.is_cut_short |= other.is_cut_short;
     }
+
+    /// A sweep that did nothing because of its time is no success: nobody would hear of it.
+    fn ended(&self) -> Result<(), SweepError> {
+        match (self.failed, self.parked) {
+            (0, _) if self.is_cut_short && self.published == 0 => Err(SweepError::OutOfTime),
+            (0, _) => Ok(()),
+            (failed, parked) => Err(SweepError::Unpublished { failed, parked }),
+        }
+    }
 }
 
 impl Relay {
@@ -78,13 +87,9 @@ impl Relay {
             parked,
             is_cut_short,
             ..
-        } = tally;
+        } = &tally;
         tracing::info!(published, failed, parked, is_cut_short, "swept");
-        match failed {
-            0 if is_cut_short && published == 0 => Err(SweepError::OutOfTime),
-            0 => Ok(()),
-            _ => Err(SweepError::Unpublished { failed, parked }),
-        }
+        tally.ended()
     }
 
     async fn publish_old(
@@ -174,5 +179,32 @@ impl Relay {
         counts::parked();
         tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_whose_time_was_over_before_it_published_anything_fails() {
+        let of = |published, failed, is_cut_short| Tally {
+            published,
+            failed,
+            is_cut_short,
+            ..Tally::default()
+        };
+        assert!(of(0, 0, false).ended().is_ok(), "nothing waited");
+        assert!(of(1, 0, true).ended().is_ok(), "the next one goes on");
+        let ended = of(0, 0, true).ended();
+        assert!(matches!(ended, Err(SweepError::OutOfTime)), "{ended:?}");
+        for is_cut_short in [false, true] {
+            let ended = of(1, 2, is_cut_short).ended();
+            let counted = SweepError::Unpublished {
+                failed: 2,
+                parked: 0,
+            };
+            assert_eq!(ended.unwrap_err().to_string(), counted.to_string());
+        }
     }
 }

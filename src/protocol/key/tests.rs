@@ -135,7 +135,7 @@ fn golden_vectors_hold_across_versions() {
         "shop#charge#889c5ac2fa62ac7f90708cacbecb4d64f6e36da3fe6da2ff6269730c967b8726"
     );
     assert_eq!(
-        id.derive("stripe"),
+        id.derive_key("stripe"),
         "94abd1c26f378c5d549f1d039aa965cf95d8a87e77ad14a9ac1db943f887674b"
     );
     assert_eq!(
@@ -144,7 +144,7 @@ fn golden_vectors_hold_across_versions() {
     );
     let id = resolve(&Key::raw("charge", "theirs")).unwrap();
     assert_eq!(
-        id.derive(""),
+        id.derive_key(""),
         "341bc6822650a6e3e73a01730a1397d95eb9d05719fd578e5a6b94a87a97c449"
     );
     assert_eq!(id.derive_uuid("ä"), "ad279ff8-41e0-869b-8c05-4477d2774d09");
@@ -163,16 +163,35 @@ fn two_events_of_one_key_have_two_ids_whatever_characters_their_parts_hold() {
     ];
     let ids: HashSet<_> = events
         .iter()
-        .map(|(kind, aggregate, name)| id.derive_event(kind, aggregate, name))
+        .map(|(kind, aggregate, name)| id.derive_event(0, kind, aggregate, name))
         .collect();
     assert_eq!(ids.len(), events.len());
+}
+
+#[test]
+fn another_generation_derives_other_keys_that_hold_across_versions() {
+    let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
+    assert_eq!(
+        id.derive_key_in(1, "stripe"),
+        "aad76265979fa85d458d79025a8c636f4b2cf4b73b61a0a5992280d6b27074e6"
+    );
+    let of = |generation| {
+        [
+            id.derive_key_in(generation, "stripe"),
+            id.derive_uuid_in(generation, "stripe"),
+            id.derive_event(generation, "order.created", "order-1", ""),
+            id.derive_event(generation, "a\u{1f}b", "c", ""),
+        ]
+    };
+    let all: HashSet<_> = (0..4).flat_map(of).collect();
+    assert_eq!(all.len(), 16);
 }
 
 #[test]
 fn an_event_without_separators_keeps_the_id_that_it_always_had() {
     let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
     assert_eq!(
-        id.derive_event("order.created", "order-1", "x"),
+        id.derive_event(0, "order.created", "order-1", "x"),
         id.derive_uuid("event\u{1f}order.created\u{1f}order-1\u{1f}x")
     );
 }

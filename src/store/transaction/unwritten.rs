@@ -1,6 +1,7 @@
 //! The record of a run without a claim, which its transaction writes.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Unwritten {
     pub(crate) wait: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) met: Mutex<Option<Found>>,
+    /// Of the keys that the record lets the handler derive, as far as it is known.
+    pub(crate) generation: AtomicU32,
 }
 
 impl Unwritten {
@@ -59,8 +62,14 @@ impl Unwritten {
         let asking = Asking::new(&self.owner, self.fingerprint.as_ref(), self.clock.now());
         let decision = decide(Some(&found), asking, &self.rules);
         let may_go_on = matches!(decision, Decision::Create | Decision::TakeOver { .. });
+        let generation = decision.key_generation(Some(&found));
+        self.generation.store(generation, Ordering::Relaxed);
         *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         may_go_on
+    }
+
+    pub(crate) fn key_generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// Takes the record that was met last.

@@ -5,13 +5,18 @@ use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::journal::{
     Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState,
 };
+use lambda_idempotency::protocol::packed::Place;
+use lambda_idempotency::protocol::record::{Owner, Record, StoredOutcome};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::records::rerun;
 
 /// The entry of the journal that keeps what operators did. A handler's step can't have this name.
 pub const OPERATOR_STEP: &str = "@operator";
+/// The entry that lists where the large outcomes of attempts are kept that were run again.
+const KEPT_STEP: &str = "@kept";
 
 /// What an operator did to a record, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,17 +34,82 @@ pub struct Act {
     pub left: Option<String>,
 }
 
+/// Where a large outcome is kept, outside of its record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// `item` or `object`.
+    r#in: String,
+    /// The attempt under whose name it is kept.
+    pub(crate) owner: String,
+}
+
+impl Kept {
+    const ITEM: &str = "item";
+
+    /// Where the record's outcome is kept; `None` where it has none, or keeps it itself.
+    pub(crate) fn of(record: &Record) -> Option<Self> {
+        let Some(StoredOutcome::Packed(packed)) = &record.outcome else {
+            return None;
+        };
+        let (word, owner) = match &packed.place {
+            Place::Entry(owner) => (Self::ITEM, owner),
+            Place::Object(owner) => ("object", owner),
+            _ => return None,
+        };
+        Some(Self {
+            r#in: word.to_owned(),
+            owner: owner.as_str().to_owned(),
+        })
+    }
+
+    /// Where the outcomes of all of its attempts are kept.
+    pub(crate) fn all(record: &Record) -> Vec<Self> {
+        let before: Vec<Self> = listed(&record.journal, KEPT_STEP);
+        before.into_iter().chain(Self::of(record)).collect()
+    }
+
+    /// The note that keeps the name of the record's outcome, for an act that takes it from the record.
+    pub(crate) fn note(record: &Record, at: EpochMillis) -> Option<StepNote> {
+        Self::of(record)?;
+        let mut all = Self::all(record);
+        let mut text = text(&all);
+        while text.len() > MAX_STEP_RESULT_BYTES {
+            all.remove(0);
+            text = self::text(&all);
+        }
+        Some(list(&record.journal, KEPT_STEP, text, at))
+    }
+
+    /// The attempt, where the outcome is in an item of its own, or a row.
+    pub(crate) fn item(&self) -> Option<Owner> {
+        (self.r#in == Self::ITEM).then(|| Owner::from_stored(&*self.owner))
+    }
+}
+
 /// The acts that a journal has, the oldest first. One that this release can't read is left out.
 pub(crate) fn acts(journal: &Journal) -> Vec<Act> {
-    let Some(entry) = journal.get(OPERATOR_STEP) else {
-        return Vec::new();
-    };
-    match &entry.state {
-        StepState::Confirmed(StepResult::Text(text)) => {
+    listed(journal, OPERATOR_STEP)
+}
+
+/// What an entry lists.
+fn listed<T: DeserializeOwned>(journal: &Journal, entry: &str) -> Vec<T> {
+    match journal.get(entry).map(|entry| &entry.state) {
+        Some(StepState::Confirmed(StepResult::Text(text))) => {
             serde_json::from_str(text).unwrap_or_default()
         }
         _ => Vec::new(),
     }
+}
+
+fn text<T: Serialize>(list: &[T]) -> String {
+    serde_json::to_string(list).unwrap_or_default()
+}
+
+/// The note that makes an entry list this.
+fn list(journal: &Journal, entry: &str, text: String, at: EpochMillis) -> StepNote {
+    let begun = StepEntry::begun(journal.get(entry), at);
+    let listed = StepState::Confirmed(StepResult::Text(text));
+    StepNote::new(entry, begun.ended(listed, None, at))
 }
 
 /// The note that adds an act. The oldest go where there is no room for all; those that gave the key
@@ -47,16 +117,14 @@ pub(crate) fn acts(journal: &Journal) -> Vec<Act> {
 pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> StepNote {
     let mut all = acts(journal);
     all.push(act);
-    let mut text = serde_json::to_string(&all).unwrap_or_default();
+    let mut text = text(&all);
     while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
         let is_rerun = |act: &Act| act.act.starts_with(rerun::WORD);
         let oldest = all.iter().position(|act| !is_rerun(act));
         all.remove(oldest.unwrap_or(0));
-        text = serde_json::to_string(&all).unwrap_or_default();
+        text = self::text(&all);
     }
-    let begun = StepEntry::begun(journal.get(OPERATOR_STEP), at);
-    let entry = begun.ended(StepState::Confirmed(StepResult::Text(text)), None, at);
-    StepNote::new(OPERATOR_STEP, entry)
+    list(journal, OPERATOR_STEP, text, at)
 }
 
 #[cfg(test)]

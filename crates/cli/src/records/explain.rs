@@ -84,10 +84,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         explanation.assumes_crashed(&target.id);
     }
     if explanation.runs() {
-        match held(&records, &target.id, found, context).await? {
-            Held::No => {}
-            Held::Yes => explanation.is_held(&target.id),
-            Held::Unknown => explanation.may_be_held(),
+        let held = held(&records, &target.id, found, context).await?;
+        match held.words() {
+            Some(words) => explanation.is_held(&target.id, words),
+            None if held == Held::Unknown => explanation.may_be_held(),
+            None => {}
         }
     }
     context.output().report(&explanation)?;

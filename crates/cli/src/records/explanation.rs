@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use lambda_idempotency::protocol::journal::StepState;
-use lambda_idempotency::protocol::record::{Found, Owner, Record, Status, Takeover};
+use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
 use lambda_idempotency::{Crashed, EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::records::operate::waiting_steps;
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -122,8 +122,13 @@ impl Explanation {
         let nobody = Owner::from_stored("a delivery");
         let decision = decide(found, Asking::new(&nobody, None, now), rules);
         let record = found.and_then(|found| found.content.as_deref().ok());
-        let waiting = record.and_then(interrupted_step);
-        let (answer, words) = told(&decision, record, waiting, now);
+        let waiting = record.map(waiting_steps).unwrap_or_default();
+        let is_paused = matches!(decision, Decision::InFlight { .. })
+            && found.is_some_and(|found| State::of(found, now, rules.skew_margin) == State::Stuck);
+        let (answer, words) = match record {
+            Some(record) if is_paused => (Answer::InFlight, paused(&decision, record, now)),
+            _ => told(&decision, record, &waiting, now),
+        };
         let view = found.map(|found| RecordView::of(id, found, now, rules.skew_margin));
         Self {
             id: id.as_str().to_owned(),
@@ -137,7 +142,7 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(id, answer, waiting),
+            safe: safe_acts(id, answer, is_paused, &waiting),
             rules: RulesView::of(rules),
             record: view,
         }
@@ -166,13 +171,13 @@ impl Explanation {
         }
     }
 
-    /// Says that a transaction, which is open, holds the key.
-    pub(crate) fn is_held(&mut self, id: &RecordId) {
+    /// Says that a transaction, which is open, holds the key, in these words.
+    pub(crate) fn is_held(&mut self, id: &RecordId, words: &str) {
         self.answer = Answer::InFlight;
         self.needs_person = false;
-        "a delivery would be told *in flight*: a transaction that is open holds the key, and a handler runs in it. What it has \
-         written is seen when it commits"
-            .clone_into(&mut self.words);
+        self.words = format!(
+            "a delivery would wait, and be told *in flight*: {words}. What it has written is seen when it commits"
+        );
         self.safe = vec![safe::ask_again(
             id,
             "wait until the transaction ends, then ask again",
@@ -187,28 +192,45 @@ impl Explanation {
     }
 }
 
-/// The step because of which the record was released: a handler that comes again meets it.
-fn interrupted_step(record: &Record) -> Option<&str> {
-    let waits = record.status == Status::InProgress
-        && record.last_error.as_deref() == Some("interrupted step");
-    let mut steps = record.journal.iter();
-    let (name, _) = steps.find(|(_, entry)| entry.state == StepState::Pending)?;
-    waits.then_some(name)
+fn until(at: EpochMillis, now: EpochMillis) -> String {
+    format!("{} ({})", time::text(at), time::distance(at, now))
+}
+
+/// What a delivery is told while the engine waits before it runs a dead attempt again.
+fn paused(decision: &Decision<'_>, record: &Record, now: EpochMillis) -> String {
+    let Decision::InFlight { until: again } = decision else {
+        return String::new();
+    };
+    format!(
+        "a delivery would be told *in flight* until {}: an attempt died, and its lease ended {}; a delivery that comes after the \
+         pause runs the handler again, as attempt {}",
+        until(*again, now),
+        until(record.lease.unwrap_or_default(), now),
+        record.attempt.saturating_add(1)
+    )
 }
 
 fn told(
     decision: &Decision<'_>,
     record: Option<&Record>,
-    waiting: Option<&str>,
+    waiting: &[&str],
     now: EpochMillis,
 ) -> (Answer, String) {
-    let until = |at: EpochMillis| format!("{} ({})", time::text(at), time::distance(at, now));
+    let until = |at: EpochMillis| until(at, now);
     match (decision, waiting) {
-        (Decision::TakeOver { mode, .. }, Some(step)) if *mode != Takeover::Fresh => (
+        (Decision::TakeOver { mode, .. }, [step]) if *mode != Takeover::Fresh => (
             Answer::Interrupted,
             format!(
                 "a delivery would run the handler up to the step `{step}`, and be told *interrupted* there: \
                  the step was pending when its attempt died"
+            ),
+        ),
+        (Decision::TakeOver { mode, .. }, [_, _, ..]) if *mode != Takeover::Fresh => (
+            Answer::Interrupted,
+            format!(
+                "a delivery would run the handler up to one of the steps `{}`, and be told *interrupted* there: \
+                 they were pending when an attempt died",
+                waiting.join("`, `")
             ),
         ),
         (Decision::Create, _) => (

@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::records::explain::SKEW_MARGIN;
+use crate::records::operate::waiting_steps;
 use crate::records::scan::{Fate, Progress, scan};
 use crate::records::search::cost;
 use crate::records::view::State;
@@ -147,7 +148,7 @@ impl Args {
         }
         let any = self.stuck || self.interrupted || self.failed || self.abandoned;
         !any || (self.stuck && state == State::Stuck)
-            || (self.interrupted && record.is_some_and(waits_at_a_step))
+            || (self.interrupted && record.is_some_and(|record| !waiting_steps(record).is_empty()))
             || (self.failed && state == State::Failed)
             || (self.abandoned
                 && record.is_some_and(|record| self.is_abandoned(record, state, now)))
@@ -175,10 +176,6 @@ pub(crate) fn is_of_operation(operation: &str, id: &str) -> bool {
     inner.is_some_and(|(inner, _)| inner == operation)
 }
 
-fn waits_at_a_step(record: &Record) -> bool {
-    record.is_released() && record.last_error.as_deref() == Some("interrupted step")
-}
-
 /// Finds records by what became of them, by a scan that says first what it costs.
 ///
 /// # Errors
@@ -191,7 +188,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     agree(context, "Go on?")?;
     let file = args.resume.as_deref();
     let filter = args.filter();
-    let progress = Progress::resume(file, &records.place, cost.of.clone(), filter)?;
+    let progress = Progress::resume(file, &records.place, &cost, filter)?;
     if args.limit == Some(0) {
         return Ok(Exit::Fine);
     }

@@ -16,9 +16,27 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     No,
-    Yes,
+    /// The record, or the place of one that isn't there.
+    Record,
+    /// The whole table.
+    Table,
     /// The role may not try it.
     Unknown,
+}
+
+impl Held {
+    /// What is known of who holds it.
+    pub(crate) fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Record => Some(
+                "a transaction that is open holds the record: one that a handler runs in, or somebody's own",
+            ),
+            Self::Table => Some(
+                "a transaction that is open has locked the whole table: a change of its schema, a new index, or somebody's LOCK",
+            ),
+            Self::No | Self::Unknown => None,
+        }
+    }
 }
 
 /// How long a lock is waited for: a plain write is over by then.
@@ -46,32 +64,53 @@ pub(crate) async fn held(
              VALUES ($1, 'INPROGRESS', 0, 1, '{{}}', 1) ON CONFLICT (id) DO NOTHING"
         ),
     };
-    // It waits for a lock, and for the server.
+    // It waits for two locks, and for the server.
     let time = context.global().timeout + Duration::from_secs(2);
-    match tokio::time::timeout(time, locked(store.pool(), statement, id.as_str())).await {
-        Ok(Ok(())) => Ok(Held::No),
-        Ok(Err(error)) => {
-            let code = error
-                .as_database_error()
-                .and_then(sqlx::error::DatabaseError::code);
-            match code.as_deref() {
-                // lock_not_available
-                Some("55P03") => Ok(Held::Yes),
-                // insufficient_privilege, read_only_sql_transaction
-                Some("42501" | "25006") => Ok(Held::Unknown),
-                _ => Err(Failure::service("look for an open transaction", &error)),
-            }
-        }
+    let tried = tried(store.pool(), table, statement, id.as_str());
+    match tokio::time::timeout(time, tried).await {
+        Ok(Ok(held)) => Ok(held),
+        Ok(Err(error)) => match code(&error).as_deref() {
+            // insufficient_privilege, read_only_sql_transaction
+            Some("42501" | "25006") => Ok(Held::Unknown),
+            _ => Err(Failure::service("look for an open transaction", &error)),
+        },
         Err(_) => Err(StoreError::Timeout.into()),
     }
 }
 
-async fn locked(pool: &PgPool, statement: String, id: &str) -> Result<(), sqlx::Error> {
+async fn tried(
+    pool: &PgPool,
+    table: &str,
+    statement: String,
+    id: &str,
+) -> Result<Held, sqlx::Error> {
     let mut transaction = pool.begin().await?;
-    sqlx::raw_sql(WAIT).execute(&mut *transaction).await?;
-    let lock = sqlx::query(AssertSqlSafe(statement));
+    // What any write takes.
+    let lock_table = format!("{WAIT}; LOCK TABLE {table} IN ROW EXCLUSIVE MODE");
+    let locked = sqlx::raw_sql(AssertSqlSafe(lock_table));
+    if is_held(locked.execute(&mut *transaction).await)? {
+        return Ok(Held::Table);
+    }
     // Unnamed: a proxy may share connections.
-    let lock = lock.bind(id.to_owned()).persistent(false);
-    lock.execute(&mut *transaction).await?;
-    transaction.rollback().await
+    let lock = sqlx::query(AssertSqlSafe(statement)).persistent(false);
+    if is_held(lock.bind(id.to_owned()).execute(&mut *transaction).await)? {
+        return Ok(Held::Record);
+    }
+    transaction.rollback().await?;
+    Ok(Held::No)
+}
+
+/// Tells whether another transaction has the lock.
+fn is_held<T>(locked: Result<T, sqlx::Error>) -> Result<bool, sqlx::Error> {
+    match locked {
+        Ok(_) => Ok(false),
+        // lock_not_available
+        Err(error) if code(&error).as_deref() == Some("55P03") => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    let code = error.as_database_error()?.code()?;
+    Some(code.into_owned())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
-use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
+use lambda_idempotency::protocol::packed::LargeOutcome;
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
 };
@@ -13,7 +13,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::records::acts::{Act, OPERATOR_STEP, acts, note};
+use crate::records::acts::{Act, Kept, acts, note};
 
 /// How a record is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub enum Ending {
     RunAgain {
         /// Whether its steps fire again, too.
         repeats_steps: bool,
+        /// Whether its attempts derive other keys from now on.
+        renews_keys: bool,
     },
 }
 
@@ -110,7 +112,34 @@ fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
 /// The steps of the handler: what operators did is none.
 pub(crate) fn handlers_steps(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     let steps = record.journal.iter();
-    steps.filter(|(name, _)| *name != OPERATOR_STEP)
+    // No handler can give a step such a name.
+    steps.filter(|(name, _)| !name.starts_with('@'))
+}
+
+/// Refuses a record whose next attempt would skip a step and get nothing for it: its result was
+/// erased.
+pub(crate) fn gives_results(record: &Record) -> Result<(), String> {
+    let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+    let steps = handlers_steps(record).filter(|(_, entry)| entry.state == erased);
+    let names: Vec<&str> = steps.map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the results of its steps {names:?} were erased by `redact`, so that an attempt which skips them gets none: \
+         `rerun --steps repeat` fires them again"
+    ))
+}
+
+/// The steps that may wait for a person: a handler that comes again meets them.
+pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
+    // One was settled by an operator, and others may wait beside it.
+    let waits = |error: &str| error == "interrupted step" || error.starts_with("settle-step ");
+    if !record.is_released() || !record.last_error.as_deref().is_some_and(waits) {
+        return Vec::new();
+    }
+    let pending = handlers_steps(record).filter(|(_, entry)| entry.state == StepState::Pending);
+    pending.map(|(name, _)| name).collect()
 }
 
 /// The write that carries an order out.
@@ -159,7 +188,10 @@ pub(crate) fn intervention(
             };
             (end, record.expiration)
         }
-        Ending::RunAgain { repeats_steps } => {
+        Ending::RunAgain {
+            repeats_steps,
+            renews_keys,
+        } => {
             let again = handlers_steps(record).filter(|(_, entry)| {
                 *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
             });
@@ -168,12 +200,17 @@ pub(crate) fn intervention(
                 StepNote::new(name, entry)
             });
             steps.extend(again);
+            steps.extend(renews_keys.then(|| record.journal.next_keys(now)));
             (
                 released(),
                 record.expiration.max((now + KEPT).ceil_seconds()),
             )
         }
     };
+    if order.ending != Ending::Redacted {
+        // The record names it no more.
+        steps.extend(Kept::note(record, now));
+    }
     steps.push(note(&record.journal, order.act.clone(), now));
     let mut write = Intervention::new(id.clone(), found.version.clone(), owner, expiration, end);
     write.steps = steps;
@@ -203,71 +240,69 @@ pub async fn carry_out<S: Store>(
         ))
     })?;
     let owner = Owner::random().map_err(|error| Failure::usage(error.to_string()))?;
-    let unanswered = |error: StoreError| {
-        if !error.is_transient() {
+    let mut erased = "";
+    let unanswered = |error: StoreError, erased: &str| {
+        if !error.is_transient() && erased.is_empty() {
             return error.into();
         }
+        let known = if error.is_transient() {
+            "It isn't known whether it was written"
+        } else {
+            "The record was left alone"
+        };
         Failure::Service {
             doing: format!("{} the record", order.act.act),
             reason: format!(
-                "{error}. It isn't known whether it was written: give the same command again, and it goes on from what the record is"
+                "{error}. {known}{erased}: give the same command again, and it goes on from what the record is"
             ),
         }
     };
     if order.ending == Ending::Redacted {
-        erase(store, id, record, timeout)
-            .await
-            .map_err(unanswered)?;
+        for kept in Kept::all(record).iter().filter_map(Kept::item) {
+            let sent = erase(store, id, record, kept, timeout).await;
+            erased = ", and a large outcome of it may be erased already";
+            sent.map_err(|error| unanswered(error, erased))?;
+        }
     }
     let write = intervention(id, found, record, order, owner, now);
     let write = RecordWrite::Intervene(write);
     let answer = again(|| store.write(&write, Instant::now() + timeout))
         .await
-        .map_err(unanswered)?;
+        .map_err(|error| unanswered(error, erased))?;
     let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
     match answer {
-        Answer::Refused(met) if !met.as_ref().is_some_and(is_own) => Err(Failure::Moved(
-            "the record moved after it was looked at, and was left alone: explain it again"
-                .to_owned(),
-        )),
+        Answer::Refused(met) if !met.as_ref().is_some_and(is_own) => Err(Failure::Moved(format!(
+            "the record moved after it was looked at, and was left alone{erased}: explain it again"
+        ))),
         // It applied, or an earlier send of it had: nobody else has its owner.
         Answer::Refused(Some(met)) => Ok(met),
         _ => Ok(transition(Some(record), &write).map_or_else(|| found.clone(), Found::readable)),
     }
 }
 
-/// Erases an outcome that is kept in an item of its own.
+/// Erases an outcome that is kept in an item of its own, under the name of this attempt.
 async fn erase<S: Store>(
     store: &S,
     id: &RecordId,
     record: &Record,
+    owner: Owner,
     timeout: Duration,
 ) -> Result<(), StoreError> {
-    let Some(StoredOutcome::Packed(packed)) = &record.outcome else {
-        return Ok(());
-    };
-    let Place::Entry(owner) = &packed.place else {
-        return Ok(());
-    };
     let expiration = (record.expiration.to_millis() + LATER).ceil_seconds();
-    let nothing = LargeOutcome::new(id.clone(), owner.clone(), Vec::new(), expiration);
+    let nothing = LargeOutcome::new(id.clone(), owner, Vec::new(), expiration);
     again(|| store.keep(&nothing, Instant::now() + timeout)).await?;
     Ok(())
 }
 
-/// What a redaction can't erase: the object of an outcome that is kept in a bucket.
+/// What a redaction can't erase: the objects of outcomes that are kept in a bucket.
 pub(crate) fn left_by_redaction(id: &RecordId, record: &Record) -> Option<String> {
-    match &record.outcome {
-        Some(StoredOutcome::Packed(packed)) => match &packed.place {
-            Place::Object(owner) => Some(format!(
-                "the object PREFIX{}/{} in the bucket of outcomes",
-                id.hash(),
-                owner.as_str()
-            )),
-            _ => None,
-        },
-        _ => None,
-    }
+    let kept = Kept::all(record);
+    let objects = kept.iter().filter(|kept| kept.item().is_none());
+    let names: Vec<_> = objects
+        .map(|kept| format!("PREFIX{}/{}", id.hash(), kept.owner))
+        .collect();
+    let names = (!names.is_empty()).then(|| names.join(", "));
+    names.map(|names| format!("in the bucket of outcomes: {names}"))
 }
 
 /// Sends a request, again where no answer comes.

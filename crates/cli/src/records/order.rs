@@ -17,7 +17,7 @@ use crate::records::acts::Act;
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Target, Which, find};
 use crate::records::get::no_record;
-use crate::records::open::{Held, held};
+use crate::records::open::held;
 use crate::records::operate::{Ending, Order, carry_out, left_by_redaction};
 use crate::records::view::{RecordView, State};
 use crate::time;
@@ -170,10 +170,9 @@ pub(crate) async fn give(
             time::distance(until, now)
         )));
     }
-    if held(&records, &id, Some(&found), context).await? == Held::Yes {
-        return Err(Failure::usage(
-            "a transaction that is open holds the record: a handler runs in it. Wait until it ends",
-        ));
+    let held = held(&records, &id, Some(&found), context).await?;
+    if let Some(words) = held.words() {
+        return Err(Failure::usage(format!("{words}. Wait until it ends")));
     }
     if args.dry_run {
         context.output().report(&report)?;

@@ -5,7 +5,7 @@ use lambda_idempotency::protocol::record::{Record, Status};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::records::operate::Ending;
+use crate::records::operate::{Ending, gives_results};
 use crate::records::order::{OrderArgs, give};
 
 /// The arguments of `release`.
@@ -35,7 +35,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
                 "the record is completed: its effect has happened, and a release would let it happen again. `rerun` does that on purpose".to_owned(),
             );
         }
-        Ok(())
+        gives_results(record)
     })
     .await
 }

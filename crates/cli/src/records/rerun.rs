@@ -17,11 +17,12 @@ use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{ALARM, GOOD, note};
+use crate::records::acts::acts;
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Which, raw_id};
 use crate::records::list::is_of_operation;
-use crate::records::open::{Held, held};
-use crate::records::operate::{Ending, Order, carry_out, handlers_steps};
+use crate::records::open::held;
+use crate::records::operate::{Ending, Order, carry_out, gives_results, handlers_steps};
 use crate::records::order::{OrderArgs, WhyArgs, give};
 use crate::records::scan::{Fate, Progress, bar, scan};
 use crate::records::search::cost;
@@ -42,6 +43,9 @@ pub struct Args {
     /// What becomes of steps that are confirmed. It must be said where a record has one.
     #[arg(long, value_enum)]
     pub steps: Option<Steps>,
+    /// Which keys the handler derives from now on. It must be said.
+    #[arg(long, value_enum)]
+    pub keys: Option<Keys>,
     /// Shows what would be done, and writes nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -52,9 +56,25 @@ pub struct Args {
 pub enum Steps {
     /// They are skipped: the handler gets their results.
     Keep,
-    /// They fire again, with the keys that they had.
+    /// They fire again.
     Repeat,
 }
+
+/// The keys that the handler derives from now on: of `claim.derive_key`, `derive_uuid` and `event_id`,
+/// and those that its steps are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Keys {
+    /// Other ones: a provider takes the effect for a new one, and what is created gets another id.
+    New,
+    /// Those that it had: a provider that honours them may answer with the first effect, and a
+    /// transaction that creates something under one is refused.
+    Same,
+}
+
+/// What is said where `--keys` is missing.
+const WHICH_KEYS: &str = "say which keys the handler derives from now on (`claim.derive_key`, `derive_uuid`, `event_id`, those of steps): \
+     --keys new, and a provider takes the effect for a new one, and what is created gets another id; \
+     --keys same, and a provider that honours keys may answer with the first effect, and a transaction that creates something under one is refused";
 
 /// Which records are to run again: one, those of a list, or those of a filter.
 #[derive(Clone, Debug, clap::Args)]
@@ -143,6 +163,9 @@ impl fmt::Display for Line {
 ///
 /// When a record isn't final, or moved; when the store fails.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    if args.keys.is_none() {
+        return Err(Failure::usage(WHICH_KEYS));
+    }
     let WhichArgs {
         id,
         token,
@@ -179,12 +202,16 @@ impl Args {
     fn ending(&self) -> Ending {
         Ending::RunAgain {
             repeats_steps: self.steps == Some(Steps::Repeat),
+            renews_keys: self.keys == Some(Keys::New),
         }
     }
 
     /// Says why a record can't run again.
     fn check(&self, record: &Record) -> Result<(), String> {
-        if record.status == Status::InProgress {
+        // A rerun whose attempts fail may be given again, in another way.
+        let is_rerun =
+            record.is_released() && acts(&record.journal).iter().any(|act| act.act == WORD);
+        if record.status == Status::InProgress && !is_rerun {
             return Err(
                 "the record isn't final: `explain` says what a delivery would be told".to_owned(),
             );
@@ -196,6 +223,9 @@ impl Args {
             return Err(format!(
                 "{confirmed} of its steps are confirmed: say whether they are skipped, --steps keep, or fire again, --steps repeat"
             ));
+        }
+        if self.steps == Some(Steps::Keep) {
+            return gives_results(record);
         }
         Ok(())
     }
@@ -238,7 +268,7 @@ async fn filtered(
     let operation = which.operation.as_deref().unwrap_or_default();
     let mut ids = Vec::new();
     let now = records.now(context).await?;
-    let progress = Progress::resume(None, &records.place, cost.of.clone(), String::new())?;
+    let progress = Progress::resume(None, &records.place, &cost, String::new())?;
     scan(
         records,
         context,
@@ -342,10 +372,12 @@ async fn give_one(
         return left(&words);
     }
     if is_expired(&found, now) {
-        return left("the record has expired: the next delivery runs anyway");
+        return left(
+            "the record has expired: the next delivery runs anyway, with the keys that it had first",
+        );
     }
-    if held(records, id, Some(&found), context).await? == Held::Yes {
-        return left("a transaction that is open holds the record");
+    if let Some(words) = held(records, id, Some(&found), context).await?.words() {
+        return left(words);
     }
     if args.dry_run {
         return Ok((Done::WouldBeGiven, None));

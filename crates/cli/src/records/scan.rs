@@ -13,7 +13,7 @@ use crate::connect::{Place, Records, Table};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::files::save;
-use crate::records::search::classify;
+use crate::records::search::{Cost, classify};
 
 /// A record that a scan has read.
 struct Row {
@@ -31,6 +31,9 @@ type Key = HashMap<String, String>;
 pub(crate) struct Progress {
     /// The table that it reads.
     pub(crate) of: String,
+    /// Which table of that name.
+    #[serde(default)]
+    which: String,
     /// Which records it takes.
     #[serde(default)]
     filter: String,
@@ -65,13 +68,14 @@ impl Progress {
         }
     }
 
-    fn new(place: &Place, of: String, filter: String) -> Self {
+    fn new(place: &Place, cost: &Cost, filter: String) -> Self {
         let segments = match place {
             Place::DynamoDb(_) => SEGMENTS,
             Place::Postgres(_) => 1,
         };
         Self {
-            of,
+            of: cost.of.clone(),
+            which: cost.which.clone(),
             filter,
             read: 0,
             segments: vec![Segment::After(HashMap::new()); segments],
@@ -82,10 +86,10 @@ impl Progress {
     pub(crate) fn resume(
         file: Option<&Path>,
         place: &Place,
-        of: String,
+        cost: &Cost,
         filter: String,
     ) -> Result<Self, Failure> {
-        let fresh = Self::new(place, of, filter);
+        let fresh = Self::new(place, cost, filter);
         let Some(path) = file.filter(|path| path.exists()) else {
             return Ok(fresh);
         };
@@ -101,6 +105,14 @@ impl Progress {
                 path.display(),
                 begun.of,
                 fresh.of
+            )));
+        }
+        if begun.which != fresh.which {
+            return Err(Failure::usage(format!(
+                "{} is of a scan of another table of this name ({}), and this one is {}: give another file",
+                path.display(),
+                begun.which,
+                fresh.which
             )));
         }
         if begun.filter != fresh.filter {

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use lambda_idempotency::RecordId;
+use lambda_idempotency::{RecordId, StoreError};
+use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use crate::ask::agree;
 use crate::connect::{Place, Records, Table};
@@ -23,6 +25,8 @@ const BYTES_OF_HALF_A_UNIT: u64 = 4_096;
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
     pub(crate) of: String,
+    /// Which table it is: another one may have the same name elsewhere.
+    pub(crate) which: String,
     pub(crate) records: u64,
     /// Of DynamoDB alone.
     read_units: Option<f64>,
@@ -51,6 +55,7 @@ pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, F
     match &records.place {
         Place::Postgres(store) => Ok(Cost {
             of: "PostgreSQL's table".to_owned(),
+            which: which_of_postgres(store, context).await?,
             records: store.estimated_records(context.deadline()).await?,
             read_units: None,
         }),
@@ -64,14 +69,46 @@ pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, F
                 .unwrap_or_else(|| aws_sdk_dynamodb::types::TableDescription::builder().build());
             let count = |number: Option<i64>| u64::try_from(number.unwrap_or(0)).unwrap_or(0);
             let halves = count(size.table_size_bytes).div_ceil(BYTES_OF_HALF_A_UNIT);
+            let which = [
+                size.table_arn,
+                size.table_id,
+                context.global().endpoint_url.clone(),
+            ];
             Ok(Cost {
                 of: format!("the table {name}"),
+                which: which.into_iter().flatten().collect::<Vec<_>>().join(" "),
                 records: count(size.item_count),
                 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
                 read_units: Some(halves as f64 / 2.0),
             })
         }
     }
+}
+
+/// The server, the database and the table.
+async fn which_of_postgres(
+    store: &PostgresStore<PgPool>,
+    context: &Context,
+) -> Result<String, Failure> {
+    let global = context.global();
+    let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
+    let asked = format!("SELECT current_database()::text, '{table}'::regclass::oid::bigint");
+    // A query of one message: a proxy may share connections.
+    let asked = sqlx::raw_sql(AssertSqlSafe(asked)).fetch_one(store.pool());
+    let row = tokio::time::timeout(global.timeout, asked).await;
+    let failed = |error: sqlx::Error| Failure::service("look for the table of the records", &error);
+    let row = row.map_err(|_| StoreError::Timeout)?.map_err(failed)?;
+    let database: String = row.try_get(0).map_err(failed)?;
+    let table: i64 = row.try_get(1).map_err(failed)?;
+    let options = store.pool().connect_options();
+    let (host, port) = (options.get_host(), options.get_port());
+    let socket = options
+        .get_socket()
+        .map(|socket| socket.display().to_string());
+    Ok(format!(
+        "{}:{port}/{database} {table}",
+        socket.as_deref().unwrap_or(host)
+    ))
 }
 
 /// Puts a refusal of DynamoDB into words that say what to do.
@@ -115,7 +152,7 @@ pub(crate) async fn by_hash(
         "Without --operation and the whole hash, the record is looked for by a scan. Go on?",
     )?;
     let mut found = Vec::new();
-    let progress = Progress::resume(None, &records.place, cost.of.clone(), String::new())?;
+    let progress = Progress::resume(None, &records.place, &cost, String::new())?;
     scan(records, context, progress, None, cost.records, |id, _| {
         if !has_hash(&id, hash)? {
             return Ok(Fate::Left);

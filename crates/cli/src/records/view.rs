@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::output::{ALARM, DIM, GOOD, HEADING, NL, Style, WARNING};
-use crate::records::acts::{Act, OPERATOR_STEP, acts};
+use crate::records::acts::{Act, acts};
+use crate::records::operate::handlers_steps;
 use crate::records::outcome::{Json, OutcomeView};
 use crate::time;
 
@@ -148,6 +149,8 @@ pub struct RecordView {
     pub fingerprint: Option<String>,
     /// The outcome, where it has one.
     pub outcome: Option<OutcomeView>,
+    /// How often an operator gave it new derived keys: 0 for those that it had first.
+    pub key_generation: u32,
     /// Its steps, by name.
     pub steps: Vec<StepView>,
     /// What operators did to it, the oldest first.
@@ -176,6 +179,7 @@ impl RecordView {
             last_error: None,
             fingerprint: None,
             outcome: None,
+            key_generation: 0,
             steps: Vec::new(),
             acts: Vec::new(),
         };
@@ -188,10 +192,6 @@ impl RecordView {
 
     fn fill(&mut self, record: &Record) {
         let lease = record.lease.filter(|_| !record.is_released());
-        let steps = record
-            .journal
-            .iter()
-            .filter(|(name, _)| *name != OPERATOR_STEP);
         self.attempt = Some(record.attempt);
         self.owner = record.owner.as_ref().map(Owner::as_str).map(str::to_owned);
         self.started_at = record.started_at.map(time::text);
@@ -205,9 +205,10 @@ impl RecordView {
             .map(Fingerprint::as_str)
             .map(str::to_owned);
         self.outcome = record.outcome.as_ref().map(OutcomeView::of);
-        self.steps = steps
+        self.steps = handlers_steps(record)
             .map(|(name, entry)| StepView::of(name, entry))
             .collect();
+        self.key_generation = record.journal.key_generation();
         self.acts = acts(&record.journal);
     }
 }
@@ -233,6 +234,10 @@ impl fmt::Display for RecordView {
         line("last error", self.last_error.as_deref())?;
         line("owner", self.owner.as_deref())?;
         line("fingerprint", self.fingerprint.as_deref())?;
+        if self.key_generation > 0 {
+            let keys = format!("the derived keys of generation {}", self.key_generation);
+            line("keys", Some(&keys))?;
+        }
         if let Some(outcome) = &self.outcome {
             write!(f, "{NL}  {:<12} {outcome}", "outcome")?;
         }

@@ -172,6 +172,52 @@ async fn nothing_is_found_where_all_is_well() {
 }
 
 #[tokio::test]
+async fn an_audit_that_could_compare_too_little_knows_nothing() {
+    for (judged, not_judged, code) in [(90, 10, 0), (89, 11, 1), (1, 99, 1)] {
+        let (records, ledger) = world(judged, false, "payment").await;
+        let nameless = (judged..judged + not_judged).map(|number| {
+            let mut record = record(number);
+            record.retain(|(name, _)| *name != "data");
+            record.push(("data", AttributeValue::S("{}".to_owned())));
+            record
+        });
+        put_all(&records, nameless).await;
+        let said = audit(&records, &ledger, &[]).await.ended_with(code);
+        assert_eq!(counts(&said), [judged as u64, 0, 0]);
+        assert_eq!(said.json()["blind"], code == 1);
+    }
+}
+
+/// A text that is too long for a key names no item, and stops nothing.
+#[tokio::test]
+async fn a_name_of_any_length_is_compared() {
+    let records = table().await;
+    let longest = "x".repeat(2_048);
+    let ledger = format!("ledger-{}", fastrand::u64(..));
+    dynamodb()
+        .create_table(&ledger, &["payment"])
+        .await
+        .unwrap();
+    let names = [String::new(), longest.clone(), format!("{longest}x")];
+    let record = |(number, name): (usize, &String)| {
+        let mut record = record(number);
+        record.retain(|(name, _)| *name != "data");
+        let outcome = json!({ "payment": name }).to_string();
+        record.push(("data", AttributeValue::S(outcome)));
+        record
+    };
+    put_all(&records, names.iter().enumerate().map(record)).await;
+    let effect = vec![("payment", AttributeValue::S(longest))];
+    put_all(&ledger, std::iter::once(effect)).await;
+    let said = audit(&records, &ledger, &[]).await.ended_with(1);
+    assert_eq!(counts(&said), [3, 2, 0], "{said:?}");
+    let ids = said.json()["missing"]["ids"].clone();
+    let mut ids: Vec<_> = ids.as_array().unwrap().iter().map(Value::as_str).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(&*id(0)), Some(&*id(2))]);
+}
+
+#[tokio::test]
 async fn an_audit_that_compared_nothing_knows_nothing() {
     let (records, ledger) = world(20, false, "payment").await;
     for words in [

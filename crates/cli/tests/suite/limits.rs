@@ -150,10 +150,13 @@ async fn no_text_of_a_record_passes_for_a_line() {
         for command in ["get", "explain"] {
             words.push(vec![command, id]);
         }
-        for command in ["release", "redact", "rerun"] {
+        for command in ["release", "redact"] {
             words.push([&[command, id][..], &why].concat());
         }
-        words.push([&["rerun", id, "--steps", "keep"][..], &why].concat());
+        for steps in [&[][..], &["--steps", "keep"]] {
+            let rerun = ["rerun", id, "--keys", "new"];
+            words.push([&rerun[..], steps, &why].concat());
+        }
     }
     words.push(vec!["get", "payments\nFAKED"]);
     let endpoint = dynamodb_endpoint();
@@ -229,7 +232,7 @@ async fn a_record_that_was_written_is_said_to_be_where_its_report_can_not_be_pri
     let file = std::env::temp_dir().join(format!("{table}.ids"));
     deliver(&table, "A-17").await.unwrap();
     std::fs::write(&file, &id).unwrap();
-    let rerun = ["rerun", "--from", file.to_str().unwrap()];
+    let rerun = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
     full(&[&rerun[..], &why, &place].concat())
         .await
         .refused(3, "the record was written, but not all of the report");

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::testing::{Crash, ManualClock};
-use lambda_idempotency::{Claim, Idempotency, Key};
-use lambda_idempotency_postgres::PostgresStore;
+use lambda_idempotency::{Claim, Error, Idempotency, InFlight, Key};
+use lambda_idempotency_postgres::{PostgresStore, TransactionError};
 use serde_json::Value;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -124,7 +124,7 @@ async fn behind_a_proxy_that_shares_connections_each_command_works() {
         );
         let got = on(&["get", &id]).await.ended_with(0).json();
         assert_eq!(got["outcome"]["value"], "attempt 2", "{got}");
-        on(&[&["rerun", &id][..], &why].concat())
+        on(&[&["rerun", &id, "--keys", "new"][..], &why].concat())
             .await
             .ended_with(0);
         assert_eq!(
@@ -194,6 +194,170 @@ async fn a_key_whose_transaction_is_open_is_in_flight() {
     )
     .await
     .refused(2, "a transaction that is open holds the record");
+}
+
+#[tokio::test]
+async fn of_who_holds_a_lock_no_more_is_said_than_is_known() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    for (lock, id, known) in [
+        (
+            format!("LOCK TABLE {table} IN SHARE MODE"),
+            "none",
+            "locked the whole table",
+        ),
+        (
+            format!("LOCK TABLE {table} IN SHARE MODE"),
+            stuck.as_str(),
+            "locked the whole table",
+        ),
+        (
+            format!("SELECT FROM {table} FOR SHARE"),
+            stuck.as_str(),
+            "or somebody's own",
+        ),
+    ] {
+        let mut open = store.pool().begin().await.unwrap();
+        let locked = sqlx::query(sqlx::AssertSqlSafe(lock));
+        locked.execute(&mut *open).await.unwrap();
+        let explained = on(&table, &["explain", id, "--json"]).await;
+        let explained = explained.ended_with(0).json();
+        assert_eq!(explained["answer"], "in_flight", "{explained}");
+        let words = explained["words"].as_str().unwrap();
+        assert!(
+            words.contains(known) && !words.contains("a handler runs in it"),
+            "{words}"
+        );
+        open.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_gone_on_with_on_its_own_table_alone() {
+    let (one, table) = store().await;
+    let (_, other) = store().await;
+    let ids = [dead(&one, "A").await, dead(&one, "B").await];
+    let file = std::env::temp_dir().join(format!("{table}.scan"));
+    let list = [
+        "list",
+        "--yes",
+        "--limit",
+        "1",
+        "--resume",
+        file.to_str().unwrap(),
+    ];
+    let first = on(&table, &list).await.ended_with(1);
+    on(&other, &list).await.refused(2, "give another file");
+    // The same name in another database.
+    let database = format!("other_{table}");
+    let create = format!("CREATE DATABASE {database}");
+    sqlx::query(sqlx::AssertSqlSafe(create))
+        .execute(one.pool())
+        .await
+        .unwrap();
+    let url = url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let elsewhere = format!("{server}/{database}");
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(PATIENCE)
+        .connect(&elsewhere);
+    let store = PostgresStore::with_table(pool.await.unwrap(), &table).unwrap();
+    store.create_tables().await.unwrap();
+    let place = ["--store", &elsewhere, "--table", &table];
+    run(&[&list[..], &place].concat())
+        .await
+        .refused(2, "another table of this name");
+    let second = on(&table, &list).await.ended_with(1);
+    let listed = format!("{}{}", first.out, second.out);
+    assert!(ids.iter().all(|id| listed.contains(id)), "{listed}");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn an_open_transaction_derives_new_keys_once_it_is_open() {
+    let (store, table) = store().await;
+    let engine = Idempotency::builder(store.clone())
+        .namespace("payments")
+        .store_timeout(PATIENCE)
+        .in_flight(InFlight::WaitUpTo(PATIENCE));
+    let once = engine.build().unwrap().claimless();
+    let key = || Key::new("charge", "A");
+    let run = async |derives_before: bool| {
+        let handler = async |claim: Claim| {
+            let before = derives_before.then(|| claim.derive_uuid("order"));
+            let _transaction = store.transaction(&claim).await?;
+            let after = claim.derive_uuid("order");
+            assert!(before.is_none_or(|before| before == after));
+            Ok::<_, TransactionError>(after)
+        };
+        once.run(key(), None, handler).await
+    };
+    let first = run(true).await.unwrap().into_inner();
+    let id = once.record_id(&key()).unwrap();
+    let rerun = async |why: &str| {
+        let rerun = [
+            "rerun",
+            id.as_str(),
+            "--keys",
+            "new",
+            "--reason",
+            why,
+            "--yes",
+        ];
+        on(&table, &rerun).await.ended_with(0);
+    };
+    rerun("one").await;
+    let second = run(false).await.unwrap();
+    assert!(!second.is_replayed());
+    assert_ne!(*second.get(), first);
+    rerun("two").await;
+    let stale = run(true).await;
+    assert!(matches!(stale, Err(Error::InFlight { .. })), "{stale:?}");
+    let third = run(true).await.unwrap();
+    assert!(!third.is_replayed());
+    assert!(*third.get() != first && third.get() != second.get());
+}
+
+#[tokio::test]
+async fn a_redaction_erases_the_outcomes_of_all_attempts() {
+    let (store, table) = store().await;
+    let engine = Idempotency::builder(store.clone()).namespace("payments");
+    let engine = engine.store_timeout(PATIENCE).inline_limit(10);
+    let once = engine.build().unwrap();
+    let key = || Key::new("charge", "A");
+    let run = async || {
+        let large = async |claim: Claim| {
+            Ok::<_, std::io::Error>(format!(
+                "attempt {}, of more than ten bytes",
+                claim.attempt()
+            ))
+        };
+        let ran = once.run(key(), None, large).await.unwrap();
+        assert!(!ran.is_replayed());
+    };
+    let id = once.record_id(&key()).unwrap();
+    run().await;
+    let rerun = [
+        "rerun",
+        id.as_str(),
+        "--keys",
+        "same",
+        "--reason",
+        "why",
+        "--yes",
+    ];
+    on(&table, &rerun).await.ended_with(0);
+    run().await;
+    let kept = async || {
+        let bytes = format!("SELECT length(content) FROM {table}_outcomes");
+        let bytes = sqlx::query_scalar::<_, i32>(sqlx::AssertSqlSafe(bytes));
+        bytes.fetch_all(store.pool()).await.unwrap()
+    };
+    let before = kept().await;
+    assert!(before.len() == 2 && !before.contains(&0), "{before:?}");
+    let redact = ["redact", id.as_str(), "--reason", "why", "--yes"];
+    on(&table, &redact).await.ended_with(0);
+    assert_eq!(kept().await, [0, 0]);
 }
 
 #[tokio::test]

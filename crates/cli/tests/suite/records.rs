@@ -4,6 +4,7 @@ mod cut;
 mod ends;
 mod explains;
 mod finds;
+mod keys;
 mod lists;
 mod races;
 mod schema;

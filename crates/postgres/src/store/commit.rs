@@ -14,6 +14,7 @@ use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
+use crate::table::Tables;
 use crate::transaction::Slot;
 use crate::value::{Value, arrays};
 
@@ -45,7 +46,8 @@ impl<P: Pool> PostgresStore<P> {
                     let ready = self.ready().await?;
                     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
                     let mut connection = self.pool().connect().await?;
-                    let written = write_commit(ready, &begin, &mut connection, commit).await?;
+                    let written =
+                        write_commit(ready, self.tables(), &begin, &mut connection, commit).await?;
                     if written.is_ok() {
                         ready.carry_out(connection.session()?).await?;
                     }
@@ -80,6 +82,7 @@ impl<P: Pool> PostgresStore<P> {
 /// until the end.
 async fn write_commit<C: Connection>(
     ready: &Ready,
+    tables: &Tables,
     begin: &str,
     connection: &mut C,
     commit: Commit<'_>,
@@ -96,7 +99,7 @@ async fn write_commit<C: Connection>(
         }
     };
     match fenced? {
-        Ok(()) => write_all(session, commit.writes).await,
+        Ok(()) => write_all(session, tables, commit.writes).await,
         refused => Ok(refused),
     }
 }
@@ -169,12 +172,13 @@ fn committed(answer: Answer) -> Committed {
 /// Runs the business writes; says which one was refused.
 async fn write_all<S: Session>(
     session: &mut S,
+    tables: &Tables,
     writes: &[Write],
 ) -> Result<Written, PostgresError> {
     let statements = writes.iter().enumerate();
     let statements = statements.filter_map(|(place, write)| Some((place, write.body::<Sql>()?)));
     for (place, sql) in statements {
-        let met = match sql.execute(session).await {
+        let met = match sql.execute(session, tables).await {
             Ok(rows) if sql.affects.is_some_and(|expected| expected != rows) => Met::Rows(rows),
             Ok(_) => continue,
             Err(error) if error.problem() == Problem::Constraint => Met::Constraint(error),

@@ -17,14 +17,14 @@ use crate::value::{Cell, first};
 /// The isolation of the store's own statements.
 pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// Finds a table as the role's own `search_path` does (its settings, the database's, and those in the
-/// pool's URL), whatever a session has `SET` since.
+/// Finds a table as a session that has just begun does, by the role's settings, the database's, and those
+/// in the pool's URL: `search_path`, and `role`.
 const FIND: &str = "SELECT quote_ident(n.nspname) FROM pg_settings s \
      CROSS JOIN LATERAL unnest(string_to_array(s.reset_val, ',')) WITH ORDINALITY AS path(name, place) \
-     JOIN pg_namespace n ON n.nspname = CASE WHEN btrim(path.name, ' \"') = '$user' THEN session_user::text \
+     JOIN pg_namespace n ON n.nspname = CASE WHEN btrim(path.name, ' \"') = '$user' THEN current_user::text \
      WHEN path.name LIKE '%\"%' THEN btrim(path.name, ' \"') ELSE lower(btrim(path.name)) END \
      JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = $1 \
-     WHERE s.name = 'search_path' AND has_schema_privilege(session_user, n.oid, 'USAGE') \
+     WHERE s.name = 'search_path' AND has_schema_privilege(current_user, n.oid, 'USAGE') \
      ORDER BY path.place LIMIT 1";
 
 /// Tells whether the server can notice in the middle of a statement that its client is gone, and isn't
@@ -96,7 +96,14 @@ pub(crate) async fn find<S: Session>(
     let (None, name) = table.parts() else {
         return Ok(Some(table.clone()));
     };
+    // Whatever the session has SET since: a role of its own, too. What the transaction has is left to it.
+    session
+        .batch("SAVEPOINT idempotency; SET LOCAL role TO DEFAULT")
+        .await?;
     let found = session.query(FIND, &[name.into()]).await?;
+    session
+        .batch("ROLLBACK TO SAVEPOINT idempotency; RELEASE SAVEPOINT idempotency")
+        .await?;
     Ok(match first(&found) {
         Some(Cell::Text(schema)) => Some(table.within(schema)),
         _ => None,
@@ -174,7 +181,7 @@ impl<P: Pool> PostgresStore<P> {
     async fn make(&self) -> Result<(), PostgresError> {
         let (_, name) = self.inner.table.parts();
         let begin = format!(
-            "{READ_COMMITTED}; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout = {}; \
+            "{READ_COMMITTED}; SET LOCAL role TO DEFAULT; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout = {}; \
              SELECT pg_advisory_xact_lock(hashtextextended('{name}', 0))",
             millis(self.timeout)
         );

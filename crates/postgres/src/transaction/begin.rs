@@ -76,7 +76,10 @@ impl<P: Pool> PostgresStore<P> {
             Some(slot) => slot,
             None => self.open(claim).await?,
         };
-        Ok(Transaction(slot.lend()?))
+        Ok(Transaction {
+            lent: slot.lend()?,
+            tables: self.tables().clone(),
+        })
     }
 
     async fn open(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {

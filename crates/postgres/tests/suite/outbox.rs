@@ -304,6 +304,47 @@ async fn two_transactions_of_one_aggregate_commit_in_the_order_of_their_events()
         seen.lock().unwrap().push(number(event));
         Ok::<_, Failed>(())
     };
-    while outbox.relay(store, 10, publish).await.unwrap().published > 0 {}
+    while outbox.relay(store, 10, &publish).await.unwrap().published > 0 {}
     assert_eq!(*seen.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
+async fn an_outbox_of_several_stores_is_in_the_schema_that_each_finds() {
+    let outbox = Outbox::new("outbox").unwrap();
+    let mut stores = Vec::new();
+    for schema in [name("a"), name("b")] {
+        sql(&format!("CREATE SCHEMA {schema}")).await;
+        let path = format!("options=-c%20search_path%3D{schema}");
+        let pool = pool_of(&url_with("postgres", "postgres", &path), 2);
+        let store = PostgresStore::new(pool);
+        store.create_tables().await.unwrap();
+        let client = store.pool().get().await.unwrap();
+        client.batch_execute(&outbox.statements()).await.unwrap();
+        drop(client);
+        stores.push((store, format!("{schema}.outbox")));
+    }
+    for (store, table) in &stores {
+        emit(store, &outbox, "open", &[("x", 1)], false).await;
+        let claimed = engine(store.clone());
+        let emitted = claimed.run(Key::new("emit", "claimed"), None, async |claim| {
+            let event = Event::new("counted", "x").name("2");
+            outbox
+                .emit(&claim, &event, &json!({ "number": 2 }))
+                .unwrap();
+            Ok::<_, Failed>(())
+        });
+        emitted.await.unwrap();
+        assert_eq!(count(store, table).await, 2, "{table}");
+    }
+    for (store, table) in &stores {
+        let publish = async |_: &StoredEvent| Ok::<_, Failed>(());
+        let mut published = 0;
+        while let relayed @ 1.. = outbox.relay(store, 10, &publish).await.unwrap().published {
+            published += relayed;
+        }
+        assert_eq!(published, 2);
+        let swept = outbox.sweep(store, EpochMillis(i64::MAX), 10).await;
+        assert_eq!(swept.unwrap(), 2, "{table}");
+        assert_eq!(count(store, table).await, 0, "{table}");
+    }
 }

@@ -188,3 +188,32 @@ async fn a_name_without_a_schema_is_found_as_the_role_finds_it() {
     }
     assert_eq!(count(&own, &format!("{role}.{keys}")).await, 1);
 }
+
+#[tokio::test]
+async fn a_role_that_takes_another_one_at_its_start_finds_what_that_one_finds() {
+    let (login, owner, other) = (name("login"), name("owner"), name("other"));
+    sql(&format!(
+        "CREATE ROLE {owner}; CREATE ROLE {other}; CREATE ROLE {login} LOGIN NOINHERIT; \
+         GRANT {owner}, {other} TO {login}; ALTER ROLE {login} SET role = {owner}; \
+         CREATE SCHEMA {owner} AUTHORIZATION {owner}; CREATE SCHEMA {other} AUTHORIZATION {other}"
+    ))
+    .await;
+    let url = url_with(&login, "postgres", "");
+    let own = PostgresStore::new(pool_of(&url, 1));
+    own.create_tables().await.unwrap();
+    assert!(!run(&own, "a").await.is_replayed());
+    assert_eq!(count(&own, &format!("{owner}.idempotency")).await, 1);
+    // Whatever role a handler has left behind.
+    sql(&format!(
+        "SET ROLE {other}; {}",
+        schema::statements(&format!("{other}.idempotency")).unwrap()
+    ))
+    .await;
+    sql(&format!("GRANT {owner} TO {other}")).await;
+    let store = PostgresStore::new(pool_of(&url, 1));
+    let client = store.pool().get().await.unwrap();
+    let leave = format!("SET ROLE {other}");
+    client.batch_execute(&leave).await.unwrap();
+    drop(client);
+    assert!(run(&store, "a").await.is_replayed());
+}

@@ -1,11 +1,16 @@
 //! The sweep: nothing that can't be published keeps it from the rest.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 
 use super::{Path, Put};
-use crate::support::Fault;
 use crate::support::lambda::{Reply, Sandbox, text};
+use crate::support::proxy::Meddler;
+use crate::support::{Fault, Proxy};
 
 /// More than one page of a bucket.
 const POISON: usize = 120;
@@ -120,4 +125,55 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
         .filter(|e| e.contains_key("parked_at"))
         .collect();
     assert_eq!((parked.len(), text(parked[0], "id")), (1, "0-none"));
+}
+
+/// Pages of an aggregate that has no end.
+#[derive(Default)]
+struct Endless(AtomicUsize);
+
+impl Meddler for Endless {
+    fn fault(&self, operation: &str, request: &Value) -> Fault {
+        if operation != "Query" || request.get("IndexName").is_some() {
+            return Fault::Pass;
+        }
+        // Each goes on from another place than the one before.
+        match self.0.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Fault::Reply(
+                r#"{"Items":[],"Count":0,"ScannedCount":9,"LastEvaluatedKey":{"aggregate":{"S":"a"},"id":{"S":"0"}}}"#,
+            ),
+            _ => Fault::Reply(
+                r#"{"Items":[],"Count":0,"ScannedCount":9,"LastEvaluatedKey":{"aggregate":{"S":"a"},"id":{"S":"1"}}}"#,
+            ),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_aggregate_that_takes_long_to_read_leaves_the_others_their_time() {
+    let path = Path::new().await;
+    // The one before it in its transaction isn't among those that wait, so that the aggregate is read.
+    let large = Put {
+        aggregate: "large",
+        id: "0-large",
+        position: 1,
+        ..Put::default()
+    };
+    large.into(&path).await;
+    // More than are loaded at once.
+    for number in 0..30 {
+        let put = Put {
+            aggregate: &format!("order-{number}"),
+            id: &format!("0-{number}"),
+            recorded_at: 2,
+            ..Put::default()
+        };
+        put.into(&path).await;
+    }
+    let endless = Arc::new(Endless::default());
+    let wire = Proxy::meddled_with(path.orders.server(), endless.clone()).await;
+    let relay = path.relay.behind(&wire).timeout(Duration::from_secs(30));
+    let swept = relay.start().await.invoke(json!({})).await;
+    assert!(matches!(swept, Reply::Failed(_)), "{swept:?}");
+    assert!(endless.0.load(Ordering::Relaxed) > 0, "it was not read");
+    assert_eq!(path.queue.take().len(), 30);
 }

@@ -45,62 +45,104 @@ fn act(when: &str, command: impl fmt::Display) -> SafeAct {
     }
 }
 
+/// A command on a record. What begins with a dash is no flag.
+fn on(id: &RecordId, command: &str, flags: &str) -> String {
+    let word = quoted(id.as_str());
+    let words = if id.as_str().starts_with('-') {
+        [command, flags, "--", &word]
+    } else {
+        [command, &word, flags, ""]
+    };
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A flag with a value.
+fn flag(name: &str, value: &str) -> String {
+    let equals = if value.starts_with('-') { "=" } else { " " };
+    format!("{name}{equals}{}", word(value))
+}
+
 pub(super) fn ask_again(id: &RecordId, when: &str) -> SafeAct {
-    act(when, format!("explain {}", quoted(id.as_str())))
+    act(when, on(id, "explain", ""))
 }
 
 pub(super) fn release(id: &RecordId) -> SafeAct {
-    let id = quoted(id.as_str());
     act(
         "the effect did not happen: the next delivery runs the handler",
-        format!("release {id} --reason WHY"),
+        on(id, "release", "--reason WHY"),
     )
 }
 
-pub(super) fn safe_acts(id: &RecordId, answer: Answer, waiting: Option<&str>) -> Vec<SafeAct> {
+/// What settles a step that waits; its name is said where there are several.
+fn settle(id: &RecordId, step: &str, is_one_of_several: bool) -> [SafeAct; 2] {
+    let its = if is_one_of_several {
+        format!("the effect of the step `{step}`")
+    } else {
+        "the step's effect".to_owned()
+    };
+    let confirmed = flag("--confirmed", step);
+    let failed = flag("--failed", step);
+    [
+        act(
+            &format!("{its} happened, with this result: deliveries go on behind it"),
+            on(
+                id,
+                "settle-step",
+                &format!("{confirmed} --result JSON --reason WHY"),
+            ),
+        ),
+        act(
+            &format!("{its} did not happen: the next delivery fires it"),
+            on(id, "settle-step", &format!("{failed} --reason WHY")),
+        ),
+    ]
+}
+
+pub(super) fn safe_acts(
+    id: &RecordId,
+    answer: Answer,
+    is_paused: bool,
+    waiting: &[&str],
+) -> Vec<SafeAct> {
     let release = release(id);
-    let asked = ask_again(id, "wait until the lease is over, then ask again");
-    let id = quoted(id.as_str());
     let complete = act(
         "the effect happened: duplicates get this outcome, and nothing runs",
-        format!("complete {id} --outcome JSON --reason WHY"),
+        on(id, "complete", "--outcome JSON --reason WHY"),
     );
     let give_up = act(
         "the effect did not happen and must not any more: duplicates get this failure",
-        format!("fail {id} --message WORDS --reason WHY"),
+        on(id, "fail", "--message WORDS --reason WHY"),
     );
-    match (answer, waiting) {
-        (Answer::Interrupted, Some(step)) => {
-            let step = word(step);
-            vec![
-                act(
-                    "the step's effect happened, with this result: deliveries go on behind it",
-                    format!("settle-step {id} --confirmed {step} --result JSON --reason WHY"),
-                ),
-                act(
-                    "the step's effect did not happen: the next delivery fires it",
-                    format!("settle-step {id} --failed {step} --reason WHY"),
-                ),
-            ]
-        }
-        (Answer::Interrupted | Answer::Exhausted, _) => vec![release, complete, give_up],
+    match answer {
+        Answer::Interrupted if !waiting.is_empty() => waiting
+            .iter()
+            .flat_map(|step| settle(id, step, waiting.len() > 1))
+            .collect(),
+        Answer::Interrupted | Answer::Exhausted => vec![release, complete, give_up],
+        Answer::InFlight if is_paused => vec![
+            ask_again(id, "wait until the pause is over, then ask again"),
+            release,
+            complete,
+            give_up,
+        ],
         // A delivery runs by itself.
-        (Answer::RunsAgain, _) => vec![complete, give_up],
-        (Answer::InFlight, _) => vec![
-            asked,
+        Answer::RunsAgain => vec![complete, give_up],
+        Answer::InFlight => vec![
+            ask_again(id, "wait until the lease is over, then ask again"),
             act(
                 "the log says `unrecorded` of it, so the effect happened: don't wait",
-                format!("complete {id} --outcome JSON --reason WHY --while-live"),
+                on(id, "complete", "--outcome JSON --reason WHY --while-live"),
             ),
         ],
-        (Answer::FailureReplayed, _) => vec![act(
+        Answer::FailureReplayed => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",
-            format!("release {id} --reason WHY"),
+            on(id, "release", "--reason WHY"),
         )],
-        (Answer::Replayed, _) => vec![act(
+        Answer::Replayed => vec![act(
             "the outcome holds personal data that must go",
-            format!("redact {id} --reason WHY"),
+            on(id, "redact", "--reason WHY"),
         )],
-        (Answer::Runs | Answer::Unreadable | Answer::Unknown, _) => Vec::new(),
+        Answer::Runs | Answer::Unreadable | Answer::Unknown => Vec::new(),
     }
 }

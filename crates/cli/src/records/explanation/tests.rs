@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
-use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, StoredOutcome};
+use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, Status, StoredOutcome};
 use lambda_idempotency::{Crashed, EpochSeconds};
 
 use super::*;
@@ -199,4 +199,27 @@ fn the_timeline_is_in_the_order_of_time() {
             "the record expires: the key counts as new"
         ]
     );
+}
+
+#[test]
+fn the_pause_before_a_dead_attempt_runs_again_says_its_end_and_what_to_do() {
+    let mut pausing = rules();
+    pausing.crashed = Crashed::RunAgainAfter(Duration::from_hours(1));
+    let over = NOW - Duration::from_mins(10);
+    let explained = explain(record(Status::InProgress, Some(over)), &pausing);
+    assert_eq!(explained.answer, Answer::InFlight);
+    assert!(!explained.needs_person);
+    for words in ["(in 50m 0s)", "ended", "(10m 0s ago)", "as attempt 2"] {
+        assert!(explained.words.contains(words), "{}", explained.words);
+    }
+    let commands: Vec<_> = explained.safe.iter().map(|act| &act.command).collect();
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    for (command, word) in commands
+        .iter()
+        .zip(["explain", "release", "complete", "fail"])
+    {
+        assert!(command.starts_with(&format!("idempotency {word} ")));
+        // No attempt runs.
+        assert!(!command.contains("--while-live"), "{command}");
+    }
 }

@@ -5,7 +5,8 @@ use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::record::{Record, Status};
 
 use super::Moment;
-use crate::records::acts::{OPERATOR_STEP, acts};
+use crate::records::acts::acts;
+use crate::records::operate::handlers_steps;
 use crate::time;
 
 pub(super) fn timeline(record: &Record, now: EpochMillis) -> Vec<Moment> {
@@ -24,11 +25,7 @@ pub(super) fn timeline(record: &Record, now: EpochMillis) -> Vec<Moment> {
             "the record expires: the key counts as new".to_owned(),
         ),
     ];
-    for (name, entry) in record
-        .journal
-        .iter()
-        .filter(|(name, _)| *name != OPERATOR_STEP)
-    {
+    for (name, entry) in handlers_steps(record) {
         let what = match &entry.state {
             StepState::Confirmed(_) => "was confirmed",
             StepState::Failed => "failed",

@@ -88,6 +88,7 @@ async fn an_order_is_carried_out_once_where_it_is_given_again() {
     assert_eq!(order(Ending::Released).carried_out(record), None);
     let again = Ending::RunAgain {
         repeats_steps: false,
+        renews_keys: false,
     };
     let given = give(&store, &id, &left, again.clone()).await.unwrap();
     let record = given.content.as_deref().unwrap();
@@ -95,4 +96,34 @@ async fn an_order_is_carried_out_once_where_it_is_given_again() {
     let mut by_a_colleague = order(again);
     by_a_colleague.act.by = "bob".to_owned();
     assert!(by_a_colleague.carried_out(record).is_some());
+}
+
+#[tokio::test]
+async fn a_redaction_that_comes_too_late_says_what_it_has_erased() {
+    let store = FaultyStore::new(MemoryStore::new());
+    let engine = Idempotency::builder(store.clone()).namespace("payments");
+    let engine = engine.inline_limit(10).build().unwrap();
+    let key = Key::new("charge", "A-17");
+    let large = async |_claim: Claim| Ok::<_, std::io::Error>("more than ten bytes".to_owned());
+    engine.run(key.clone(), None, large).await.unwrap();
+    let id = engine.record_id(&key).unwrap();
+    let found = store.load(&id, deadline()).await.unwrap().unwrap();
+    assert!(Kept::of(found.content.as_deref().unwrap()).is_some());
+    give(&store, &id, &found, completed()).await.unwrap();
+    let refused = give(&store, &id, &found, Ending::Redacted)
+        .await
+        .unwrap_err();
+    let words = refused.to_string();
+    assert!(matches!(refused, Failure::Moved(_)), "{words}");
+    assert!(
+        words.contains("a large outcome of it may be erased already"),
+        "{words}"
+    );
+    // Nothing of it was elsewhere.
+    let (store, id, found) = released().await;
+    give(&store, &id, &found, completed()).await.unwrap();
+    let refused = give(&store, &id, &found, Ending::Redacted)
+        .await
+        .unwrap_err();
+    assert!(!refused.to_string().contains("erased"), "{refused}");
 }

@@ -1,10 +1,12 @@
 //! Commands that are cut off between any two of their requests: the same command goes on, and nothing
 //! runs that wasn't to run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, SystemClock};
@@ -129,7 +131,7 @@ async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect(
         ),
         (Left::Completed, &["redact"], "completed"),
         (Left::Large, &["redact"], "completed"),
-        (Left::Completed, &["rerun"], "released"),
+        (Left::Completed, &["rerun", "--keys", "same"], "released"),
     ] {
         for lost in [Lost::Request, Lost::Reply] {
             for answers in 0.. {
@@ -190,6 +192,83 @@ async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect(
     }
 }
 
+/// How many bytes each item has that keeps a large outcome.
+async fn kept(table: &str) -> Vec<usize> {
+    let scan = dynamodb().client().scan().table_name(table);
+    let items = scan.send().await.unwrap().items.unwrap();
+    let content = |item: &HashMap<_, AttributeValue>| {
+        let content = item.get("content")?;
+        Some(content.as_b().unwrap().as_ref().len())
+    };
+    items.iter().filter_map(content).collect()
+}
+
+#[tokio::test]
+async fn a_redaction_erases_the_outcomes_of_all_attempts() {
+    let (table, rerun) = (table().await, ["--keys", "same", "--yes", "--reason"]);
+    large(&table).await;
+    let id = id(&table, "A-17");
+    for why in ["one", "two"] {
+        on(&table, &[&["rerun", &id][..], &rerun, &[why]].concat())
+            .await
+            .ended_with(0);
+        if why == "one" {
+            large(&table).await;
+        }
+    }
+    deliver(&table, "A-17").await.unwrap();
+    let left = kept(&table).await;
+    assert!(left.len() == 2 && !left.contains(&0), "{left:?}");
+    let redact = [&["redact", &id][..], &WHY, &["--yes", "--json"]].concat();
+    on(&table, &redact).await.ended_with(0);
+    assert_eq!(kept(&table).await, [0, 0]);
+}
+
+/// Leaves a record that has failed for good behind a step whose result was erased.
+async fn erased_step(table: &str) -> String {
+    let (past, crash) = (engine_an_hour_ago(table), Crash::new());
+    let attempt = past.run(
+        key("A-17"),
+        Fingerprint::json(b"{}"),
+        async |claim: Claim| {
+            let charge = claim.step("charge", async |_key| {
+                Ok::<_, std::io::Error>("a secret".to_owned())
+            });
+            charge.await.unwrap();
+            crash.here::<Result<String, std::io::Error>>().await
+        },
+    );
+    crash.cut_off(attempt).await.unwrap();
+    let id = id(table, "A-17");
+    for words in [&["fail", &id, "--message", "no"][..], &["redact", &id]] {
+        on(table, &[words, &WHY, &["--yes"]].concat())
+            .await
+            .ended_with(0);
+    }
+    id
+}
+
+#[tokio::test]
+async fn a_step_whose_result_was_erased_is_not_skipped() {
+    let table = table().await;
+    let id = erased_step(&table).await;
+    let rerun = ["rerun", &id, "--keys", "new", "--steps"];
+    for words in [&["release", &id][..], &[&rerun[..], &["keep"]].concat()] {
+        on(&table, &[words, &WHY, &["--yes"]].concat())
+            .await
+            .refused(2, "`rerun --steps repeat` fires them again");
+    }
+    on(
+        &table,
+        &[&rerun[..], &["repeat"], &WHY, &["--yes"]].concat(),
+    )
+    .await
+    .ended_with(0);
+    let charge = async || Ok("charged again".to_owned());
+    let ran = deliver_in_steps(&engine(&table), "A-17", charge).await;
+    assert_eq!(ran.unwrap(), Outcome::Executed("charged again".to_owned()));
+}
+
 #[tokio::test]
 async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
     let large_table = table().await;
@@ -197,21 +276,7 @@ async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
     let id_of_large = id(&large_table, "A-17");
     let redact = [&["redact", &id_of_large][..], &WHY, &["--yes", "--json"]].concat();
     on(&large_table, &redact).await.ended_with(0);
-    let items = crate::support::dynamodb()
-        .client()
-        .scan()
-        .table_name(&large_table)
-        .send()
-        .await;
-    for item in items.unwrap().items.unwrap() {
-        let content = item
-            .get("content")
-            .map(|content| content.as_b().unwrap().as_ref().len());
-        assert!(
-            content.is_none_or(|bytes| bytes == 0),
-            "{content:?} bytes are left"
-        );
-    }
+    assert_eq!(kept(&large_table).await, [0]);
     let again = deliver(&large_table, "A-17").await;
     assert!(
         matches!(again, Err(Error::OutcomeOmitted { .. })),
@@ -238,7 +303,10 @@ async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
     let id = id(&table, "A-17");
     let rerun = |why: &'static str| {
         let (id, table) = (id.clone(), table.clone());
-        async move { on(&table, &["rerun", &id, "--reason", why, "--yes", "--json"]).await }
+        async move {
+            let rerun = ["rerun", &id, "--keys", "new", "--reason", why];
+            on(&table, &[&rerun[..], &["--yes", "--json"]].concat()).await
+        }
     };
     rerun("charged 0").await.ended_with(0);
     let ran = deliver(&table, "A-17").await.unwrap();
@@ -271,7 +339,7 @@ async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
     assert_eq!(deliver().await, Outcome::Executed("charge 0".to_owned()));
     let id = id(&table, "A-17");
     let kept = get(&table, &id).await["expires_at"].to_string();
-    let rerun = ["rerun", &id, "--yes", "--json"];
+    let rerun = ["rerun", &id, "--keys", "same", "--yes", "--json"];
     on(&table, &[&rerun[..], &WHY].concat())
         .await
         .refused(2, "1 of its steps are confirmed: say whether");
@@ -305,7 +373,8 @@ async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
         .collect();
     ids.push(stuck);
     std::fs::write(&file, ids.join("\n")).unwrap();
-    let from = ["rerun", "--from", file.to_str().unwrap(), "--yes", "--json"];
+    let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", "new"];
+    let from = [&from[..], &["--yes", "--json"]].concat();
     let dry = on(&table, &[&from[..], &WHY, &["--dry-run"]].concat())
         .await
         .ended_with(1);
@@ -327,6 +396,8 @@ async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
         "2020-01-01T00:00:00Z",
         "--completed-before",
         "2100-01-01T00:00:00Z",
+        "--keys",
+        "same",
         "--reason",
         "all",
         "--yes",

@@ -282,3 +282,42 @@ async fn of_two_operators_at_once_one_ends_the_record() {
         assert!(matches!(codes, [0, 2 | 4]), "{one:?} {other:?}");
     }
 }
+
+#[tokio::test]
+async fn of_a_record_that_has_expired_it_is_said_what_the_next_delivery_does() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let expire = dynamodb().client().update_item().table_name(&table);
+    expire
+        .key("id", AttributeValue::S(id.clone()))
+        .update_expression("SET expiration = :past")
+        .expression_attribute_values(":past", AttributeValue::N("1700000000".to_owned()))
+        .send()
+        .await
+        .unwrap();
+    let explained = on(&table, &["explain", &id]).await;
+    explained.refused(
+        0,
+        "the record has expired: a delivery would run the handler",
+    );
+    let before = item(&table, &id).await;
+    for words in [
+        &["complete", &id, "--outcome", "1"][..],
+        &["fail", &id, "--message", "no"],
+        &["release", &id],
+    ] {
+        order(&table, words)
+            .await
+            .refused(2, "has expired: the next delivery runs the handler");
+    }
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    std::fs::write(&file, &id).unwrap();
+    let rerun = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+    order(&table, &rerun)
+        .await
+        .refused(1, "the next delivery runs anyway");
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(item(&table, &id).await, before);
+    assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
+}

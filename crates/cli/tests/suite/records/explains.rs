@@ -1,11 +1,13 @@
 //! `explain` says what a delivery is told, and a delivery is told so.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::{Error, Outcome};
+use lambda_idempotency::testing::Crash;
+use lambda_idempotency::{Claim, Crashed, Error, Outcome, Step};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::{alive, dead, deliver, id};
-use crate::support::{dynamodb, on, table};
+use crate::support::{dynamodb, dynamodb_endpoint, on, run, table};
 
 async fn explain(table: &str, words: &[&str]) -> Value {
     let said = on(table, &[&["explain", "--json"], words].concat()).await;
@@ -100,52 +102,68 @@ async fn the_commands_that_are_named_do_what_is_said() {
 #[tokio::test]
 async fn a_shell_takes_the_commands_that_are_named_as_they_are_meant() {
     let table = table().await;
-    let text = |text: &str| AttributeValue::S(text.to_owned());
-    let number = |number: &str| AttributeValue::N(number.to_owned());
     let names = [
         "charge",
         "it's",
         "a  b",
         "-x",
+        "--yes",
         "$(date)`date`\\",
         "a\nb\u{1b}[31m\u{9b}'",
     ];
     for name in names {
-        let id = format!("payments#charge {name}#0f");
-        let step = [
-            ("state", text("PENDING")),
-            ("revision", number("1")),
-            ("tries", number("1")),
-            ("at", number("1700000000000")),
-        ];
-        let step = step.map(|(name, value)| (name.to_owned(), value));
-        let put = dynamodb().client().put_item().table_name(&table);
-        put.item("id", text(&id))
-            .item("status", text("INPROGRESS"))
-            .item("owner", text("0f"))
-            .item("attempt", number("1"))
-            .item("in_progress_expiration", number("0"))
-            .item("last_error", text("interrupted step"))
-            .item("expiration", number("4000000000"))
-            .item("started_at", number("1700000000000"))
-            .item(format!("step:{name}"), AttributeValue::M(step.into()))
-            .item("v", number("1"))
-            .send()
-            .await
-            .unwrap();
-        let explained = explain(&table, &[&id, "--crashed", "interrupt"]).await;
-        let commands = explained["safe"].as_array().unwrap();
-        assert_eq!(commands.len(), 2, "{explained}");
-        for (command, flag) in commands.iter().zip(["--confirmed", "--failed"]) {
-            let command = command["command"].as_str().unwrap();
-            let line = format!("idempotency() {{ printf '%s\\0' \"$@\"; }}\n{command}");
-            let mut shell = tokio::process::Command::new("bash");
-            let taken = shell.args(["-c", &line]).output().await.unwrap();
-            let taken = String::from_utf8(taken.stdout).unwrap();
-            let words: Vec<&str> = taken.split('\0').collect();
-            assert_eq!(words[..4], ["settle-step", &id, flag, name], "{command}");
-            assert!(!command.contains(char::is_control), "{command:?}");
+        for id in [format!("payments#charge {name}#0f"), format!("{name}#0f")] {
+            advised(&table, &id, name).await;
         }
+    }
+}
+
+async fn advised(table: &str, id: &str, name: &str) {
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let number = |number: &str| AttributeValue::N(number.to_owned());
+    let step = [
+        ("state", text("PENDING")),
+        ("revision", number("1")),
+        ("tries", number("1")),
+        ("at", number("1700000000000")),
+    ];
+    let step = step.map(|(name, value)| (name.to_owned(), value));
+    let put = dynamodb().client().put_item().table_name(table);
+    put.item("id", text(id))
+        .item("status", text("INPROGRESS"))
+        .item("owner", text("0f"))
+        .item("attempt", number("1"))
+        .item("in_progress_expiration", number("0"))
+        .item("last_error", text("interrupted step"))
+        .item("expiration", number("4000000000"))
+        .item("started_at", number("1700000000000"))
+        .item(format!("step:{name}"), AttributeValue::M(step.into()))
+        .item("v", number("1"))
+        .send()
+        .await
+        .unwrap();
+    let endpoint = dynamodb_endpoint();
+    let place = ["--endpoint-url", &endpoint, "--table", table, "--json"];
+    let on = async |words: &[&str]| run(&[&place[..], words].concat()).await;
+    let said = on(&["explain", "--crashed", "interrupt", "--", id]).await;
+    let explained = said.ended_with(1).json();
+    let commands = explained["safe"].as_array().unwrap();
+    assert_eq!(commands.len(), 2, "{explained}");
+    for (command, state) in commands.iter().zip(["confirmed", "failed"]) {
+        let command = command["command"].as_str().unwrap();
+        assert!(!command.contains(char::is_control), "{command:?}");
+        let line = format!("idempotency() {{ printf '%s\\0' \"$@\"; }}\n{command}");
+        let mut shell = tokio::process::Command::new("bash");
+        let taken = shell.args(["-c", &line]).output().await.unwrap();
+        let taken = String::from_utf8(taken.stdout).unwrap();
+        let words = taken.trim_end_matches('\0').split('\0');
+        let words = words.map(|word| if word == "JSON" { "17" } else { word });
+        let mut words: Vec<&str> = words.collect();
+        words.insert(1, "--dry-run");
+        let report = on(&words).await.ended_with(0).json();
+        assert_eq!(report["before"]["id"], id, "{command}");
+        let act = format!("settle-step {name} {state}");
+        assert_eq!(report["act"]["act"], act, "{command}");
     }
 }
 
@@ -196,4 +214,46 @@ async fn the_rules_are_said_and_those_that_are_assumed() {
         given.out.contains("--crashed interrupt, no --max-attempts"),
         "{given:?}"
     );
+}
+
+#[tokio::test]
+async fn each_step_that_waits_is_settled_and_the_record_is_listed_until_none_does() {
+    let table = table().await;
+    let interrupt = |name: &str| Step::named(name).crashed(Crashed::Interrupt);
+    let (past, crash) = (super::engine_an_hour_ago(&table), Crash::new());
+    let begun = Notify::new();
+    let attempt = past.run(super::key("A-17"), None, async |claim: Claim| {
+        let charge = claim.step(interrupt("charge"), async |_key| {
+            begun.notified().await;
+            crash.here::<Result<u32, std::io::Error>>().await
+        });
+        let mail = claim.step(interrupt("mail"), async |_key| {
+            begun.notify_one();
+            std::future::pending::<Result<u32, std::io::Error>>().await
+        });
+        let (charge, mail) = tokio::join!(charge, mail);
+        charge.and(mail)
+    });
+    crash.cut_off(attempt).await.unwrap();
+    let id = id(&table, "A-17");
+    let handler = async |claim: Claim| {
+        let charge = async |_key| Ok::<_, std::io::Error>(1);
+        claim.step(interrupt("charge"), charge).await
+    };
+    let once = super::engine(&table);
+    assert!(once.run(super::key("A-17"), None, handler).await.is_err());
+    let listed = async || on(&table, &["list", "--interrupted", "--yes"]).await.out;
+    for (step, commands) in [("charge", 4), ("mail", 2)] {
+        let explained = explain(&table, &[&id]).await;
+        assert_eq!(explained["answer"], "interrupted", "{explained}");
+        assert_eq!(explained["safe"].as_array().unwrap().len(), commands);
+        assert!(explained["words"].as_str().unwrap().contains(step));
+        assert!(listed().await.contains(&id));
+        let settle = ["settle-step", &id, "--failed", step, "--reason", "why"];
+        on(&table, &[&settle[..], &["--yes"]].concat())
+            .await
+            .ended_with(0);
+    }
+    assert_eq!(explain(&table, &[&id]).await["answer"], "runs_again");
+    assert!(!listed().await.contains(&id));
 }

@@ -4,10 +4,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use lambda_idempotency::testing::TestDynamoDb;
 use tokio::io::AsyncReadExt;
 
 use super::{alive, dead, deliver, id};
-use crate::support::{Terminal, command, dynamodb, dynamodb_endpoint, on, size, table};
+use crate::support::{Terminal, command, dynamodb, dynamodb_endpoint, on, run, size, table};
 
 #[tokio::test]
 async fn each_state_lists_its_records_alone() {
@@ -162,6 +163,23 @@ async fn all_records_are_listed_once_each_also_after_an_end_in_between() {
     on(&other, &words[..5])
         .await
         .refused(2, "give another file");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn a_list_is_gone_on_with_in_its_own_account_alone() {
+    let (table, elsewhere) = (table().await, TestDynamoDb::start().await.unwrap());
+    fill(&table, 3, 0).await;
+    elsewhere.create_table(&table, &["id"]).await.unwrap();
+    let file = std::env::temp_dir().join(format!("{table}.elsewhere"));
+    let file = file.to_str().unwrap();
+    let list = ["list", "--yes", "--limit", "1", "--resume", file];
+    on(&table, &list).await.ended_with(1);
+    let endpoint = elsewhere.endpoint();
+    let place = ["--table", &table, "--endpoint-url", endpoint];
+    run(&[&list[..], &place].concat())
+        .await
+        .refused(2, "another table of this name");
     std::fs::remove_file(file).unwrap();
 }
 

@@ -12,6 +12,7 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::store::contract::kept;
 use crate::store::ready::{Ready, within};
+use crate::table::Tables;
 use crate::transaction::{Footing, Slot};
 use crate::value::arrays;
 
@@ -36,7 +37,8 @@ impl<P: Pool> PostgresStore<P> {
         }
         let work = async {
             let ready = self.ready().await?;
-            let written = write_end(ready, connection.session()?, slot, commit).await?;
+            let session = connection.session()?;
+            let written = write_end(ready, self.tables(), session, slot, commit).await?;
             Ok((connection, written))
         };
         let (connection, written) = within(deadline, work).await.map_err(once_only)?;
@@ -46,6 +48,7 @@ impl<P: Pool> PostgresStore<P> {
 
 async fn write_end<P: Pool>(
     ready: &Ready,
+    tables: &Tables,
     session: &mut P::Target,
     slot: &Slot<P>,
     commit: Commit<'_>,
@@ -73,7 +76,7 @@ async fn write_end<P: Pool>(
     if fenced.is_err() {
         return Ok(fenced);
     }
-    let written = write_all(session, commit.writes).await?;
+    let written = write_all(session, tables, commit.writes).await?;
     if written.is_ok() && !is_last {
         ready.carry_out(session).await?;
     }

@@ -1,0 +1,178 @@
+//! `rerun --keys`: which keys the handler derives from then on.
+
+use std::sync::Mutex;
+
+use aws_sdk_dynamodb::types::{AttributeValue, Put};
+use lambda_idempotency::store::transaction::WriteError;
+use lambda_idempotency::testing::Crash;
+use lambda_idempotency::{Claim, Error, Fingerprint, Outcome, StepError, Verdict};
+
+use super::{Engine, deliver, engine, engine_an_hour_ago, id, key};
+use crate::support::{Said, dynamodb, on, table};
+
+/// An order, created under an id that follows from the key.
+async fn place(once: &Engine, orders: &str) -> Result<Outcome<String>, Error<WriteError>> {
+    let handler = async |claim: Claim| {
+        let order = claim.derive_uuid("order");
+        let put = Put::builder()
+            .table_name(orders)
+            .item("id", AttributeValue::S(order.clone()))
+            .condition_expression("attribute_not_exists(id)");
+        claim.write(put)?;
+        Ok(order)
+    };
+    once.run(key("A-17"), Fingerprint::json(b"{}"), handler)
+        .await
+}
+
+async fn rerun(table: &str, keys: &str, why: &str) -> Said {
+    let id = id(table, "A-17");
+    let rerun = ["rerun", &id, "--keys", keys, "--reason", why];
+    on(table, &[&rerun[..], &["--yes", "--json"]].concat()).await
+}
+
+async fn count(table: &str) -> usize {
+    let scan = dynamodb().client().scan().table_name(table);
+    scan.send().await.unwrap().items().len()
+}
+
+#[tokio::test]
+async fn what_was_created_is_created_again_under_new_keys_and_refused_under_the_same() {
+    let (records, orders) = (table().await, table().await);
+    let once = engine(&records);
+    let first = place(&once, &orders).await.unwrap().into_inner();
+    rerun(&records, "same", "one").await.ended_with(0);
+    let refused = place(&once, &orders).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    // It may be given in another way, since its attempts fail.
+    rerun(&records, "new", "two").await.ended_with(0);
+    let second = place(&once, &orders).await.unwrap();
+    assert!(!second.is_replayed());
+    assert_ne!(*second.get(), first);
+    assert!(place(&once, &orders).await.unwrap().is_replayed());
+    let got = on(&records, &["get", &id(&records, "A-17")]).await;
+    got.refused(0, "the derived keys of generation 1");
+    // The same as before means those of the last attempts.
+    rerun(&records, "same", "three").await.ended_with(0);
+    let refused = place(&once, &orders).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    rerun(&records, "new", "four").await.ended_with(0);
+    let third = place(&once, &orders).await.unwrap().into_inner();
+    assert!(third != first && third != *second.get());
+    assert_eq!(count(&orders).await, 3);
+}
+
+#[tokio::test]
+async fn all_attempts_after_a_rerun_derive_the_same_new_keys() {
+    let table = table().await;
+    let given = Mutex::new(Vec::new());
+    let derive = async |claim: &Claim| {
+        let step = claim.step("mail", async |key| Err::<(), _>(std::io::Error::other(key)));
+        let Err(StepError::Effect(step)) = step.await else {
+            panic!("it did not fire");
+        };
+        let keys = [
+            claim.derive_key("gateway"),
+            claim.derive_uuid("order"),
+            claim.event_id("placed", "order-1", ""),
+            claim.event_id("placed\u{1f}", "order-1", ""),
+            step.to_string(),
+        ];
+        given.lock().unwrap().push(keys);
+    };
+    let complete = async |once: &Engine| {
+        let handler = async |claim: Claim| {
+            derive(&claim).await;
+            Ok::<_, std::io::Error>(claim.attempt())
+        };
+        let ran = once.run(key("A-17"), Fingerprint::json(b"{}"), handler);
+        assert!(!ran.await.unwrap().is_replayed());
+    };
+    complete(&engine(&table)).await;
+    rerun(&table, "new", "charged 0").await.ended_with(0);
+    let (past, crash) = (engine_an_hour_ago(&table), Crash::new());
+    let attempt = past.run(key("A-17"), Fingerprint::json(b"{}"), async |claim| {
+        derive(&claim).await;
+        crash.here::<Result<u32, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    complete(&engine(&table)).await;
+    let [first, died, last] = <[_; 3]>::try_from(given.into_inner().unwrap()).unwrap();
+    assert_eq!(died, last);
+    for (before, after) in first.iter().zip(&last) {
+        assert_ne!(before, after);
+    }
+}
+
+#[tokio::test]
+async fn without_a_claim_nothing_is_created_under_an_id_that_is_derived_no_more() {
+    let (records, orders) = (table().await, table().await);
+    let first = place(&engine(&records).claimless(), &orders).await;
+    let first = first.unwrap().into_inner();
+    rerun(&records, "new", "charged 0").await.ended_with(0);
+    // Two processes that know nothing of it.
+    let (one, other) = (engine(&records).claimless(), engine(&records).claimless());
+    for once in [&one, &other] {
+        let stale = place(once, &orders).await;
+        assert!(matches!(stale, Err(Error::InFlight { .. })), "{stale:?}");
+        assert_eq!(count(&orders).await, 1);
+    }
+    let second = place(&one, &orders).await.unwrap();
+    assert!(!second.is_replayed());
+    assert_ne!(*second.get(), first);
+    let replayed = place(&other, &orders).await.unwrap();
+    assert!(replayed.is_replayed());
+    assert_eq!(replayed.get(), second.get());
+    assert_eq!(count(&orders).await, 2);
+}
+
+/// The failure may be the answer of a provider to a key that is derived no more.
+#[tokio::test]
+async fn without_a_claim_no_failure_is_stored_of_a_key_that_is_derived_no_more() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    rerun(&table, "new", "charged 0").await.ended_with(0);
+    let once = engine(&table).claimless();
+    for state in ["released", "failed"] {
+        let declined = async |claim: Claim| {
+            let key = claim.derive_key("gateway");
+            Err::<String, _>(std::io::Error::other(key))
+        };
+        let payload = Fingerprint::json(b"{}");
+        let failed = once.run_with(key("A-17"), payload, declined, |_| Verdict::Fail);
+        let failed = failed.await;
+        assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+        let got = on(&table, &["get", &id(&table, "A-17"), "--json"]).await;
+        assert_eq!(got.json()["state"], state);
+    }
+}
+
+#[tokio::test]
+async fn without_a_claim_a_handler_that_derives_nothing_runs_at_once() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    rerun(&table, "new", "charged 0").await.ended_with(0);
+    let once = engine(&table).claimless();
+    let handler = async |_claim: Claim| Ok::<_, std::io::Error>("again".to_owned());
+    let ran = once.run(key("A-17"), Fingerprint::json(b"{}"), handler);
+    assert_eq!(ran.await.unwrap(), Outcome::Executed("again".to_owned()));
+}
+
+#[tokio::test]
+async fn which_keys_are_derived_must_be_said() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    for words in [
+        &["rerun", &id][..],
+        &["rerun", "--operation", "charge", "--token", "A-17"],
+        &["rerun", "--from", "/nonexistent"],
+    ] {
+        let said = on(&table, &[words, &["--reason", "why", "--yes"]].concat()).await;
+        let said = said.ended_with(2);
+        for words in ["--keys new", "--keys same", "is refused"] {
+            assert!(said.err.contains(words), "{said:?}");
+        }
+    }
+    assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
+}
