@@ -122,18 +122,27 @@ impl fmt::Display for Entry {
 
 impl Args {
     /// Says which records are listed: a scan that is gone on with lists the same.
-    fn filter(&self) -> String {
+    fn filter(&self, namespace: Option<&str>) -> String {
         let filter = Self {
             limit: None,
             resume: None,
             ..self.clone()
         };
-        format!("{filter:?}")
+        let namespace = namespace.filter(|_| self.operation.is_some());
+        format!("{filter:?} {namespace:?}")
     }
 
-    fn wants(&self, id: &str, found: &Found, state: State, now: EpochMillis) -> bool {
+    fn wants(
+        &self,
+        namespace: Option<&str>,
+        id: &str,
+        found: &Found,
+        state: State,
+        now: EpochMillis,
+    ) -> bool {
         let operation = self.operation.as_ref();
-        if state == State::Expired || operation.is_some_and(|of| !is_of_operation(of, id)) {
+        let is_another = operation.is_some_and(|of| !is_of_operation(namespace, of, id));
+        if state == State::Expired || is_another {
             return false;
         }
         let record = found.content.as_deref().ok();
@@ -164,16 +173,20 @@ impl Args {
     }
 }
 
-/// Tells whether an id is one of this operation.
-pub(crate) fn is_of_operation(operation: &str, id: &str) -> bool {
+/// Tells whether an id is one of this operation, in this namespace where one is given. A raw id is of none.
+pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str) -> bool {
     // As ids have it: cut at 255 bytes, between the namespace and the hash.
     let operation = operation
         .get(..operation.floor_char_boundary(255))
         .unwrap_or(operation);
-    let inner = id
-        .split_once('#')
-        .and_then(|(_, rest)| rest.rsplit_once('#'));
-    inner.is_some_and(|(inner, _)| inner == operation)
+    let Some((of, rest)) = id.split_once('#') else {
+        return false;
+    };
+    let is_hash =
+        |hash: &str| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let inner = rest.rsplit_once('#');
+    namespace.is_none_or(|namespace| namespace == of)
+        && inner.is_some_and(|(inner, hash)| inner == operation && is_hash(hash))
 }
 
 /// Finds records by what became of them, by a scan that says first what it costs.
@@ -187,7 +200,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     note(&cost);
     agree(context, "Go on?")?;
     let file = args.resume.as_deref();
-    let filter = args.filter();
+    let namespace = context.global().namespace.as_deref();
+    let filter = args.filter(namespace);
     let progress = Progress::resume(file, &records.place, &cost, filter)?;
     if args.limit == Some(0) {
         return Ok(Exit::Fine);
@@ -197,7 +211,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let each = |id: String, found: Found| {
         let now = now() - ahead;
         let state = State::of(&found, now, SKEW_MARGIN);
-        if !args.wants(&id, &found, state, now) {
+        if !args.wants(namespace, &id, &found, state, now) {
             return Ok(Fate::Left);
         }
         context.output().line(&Entry::of(id, &found, state, now))?;
@@ -226,14 +240,20 @@ mod tests {
     fn an_operation_is_found_in_the_id_however_long_it_is() {
         let long = "ö".repeat(200);
         let cut = "ö".repeat(127);
+        let hash = "0f".repeat(32);
         for (operation, id) in [
-            ("charge", "payments#charge#0f".to_owned()),
-            ("a#b", "payments#a#b#0f".to_owned()),
-            (&long, format!("payments#{cut}#0f")),
+            ("charge", format!("payments#charge#{hash}")),
+            ("a#b", format!("payments#a#b#{hash}")),
+            (&long, format!("payments#{cut}#{hash}")),
         ] {
-            assert!(is_of_operation(operation, &id), "{id}");
-            assert!(!is_of_operation(operation, "payments#other#0f"));
-            assert!(!is_of_operation(operation, "raw"));
+            for namespace in [None, Some("payments")] {
+                assert!(is_of_operation(namespace, operation, &id), "{id}");
+                let other = format!("payments#other#{hash}");
+                assert!(!is_of_operation(namespace, operation, &other));
+                assert!(!is_of_operation(namespace, operation, "raw"));
+                assert!(!is_of_operation(namespace, operation, "payments#charge#17"));
+            }
+            assert!(!is_of_operation(Some("refunds"), operation, &id));
         }
     }
 }

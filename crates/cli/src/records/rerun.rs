@@ -266,6 +266,7 @@ async fn filtered(
     let since = which.completed_since.unwrap_or(EpochMillis(i64::MIN));
     let before = which.completed_before.unwrap_or(EpochMillis(i64::MAX));
     let operation = which.operation.as_deref().unwrap_or_default();
+    let namespace = context.global().namespace.as_deref();
     let mut ids = Vec::new();
     let now = records.now(context).await?;
     let progress = Progress::resume(None, &records.place, &cost, String::new())?;
@@ -281,7 +282,7 @@ async fn filtered(
             let record = found.content.as_deref().ok().filter(|_| is_final);
             let completed = record.and_then(|record| record.completed_at);
             if completed.is_some_and(|at| since <= at && at < before)
-                && is_of_operation(operation, &id)
+                && is_of_operation(namespace, operation, &id)
             {
                 ids.push(raw_id(&id)?);
             }
