@@ -109,7 +109,12 @@ impl Envelope {
                     inner.keeps_id = outer.keeps_id;
                 }
             }
+            let is_closed = inner.pointer.is_some();
             opened = Some(inner);
+            // What else there is would be inside of the object.
+            if is_closed {
+                break;
+            }
         }
         Ok(opened)
     }

@@ -22,6 +22,10 @@ use md5::{Digest, Md5};
 const MAGIC: &[u8] = &[0xf3, 0x89, 0x9a, 0xc2];
 const DIGEST_BYTES: usize = 16;
 
+/// The longest key that Kinesis takes, in characters
+/// ([PutRecord](https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html)).
+const LONGEST_KEY: usize = 256;
+
 /// Holds one record of an aggregate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SubRecord<'a> {
@@ -48,8 +52,8 @@ fn records(message: &[u8]) -> Option<Vec<SubRecord<'_>>> {
     let (mut keys, mut hash_keys, mut records) = (Vec::new(), Vec::new(), Vec::new());
     for_each_field(message, |number, value| {
         match (number, value) {
-            (1, Value::Bytes(key)) => keys.push(std::str::from_utf8(key).ok()?),
-            (2, Value::Bytes(key)) => hash_keys.push(std::str::from_utf8(key).ok()?),
+            (1, Value::Bytes(key)) => keys.push(key_of(key)?),
+            (2, Value::Bytes(key)) => hash_keys.push(key_of(key)?),
             (3, Value::Bytes(record)) => records.push(record),
             (1..=3, _) => return None,
             _ => {}
@@ -78,6 +82,12 @@ fn records(message: &[u8]) -> Option<Vec<SubRecord<'_>>> {
         })
     };
     records.into_iter().map(record).collect()
+}
+
+/// Reads a key; `None` where it is longer than Kinesis takes one, since each of its records has a copy.
+fn key_of(key: &[u8]) -> Option<&str> {
+    let key = std::str::from_utf8(key).ok()?;
+    (key.chars().count() <= LONGEST_KEY).then_some(key)
 }
 
 fn at<'a>(table: &[&'a str], index: u64) -> Option<&'a str> {
@@ -199,6 +209,19 @@ mod tests {
         ];
         assert_eq!(open(&data), Some(Ok(expected)));
         assert_eq!(of_message(b""), Some(Ok(0)));
+    }
+
+    #[test]
+    fn a_key_that_kinesis_would_not_take_is_damage() {
+        for (length, is_taken) in [(LONGEST_KEY, true), (LONGEST_KEY + 1, false)] {
+            let key = "k".repeat(length);
+            for data in [
+                packed(&[(&key, None, b"1")]),
+                packed(&[("k", Some(&key), b"1")]),
+            ] {
+                assert_eq!(open(&data).unwrap().is_ok(), is_taken);
+            }
+        }
     }
 
     #[test]
