@@ -253,11 +253,8 @@ impl<S: Store> Engine<S> {
         let release = self.release_as(tombstone, request, hold, reason, is_rejected_for_now);
         // Where it has no answer by then, the next call sends it again.
         let released = tokio::time::timeout(LEAST_STORE_TIME, release).await;
-        match released {
-            Ok(Ok(Answer::Refused(Some(_)))) => request.note_record(),
-            // The claim may still be on its way.
-            Ok(Ok(Answer::Refused(None))) => self.leave_claimed(request, hold),
-            _ => {}
+        if let Ok(Ok(Answer::Refused(Some(_)))) = released {
+            request.note_record();
         }
     }
 

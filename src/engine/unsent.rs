@@ -8,8 +8,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::time::Instant;
-
 use crate::engine::claim::Hold;
 use crate::engine::events;
 use crate::engine::request::Request;
@@ -41,8 +39,6 @@ pub(super) struct Unsent {
     write: RecordWrite,
     /// The outcome's text, where it is over the inline limit and not kept yet.
     large: Option<String>,
-    /// The time when it was left.
-    since: Instant,
 }
 
 impl Unsent {
@@ -71,7 +67,6 @@ impl Unsent {
                 other => other.clone(),
             },
             large: None,
-            since: self.since,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Leaves endings of dropped runs to the engine's next call.
 
-use tokio::time::Instant;
-
 use super::Unsent;
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::metrics::Count;
@@ -36,7 +34,6 @@ impl<S> Engine<S> {
             },
             write,
             large,
-            since: Instant::now(),
         });
     }
 

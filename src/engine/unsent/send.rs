@@ -12,7 +12,7 @@ use crate::engine::fence::{Fence, fence};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
-use crate::protocol::record::{Omission, RecordWrite, StoredOutcome, WITHOUT_REPLY};
+use crate::protocol::record::{Omission, RecordWrite, StoredOutcome};
 use crate::store::{Answer, Store, StoreError};
 
 /// The longest time that a call spends on the endings of others.
@@ -61,12 +61,6 @@ impl<S: Store> Engine<S> {
         if is_open && answer.as_ref().is_err_and(StoreError::is_transient) {
             return;
         }
-        // A claim without a reply may still be on its way, for as long as it has to be answered.
-        let may_arrive = matches!(&*write, RecordWrite::Release(release) if release.last_error.as_deref() == Some(WITHOUT_REPLY))
-            && unsent.since.elapsed() < self.settings.store_timeout;
-        if is_open && may_arrive && matches!(answer, Ok(Answer::Refused(None))) {
-            return;
-        }
         self.unsent.remove(unsent);
         match &*write {
             RecordWrite::Complete(completion) => {
@@ -92,7 +86,6 @@ impl<S: Store> Engine<S> {
             hold,
             write,
             large,
-            ..
         } = unsent;
         if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
             let until = completion.expiration;

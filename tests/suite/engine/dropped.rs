@@ -356,19 +356,3 @@ async fn a_claim_that_was_throttled_and_then_had_no_answer_is_released() {
     let again = pair.other.run(key(), payload(), nothing).await;
     assert_eq!(again.unwrap(), Outcome::Executed(1));
 }
-
-/// The release of a claim without an answer meets no record, and the claim arrives after it.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_arrives_after_its_release_is_released_by_the_next_call() {
-    let pair = pair(|once| once);
-    let late = Duration::from_secs(4);
-    pair.table.inject(Call::Create, Fault::Late(late));
-    let nothing = async |_| Ok::<_, Infallible>(1);
-    assert!(pair.once.run(key(), payload(), nothing).await.is_err());
-    pair.once.run(another(), payload(), nothing).await.unwrap();
-    tokio::time::sleep(late).await;
-    pair.once.run(another(), payload(), nothing).await.unwrap();
-    assert!(pair.record().await.is_released());
-    let again = pair.other.run(key(), payload(), nothing).await;
-    assert_eq!(again.unwrap(), Outcome::Executed(1));
-}
