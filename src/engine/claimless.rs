@@ -16,6 +16,7 @@ use crate::engine::protection::{Protection, Unclaimed};
 use crate::engine::request::LEAST_RETENTION;
 use crate::engine::settings::InFlight;
 use crate::engine::{Begun, Disposition, Ended, Engine, Request, events};
+use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Basis, Completion, Final, Record};
 use crate::protocol::{Asking, Decision, decide};
@@ -86,13 +87,7 @@ impl<S: Store> Engine<S> {
             InFlight::FailFast => Duration::ZERO,
             InFlight::WaitUpTo(limit) => self.longest_wait(request, limit),
         };
-        let asking = Asking::new(
-            &attempt.owner,
-            request.fingerprint.as_ref(),
-            attempt.started_at,
-        );
-        let found = attempt.found.as_ref();
-        let generation = decide(found, asking, &self.settings.rules).key_generation(found);
+        let generation = self.keys_of(request, attempt, attempt.started_at);
         Unwritten {
             id: request.id.clone(),
             owner: attempt.owner.clone(),
@@ -103,6 +98,31 @@ impl<S: Store> Engine<S> {
             clock: Arc::clone(&self.clock),
             met: Mutex::default(),
             generation: generation.into(),
+        }
+    }
+
+    /// Returns the generation of the keys that the record, as it was found, lets an attempt derive.
+    fn keys_of(&self, request: &Request, attempt: &Unclaimed, now: EpochMillis) -> u32 {
+        let asking = Asking::new(&attempt.owner, request.fingerprint.as_ref(), now);
+        let found = attempt.found.as_ref();
+        decide(found, asking, &self.settings.rules).key_generation(found)
+    }
+
+    /// Has each later attempt read its record first, where this one, which committed nothing, derived
+    /// keys that its record no longer gives: without a commit it would not learn of them.
+    fn compare_keys(&self, request: &Request, claim: &Claim, now: &Unclaimed) {
+        let asked = self.keys_of(request, now, now.started_at);
+        if claim.derived_generation().is_some_and(|keys| keys != asked) {
+            self.reads_first.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a run without a claim whose work didn't return: nothing is written.
+    pub(super) async fn end_claimless_crashed(&self, request: &Request, claim: &Claim) {
+        if claim.derived_generation().is_some()
+            && let Ok(Ok(now)) = self.look_unclaimed(request, true).await
+        {
+            self.compare_keys(request, claim, &now);
         }
     }
 
@@ -161,7 +181,11 @@ impl<S: Store> Engine<S> {
                     events::refused(&request, &error);
                     return Err(error);
                 }
-                Ok(Ok(_)) | Err(_) => None,
+                Ok(Ok(now)) => {
+                    self.compare_keys(&request, claim, &now);
+                    None
+                }
+                Err(_) => None,
             },
         };
         match earlier {

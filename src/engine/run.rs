@@ -188,7 +188,11 @@ impl<S: Store> Run<S> {
                 let released = Disposition::Release(Some(last_error.into()));
                 self.engine.note(*shadow, &released).await;
             }
-            Protection::Shadow(None) | Protection::Claimless(..) | Protection::None => {}
+            Protection::Claimless(request, _) => {
+                let end = self.engine.end_claimless_crashed(&request, &self.claim);
+                Box::pin(end).await;
+            }
+            Protection::Shadow(None) | Protection::None => {}
         }
     }
 

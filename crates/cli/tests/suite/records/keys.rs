@@ -1,8 +1,10 @@
 //! `rerun --keys`: which keys the handler derives from then on.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
+use futures_util::FutureExt;
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Error, Fingerprint, Outcome, StepError, Verdict};
@@ -144,6 +146,45 @@ async fn without_a_claim_no_failure_is_stored_of_a_key_that_is_derived_no_more()
         assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
         let got = on(&table, &["get", &id(&table, "A-17"), "--json"]).await;
         assert_eq!(got.json()["state"], state);
+    }
+}
+
+/// How a run without a claim ends that commits nothing.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    Failed,
+    NotFinal,
+    Panicked,
+}
+
+/// Each attempt would be refused by what the first one has created under the old keys.
+#[tokio::test]
+async fn without_a_claim_a_run_that_commits_nothing_is_followed_by_one_with_the_new_keys() {
+    for ends in [Ends::Failed, Ends::NotFinal, Ends::Panicked] {
+        let table = table().await;
+        deliver(&table, "A-17").await.unwrap();
+        rerun(&table, "new", "charged 0").await.ended_with(0);
+        // A process that knows nothing of it.
+        let once = engine(&table).claimless();
+        let derived = Mutex::new(Vec::new());
+        for _ in 0..3 {
+            let handler = async |claim: Claim| {
+                derived.lock().unwrap().push(claim.derive_key("gateway"));
+                match ends {
+                    Ends::Failed => Err(std::io::Error::other("it is there already")),
+                    Ends::NotFinal => Ok("busy".to_owned()),
+                    Ends::Panicked => panic!("it is there already"),
+                }
+            };
+            let payload = Fingerprint::json(b"{}");
+            let run = once.run_with(key("A-17"), payload, handler, |_| Verdict::Release);
+            let _ = AssertUnwindSafe(run).catch_unwind().await;
+            let got = on(&table, &["get", &id(&table, "A-17"), "--json"]).await;
+            assert_eq!(got.json()["state"], "released", "{ends:?}");
+        }
+        let derived = derived.into_inner().unwrap();
+        assert_ne!(derived[0], derived[1], "{ends:?}");
+        assert_eq!(derived[1], derived[2], "{ends:?}");
     }
 }
 
