@@ -265,9 +265,9 @@ impl Outbox {
         );
         let mut connection = store.pool().connect().await?;
         let session = connection.session()?;
+        session.batch(BEGIN).await?;
         let select = store.tables().fill(session, &self.table, &select).await?;
-        let one = slice::from_ref(position);
-        let rows = session.begin(BEGIN, &select, one).await?;
+        let rows = session.query(&select, slice::from_ref(position)).await?;
         if let Some(event) = rows.into_iter().next().and_then(read) {
             return Ok(Some((connection, event)));
         }

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool};
 use lambda_idempotency::{EpochMillis, Key};
 use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, TransactionError};
 use serde_json::json;
 use tokio::sync::Notify;
+use tokio_postgres::NoTls;
 
 use crate::support::{
     Store, count, engine, eventually, name, once_there_is, pool_of, sql, store, store_of, url,
@@ -347,4 +349,40 @@ async fn an_outbox_of_several_stores_is_in_the_schema_that_each_finds() {
         assert_eq!(swept.unwrap(), 2, "{table}");
         assert_eq!(count(store, table).await, 0, "{table}");
     }
+}
+
+/// A store can't look for it there: its name is left to the session.
+#[tokio::test]
+async fn an_outbox_in_a_schema_that_the_pool_sets_is_relayed_and_swept() {
+    let (schema, outbox) = (name("own"), Outbox::new("outbox").unwrap());
+    sql(&format!("CREATE SCHEMA {schema}")).await;
+    let path = format!("SET search_path = {schema}");
+    let hook = Hook::async_fn(move |client: &mut ClientWrapper, _: &Metrics| {
+        let path = path.clone();
+        Box::pin(async move {
+            let set = client.batch_execute(&path).await;
+            set.map_err(HookError::Backend)
+        })
+    });
+    let manager = Manager::new(url().parse().unwrap(), NoTls);
+    let pool = Pool::builder(manager).max_size(2).post_create(hook);
+    let keys = format!("{schema}.keys");
+    let store = PostgresStore::with_table(pool.build().unwrap(), &keys).unwrap();
+    store.create_tables().await.unwrap();
+    let client = store.pool().get().await.unwrap();
+    client.batch_execute(&outbox.statements()).await.unwrap();
+    drop(client);
+    emit(&store, &outbox, "open", &[("x", 1)], false).await;
+    emit(&store, &outbox, "more", &[("y", 1)], false).await;
+    let fails = async |event: &StoredEvent| {
+        let fails = event.aggregate == "y";
+        if fails { Err(Failed::Own) } else { Ok(()) }
+    };
+    let relayed = outbox.relay(&store, 10, &fails).await.unwrap();
+    assert_eq!((relayed.published, relayed.failed), (1, 1));
+    let publish = async |_: &StoredEvent| Ok::<_, Failed>(());
+    let relayed = outbox.relay(&store, 10, &publish).await.unwrap();
+    assert_eq!(relayed.published, 1);
+    let swept = outbox.sweep(&store, EpochMillis(i64::MAX), 10).await;
+    assert_eq!(swept.unwrap(), 2);
 }
