@@ -84,3 +84,43 @@ async fn an_audit_that_compared_nothing_fails() {
         other => panic!("no failure: {other:?}"),
     }
 }
+
+#[tokio::test]
+async fn an_audit_that_compared_less_than_nine_records_of_ten_fails() {
+    let settlements = Function::settlements().await;
+    let mut sandbox = settlements.start().await;
+    for number in 0..10 {
+        let settlement =
+            json!({ "settlement_id": format!("s-{number}"), "merchant": "m-1", "amount": 1250 });
+        sandbox.invoke(settlement).await.answer();
+    }
+    let records = settlements.records().await;
+    let table = settlements.records_table();
+    let forget = async |number: usize| {
+        let update = settlements.server().client().update_item();
+        update
+            .table_name(table)
+            .key("id", records[number]["id"].clone())
+            .update_expression("SET #data = :nothing")
+            .expression_attribute_names("#data", "data")
+            .expression_attribute_values(":nothing", S("{}".to_owned()))
+            .send()
+            .await
+            .unwrap();
+    };
+    let mut audit = settlements.drift_audit().start().await;
+    forget(0).await;
+    let found = audit.invoke(json!({})).await.answer();
+    assert_eq!(
+        found,
+        json!({ "checked": 9, "missing": 0, "double": 0, "not_judged": 1 })
+    );
+    forget(1).await;
+    match audit.invoke(json!({})).await {
+        Reply::Failed(message) => {
+            assert!(message.contains("more than one record in ten"), "{message}");
+        }
+        other => panic!("no failure: {other:?}"),
+    }
+    assert!(audit.lines().contains("\"drift_checked\":8"));
+}
