@@ -86,7 +86,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     if explanation.runs() {
         let held = held(&records, &target.id, found, context).await?;
         match held.words() {
-            Some(words) => explanation.is_held(&target.id, words),
+            Some(_) if held == Held::Record && found.is_none() => {
+                explanation.is_written(&target.id);
+            }
+            Some(words) => explanation.is_locked(&target.id, words),
             None if held == Held::Unknown => explanation.may_be_held(),
             None => {}
         }

@@ -33,6 +33,8 @@ pub enum Answer {
     FailureReplayed,
     /// Another attempt holds the key.
     InFlight,
+    /// A transaction of the database has locked the record, or the table.
+    Locked,
     /// An attempt died, and a person must say whether its effect happened.
     Interrupted,
     /// The attempts are used up.
@@ -171,13 +173,29 @@ impl Explanation {
         }
     }
 
-    /// Says that a transaction, which is open, holds the key, in these words.
-    pub(crate) fn is_held(&mut self, id: &RecordId, words: &str) {
-        self.answer = Answer::InFlight;
-        self.needs_person = false;
-        self.words = format!(
-            "a delivery would wait, and be told *in flight*: {words}. What it has written is seen when it commits"
+    /// Says that a transaction, which is open, writes the record of a key that has none yet.
+    pub(crate) fn is_written(&mut self, id: &RecordId) {
+        self.waits(
+            id,
+            Answer::InFlight,
+            "a delivery would wait, and be told *in flight*: a transaction that is open writes the key's record, one that a handler \
+             runs in, or somebody's own. What it has written is seen when it commits"
+                .to_owned(),
         );
+    }
+
+    /// Says that a transaction, which is open, has locked the record or the table, in these words.
+    pub(crate) fn is_locked(&mut self, id: &RecordId, words: &str) {
+        let words = format!(
+            "locked: {words}. A delivery would wait for the end of that; what it is told then isn't known before"
+        );
+        self.waits(id, Answer::Locked, words);
+    }
+
+    fn waits(&mut self, id: &RecordId, answer: Answer, words: String) {
+        self.answer = answer;
+        self.needs_person = false;
+        self.words = words;
         self.safe = vec![safe::ask_again(
             id,
             "wait until the transaction ends, then ask again",

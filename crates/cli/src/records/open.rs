@@ -42,6 +42,10 @@ impl Held {
 /// How long a lock is waited for: a plain write is over by then.
 const WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
 
+/// Has a transaction find the table as the store does, whatever others have left in a session that a
+/// proxy shares.
+pub(crate) const AS_THE_STORE: &str = "SET LOCAL role TO DEFAULT; SET LOCAL search_path TO DEFAULT";
+
 /// Tries to lock the record, or the place of one that isn't there, and takes that back.
 ///
 /// # Errors
@@ -86,7 +90,7 @@ async fn tried(
 ) -> Result<Held, sqlx::Error> {
     let mut transaction = pool.begin().await?;
     // What any write takes.
-    let lock_table = format!("{WAIT}; LOCK TABLE {table} IN ROW EXCLUSIVE MODE");
+    let lock_table = format!("{AS_THE_STORE}; {WAIT}; LOCK TABLE {table} IN ROW EXCLUSIVE MODE");
     let locked = sqlx::raw_sql(AssertSqlSafe(lock_table));
     if is_held(locked.execute(&mut *transaction).await)? {
         return Ok(Held::Table);

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, words};
 use crate::output::note;
 use crate::records::find::raw_id;
+use crate::records::open::AS_THE_STORE;
 use crate::records::scan::{Fate, Progress, scan};
 
 /// The price of a million read request units in us-east-1 since November 2024, in dollars
@@ -92,7 +93,9 @@ async fn which_of_postgres(
 ) -> Result<String, Failure> {
     let global = context.global();
     let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
-    let asked = format!("SELECT current_database()::text, '{table}'::regclass::oid::bigint");
+    let asked = format!(
+        "{AS_THE_STORE}; SELECT current_database()::text, '{table}'::regclass::oid::bigint"
+    );
     // A query of one message: a proxy may share connections.
     let asked = sqlx::raw_sql(AssertSqlSafe(asked)).fetch_one(store.pool());
     let row = tokio::time::timeout(global.timeout, asked).await;

@@ -154,18 +154,20 @@ async fn behind_a_proxy_that_shares_connections_each_command_works() {
 }
 
 #[tokio::test]
-async fn a_key_whose_transaction_is_open_is_in_flight() {
+async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
     let (store, table) = store().await;
     let stuck = dead(&store, "taken over").await;
-    for (token, statement) in [
+    for (token, answer, statement) in [
         (
             "fresh",
+            "in_flight",
             format!(
                 "INSERT INTO {table} (id, status, expiration, attempt, journal, layout) VALUES ($1, 'OPEN', 0, 1, '{{}}', 1)"
             ),
         ),
         (
             "taken over",
+            "locked",
             format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE"),
         ),
     ] {
@@ -176,12 +178,12 @@ async fn a_key_whose_transaction_is_open_is_in_flight() {
             .record_id(&Key::new("charge", token))
             .unwrap();
         let explain = ["explain", id.as_str(), "--json"];
-        assert_ne!(on(&table, &explain).await.json()["answer"], "in_flight");
+        assert_ne!(on(&table, &explain).await.json()["answer"], answer);
         let mut open = store.pool().begin().await.unwrap();
         let hold = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.as_str());
         hold.execute(&mut *open).await.unwrap();
         let explained = on(&table, &explain).await.ended_with(0).json();
-        assert_eq!(explained["answer"], "in_flight", "{explained}");
+        assert_eq!(explained["answer"], answer, "{explained}");
         open.rollback().await.unwrap();
     }
     let mut open = store.pool().begin().await.unwrap();
@@ -222,14 +224,64 @@ async fn of_who_holds_a_lock_no_more_is_said_than_is_known() {
         locked.execute(&mut *open).await.unwrap();
         let explained = on(&table, &["explain", id, "--json"]).await;
         let explained = explained.ended_with(0).json();
-        assert_eq!(explained["answer"], "in_flight", "{explained}");
+        assert_eq!(explained["answer"], "locked", "{explained}");
         let words = explained["words"].as_str().unwrap();
         assert!(
-            words.contains(known) && !words.contains("a handler runs in it"),
+            words.contains(known) && !words.contains("in flight"),
             "{words}"
         );
         open.rollback().await.unwrap();
     }
+}
+
+/// Behind a proxy, the next client gets a session with what an application has SET in it.
+#[tokio::test]
+async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
+    let (store, table) = store().await;
+    let (_bouncer, through) = bouncer(&url()).await;
+    let stuck = dead(&store, "stuck").await;
+    let place = ["--store", &through, "--table", &table];
+    let file = std::env::temp_dir().join(format!("{table}.scan"));
+    let list = [
+        "list",
+        "--yes",
+        "--limit",
+        "1",
+        "--resume",
+        file.to_str().unwrap(),
+    ];
+    let list = [&list[..], &place].concat();
+    run(&list).await.ended_with(1);
+    let other = format!("other_{table}");
+    let create = format!("CREATE SCHEMA {other}; CREATE TABLE {other}.{table} (LIKE {table})");
+    let create = sqlx::raw_sql(sqlx::AssertSqlSafe(create));
+    create.execute(store.pool()).await.unwrap();
+    // Each connection of the proxy.
+    let options = PgPoolOptions::new().acquire_timeout(PATIENCE);
+    let application = options.connect(&through).await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let mut session = application.begin().await.unwrap();
+        let set = format!("SET search_path = {other}");
+        let set = sqlx::raw_sql(sqlx::AssertSqlSafe(set));
+        set.execute(&mut *session).await.unwrap();
+        sessions.push(session);
+    }
+    for session in sessions {
+        session.commit().await.unwrap();
+    }
+    let mut open = store.pool().begin().await.unwrap();
+    let hold = format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE");
+    let hold = sqlx::query(sqlx::AssertSqlSafe(hold)).bind(&stuck);
+    hold.execute(&mut *open).await.unwrap();
+    let explain = [&["explain", &stuck, "--json"][..], &place].concat();
+    let explained = run(&explain).await.ended_with(0).json();
+    assert_eq!(explained["answer"], "locked", "{explained}");
+    open.rollback().await.unwrap();
+    // The same table as before.
+    let again = run(&list).await;
+    assert!(again.err.contains("of 1 records"), "{again:?}");
+    std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]

@@ -143,6 +143,6 @@ pub(super) fn safe_acts(
             "the outcome holds personal data that must go",
             on(id, "redact", "--reason WHY"),
         )],
-        Answer::Runs | Answer::Unreadable | Answer::Unknown => Vec::new(),
+        Answer::Runs | Answer::Locked | Answer::Unreadable | Answer::Unknown => Vec::new(),
     }
 }
