@@ -4,11 +4,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::TestDynamoDb;
+use lambda_idempotency::{Claim, Idempotency};
 use tokio::io::AsyncReadExt;
 
-use super::{alive, dead, deliver, id};
-use crate::support::{Terminal, command, dynamodb, dynamodb_endpoint, on, run, size, table};
+use super::{alive, dead, deliver, id, key};
+use crate::support::{
+    PATIENCE, Terminal, command, dynamodb, dynamodb_endpoint, on, run, size, table,
+};
 
 #[tokio::test]
 async fn each_state_lists_its_records_alone() {
@@ -74,6 +78,58 @@ async fn each_state_lists_its_records_alone() {
     on(&table, &["list"])
         .await
         .refused(2, "Go on? There is no terminal to ask at: add --yes");
+}
+
+/// Services share a table, and each has an operation of this name.
+#[tokio::test]
+async fn an_operation_is_that_of_the_namespace_that_is_given() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let store = DynamoDbStore::new(dynamodb().client(), &table);
+    let refunds = Idempotency::builder(store).namespace("refunds");
+    let refunds = refunds.store_timeout(PATIENCE).build().unwrap();
+    let handler = async |claim: Claim| Ok::<_, std::io::Error>(claim.attempt());
+    let deliver_there = async || refunds.run(key("A-17"), None, handler).await.unwrap();
+    deliver_there().await;
+    let mine = id(&table, "A-17");
+    let theirs = refunds.record_id(&key("A-17")).unwrap();
+    let theirs = theirs.as_str().to_owned();
+    let filter =
+        |namespace: &'static str| ["--operation", "charge", "--namespace", namespace, "--yes"];
+    for (namespace, listed) in [
+        ("payments", &[&mine][..]),
+        ("refunds", &[&theirs]),
+        ("orders", &[]),
+    ] {
+        let words: Vec<_> = ["list"].into_iter().chain(filter(namespace)).collect();
+        let said = on(&table, &words)
+            .await
+            .ended_with(i32::from(!listed.is_empty()));
+        assert_eq!(said.out.lines().count(), listed.len(), "{said:?}");
+        assert!(listed.iter().all(|id| said.out.contains(*id)), "{said:?}");
+    }
+    let both = on(&table, &["list", "--operation", "charge", "--yes"]).await;
+    assert_eq!(both.ended_with(1).out.lines().count(), 2);
+    let rerun = [
+        "rerun",
+        "--completed-since",
+        "2020-01-01T00:00:00Z",
+        "--completed-before",
+        "2100-01-01T00:00:00Z",
+        "--keys",
+        "new",
+        "--reason",
+        "charged 0",
+        "--yes",
+    ];
+    let words: Vec<_> = rerun.into_iter().chain(filter("payments")).collect();
+    let said = on(&table, &words).await.ended_with(0);
+    assert!(
+        said.out.contains(&mine) && !said.out.contains(&theirs),
+        "{said:?}"
+    );
+    assert!(deliver_there().await.is_replayed());
+    assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
 }
 
 /// Puts released records, as many as this and each larger by `padding`, in batches side by side.
