@@ -57,6 +57,15 @@ impl Failure {
     pub(crate) fn written(self) -> Self {
         match self {
             Self::Output(error) => Self::Written(error),
+            Self::BrokenPipe => Self::Written(io::ErrorKind::BrokenPipe.into()),
+            other => other,
+        }
+    }
+
+    /// The same failure, of a command that stops before all is done.
+    pub(crate) fn stopped(self) -> Self {
+        match self {
+            Self::BrokenPipe => Self::Output(io::ErrorKind::BrokenPipe.into()),
             other => other,
         }
     }

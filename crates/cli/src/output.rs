@@ -109,12 +109,29 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints a report. Colours are left out where the output is no terminal.
+    /// Prints a report. Colours are left out where the output is no terminal. Where its reader went
+    /// away, it has read enough of it: the command ends as it would have.
     ///
     /// # Errors
     ///
-    /// [`Failure::BrokenPipe`] when the reader went away.
+    /// When it can't be printed.
     pub fn report<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
+        match self.print(report) {
+            Err(Failure::BrokenPipe) => Ok(()),
+            printed => printed,
+        }
+    }
+
+    /// Prints the report of a command that has written a record.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Written`] when it can't be printed, or its reader went away.
+    pub(crate) fn written<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
+        self.print(report).map_err(Failure::written)
+    }
+
+    fn print<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
         let mut out = anstream::stdout().lock();
         let written = if self.json {
             serde_json::to_string_pretty(report)

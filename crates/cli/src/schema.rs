@@ -10,7 +10,8 @@ use crate::records::{Explanation, RecordView, Report, Rerun, list};
 
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
-/// The commands that print JSON, with what they print. `list` and `rerun` print one such document on each line.
+/// The commands that print JSON, with what they print. `list`, and `rerun` of a list,
+/// print one such document on each line.
 pub(crate) const COMMANDS: [(&str, Make); 12] = [
     ("get", SchemaGenerator::subschema_for::<RecordView>),
     ("explain", SchemaGenerator::subschema_for::<Explanation>),
@@ -20,7 +21,11 @@ pub(crate) const COMMANDS: [(&str, Make); 12] = [
     ("fail", SchemaGenerator::subschema_for::<Report>),
     ("settle-step", SchemaGenerator::subschema_for::<Report>),
     ("redact", SchemaGenerator::subschema_for::<Report>),
-    ("rerun", SchemaGenerator::subschema_for::<Rerun>),
+    ("rerun", |generator| {
+        let one = generator.subschema_for::<Report>();
+        let of_a_list = generator.subschema_for::<Rerun>();
+        json_schema!({"anyOf": [one, of_a_list]})
+    }),
     ("doctor", SchemaGenerator::subschema_for::<doctor::Report>),
     ("audit", SchemaGenerator::subschema_for::<audit::Report>),
     ("plan", SchemaGenerator::subschema_for::<plan::Report>),

@@ -1,6 +1,8 @@
 //! What operators did to a record is kept in its journal, under a name that no handler can give a
 //! step.
 
+use std::fmt;
+
 use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::journal::{
     Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState,
@@ -17,6 +19,8 @@ use crate::records::rerun;
 pub const OPERATOR_STEP: &str = "@operator";
 /// The entry that lists where the large outcomes of attempts are kept that were run again.
 const KEPT_STEP: &str = "@kept";
+/// The entry that lists how each rerun gave the key back.
+const RERUN_STEP: &str = "@rerun";
 
 /// What an operator did to a record, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +36,58 @@ pub struct Act {
     /// Names what the operator has to do by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+}
+
+/// How a `rerun` gave a key back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GivenBack {
+    /// The time of the act.
+    pub(crate) at: i64,
+    /// The number of the last attempt before.
+    pub(crate) attempt: u32,
+    /// Whether later attempts derive other keys.
+    pub(crate) new_keys: bool,
+    /// Whether confirmed steps fire again.
+    pub(crate) repeats_steps: bool,
+}
+
+impl fmt::Display for GivenBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = if self.new_keys { "new" } else { "same" };
+        let steps = if self.repeats_steps {
+            " --steps repeat"
+        } else {
+            ""
+        };
+        write!(f, "--keys {keys}{steps}")
+    }
+}
+
+impl GivenBack {
+    /// How this act gave the key back; `None` where it was no rerun.
+    pub(crate) fn by(act: &Act, journal: &Journal) -> Option<Self> {
+        let all: Vec<Self> = listed(journal, RERUN_STEP);
+        all.into_iter().rfind(|how| how.at == act.at)
+    }
+
+    /// Tells whether no attempt has followed: the record waits for its next delivery.
+    pub(crate) fn waits(&self, record: &Record) -> bool {
+        let ended_unstarted = record.last_error.as_deref() == Some("not started");
+        let begun = record.attempt.saturating_sub(u32::from(ended_unstarted));
+        record.is_released() && begun <= self.attempt
+    }
+
+    /// The note that adds it. The oldest go where there is no room for all.
+    pub(crate) fn note(self, journal: &Journal, at: EpochMillis) -> StepNote {
+        let mut all: Vec<Self> = listed(journal, RERUN_STEP);
+        all.push(self);
+        let mut text = text(&all);
+        while text.len() > MAX_STEP_RESULT_BYTES {
+            all.remove(0);
+            text = self::text(&all);
+        }
+        list(journal, RERUN_STEP, text, at)
+    }
 }
 
 /// Where a large outcome is kept, outside of its record.

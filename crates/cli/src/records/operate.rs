@@ -13,7 +13,8 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::records::acts::{Act, Kept, acts, note};
+use crate::records::acts::{Act, GivenBack, Kept, acts, note};
+use crate::time;
 
 /// How a record is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +62,8 @@ impl Ending {
                 entry.is_some_and(|entry| entry.state == *state)
             }
             Self::Redacted => is_redacted(record),
-            // It may have run since: once is enough.
-            Self::RunAgain { .. } => true,
+            // By what the acts say of it.
+            Self::RunAgain { .. } => false,
         }
     }
 }
@@ -79,14 +80,71 @@ pub struct Order {
 impl Order {
     /// The act by which this very order was carried out before, where it was: the command was given
     /// again, perhaps because it got no answer, perhaps by a colleague who goes on with it.
-    pub(crate) fn carried_out(&self, record: &Record) -> Option<Act> {
+    ///
+    /// # Errors
+    ///
+    /// The words of why it is refused: another rerun stands in its way.
+    pub(crate) fn carried_out(&self, record: &Record) -> Result<Option<Act>, String> {
+        if let Ending::RunAgain {
+            repeats_steps,
+            renews_keys,
+        } = self.ending
+        {
+            return self.run_again_before(record, renews_keys, repeats_steps);
+        }
         let is_same = |act: &Act| (&act.act, &act.reason) == (&self.act.act, &self.act.reason);
+        let last = acts(&record.journal).pop();
+        Ok(last.filter(|act| is_same(act) && self.ending.is_reached(record)))
+    }
+
+    /// A rerun is carried out once for each reason, whatever became of the record since, and a record
+    /// that waits for its next delivery isn't given back once more, whatever the reason.
+    fn run_again_before(
+        &self,
+        record: &Record,
+        new_keys: bool,
+        repeats_steps: bool,
+    ) -> Result<Option<Act>, String> {
         let mut acts = acts(&record.journal);
-        let act = match self.ending {
-            Ending::RunAgain { .. } => acts.into_iter().find(is_same),
-            _ => acts.pop().filter(is_same),
+        acts.retain(|act| act.act == self.act.act);
+        let how = |act: &Act| GivenBack::by(act, &record.journal);
+        let of_the_reason = acts.iter().rfind(|act| act.reason == self.act.reason);
+        let is_waiting = |act: &&Act| how(act).is_some_and(|how| how.waits(record));
+        let waiting = acts.last().filter(is_waiting);
+        let is_same = |act: &&Act| {
+            let same =
+                |how: GivenBack| how.new_keys == new_keys && how.repeats_steps == repeats_steps;
+            how(act).is_none_or(same)
         };
-        act.filter(|_| self.ending.is_reached(record))
+        let mut before = of_the_reason.into_iter().chain(waiting);
+        if let Some(act) = before.find(is_same) {
+            return Ok(Some(act.clone()));
+        }
+        let words = |act: &Act| {
+            let at = time::text(EpochMillis(act.at));
+            let how = how(act).map(|how| format!(" {how}")).unwrap_or_default();
+            format!("it was given back at {at} by `rerun{how}`")
+        };
+        match (waiting, of_the_reason) {
+            (Some(act), _) => {
+                // Nothing has been done under what it asks in addition.
+                let adds =
+                    |how: GivenBack| new_keys >= how.new_keys && repeats_steps >= how.repeats_steps;
+                if how(act).is_some_and(adds) {
+                    return Ok(None);
+                }
+                Err(format!(
+                    "{}, and waits for its next delivery: new keys, and steps that fire again, can't be taken back. \
+                     Wait until it has run, or end it by `complete` or `fail`",
+                    words(act)
+                ))
+            }
+            (None, Some(act)) => Err(format!(
+                "for this reason {}: to have it run once more in another way, give another reason",
+                words(act)
+            )),
+            (None, None) => Ok(None),
+        }
     }
 }
 
@@ -201,6 +259,13 @@ pub(crate) fn intervention(
             });
             steps.extend(again);
             steps.extend(renews_keys.then(|| record.journal.next_keys(now)));
+            let how = GivenBack {
+                at: order.act.at,
+                attempt: record.attempt,
+                new_keys: *renews_keys,
+                repeats_steps: *repeats_steps,
+            };
+            steps.push(how.note(&record.journal, now));
             (
                 released(),
                 record.expiration.max((now + KEPT).ceil_seconds()),

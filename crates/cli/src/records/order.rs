@@ -148,13 +148,15 @@ pub(crate) async fn give(
         before,
         after: None,
     };
-    if let Some(act) = order.carried_out(record) {
+    let earlier = order.carried_out(record);
+    if let Ok(Some(act)) = earlier {
         report.act = act;
         report.after = Some(report.before.clone());
         context.output().report(&report)?;
         return Ok(Exit::Fine);
     }
-    check(record).map_err(|words| match State::of(&found, now, SKEW_MARGIN) {
+    let fits = earlier.and_then(|_| check(record));
+    fits.map_err(|words| match State::of(&found, now, SKEW_MARGIN) {
         State::Expired => Failure::usage(
             "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that"
                 .to_owned(),
@@ -209,7 +211,7 @@ pub(crate) async fn give(
     note(format_args!("{at} {act} {} by {by}: {reason}", id.as_str()));
     report.written = true;
     report.after = Some(RecordView::of(&id, &left, now, SKEW_MARGIN));
-    context.output().report(&report).map_err(Failure::written)?;
+    context.output().written(&report)?;
     Ok(Exit::Fine)
 }
 

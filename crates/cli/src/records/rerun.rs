@@ -132,7 +132,8 @@ pub enum Done {
     Given,
     /// The same, if it were no dry run.
     WouldBeGiven,
-    /// It was given back before for the same reason, perhaps by a command that was interrupted.
+    /// It was given back before, for the same reason, perhaps by a command that was interrupted; or
+    /// for another one, and waits for its next delivery.
     Before,
     /// It was left alone.
     Left,
@@ -157,7 +158,8 @@ impl fmt::Display for Line {
 /// Gives the key of a record that is final back, so that its next delivery is its next attempt.
 ///
 /// What it was given back for is kept on the record, and the same reason gives it back once: the
-/// command may be given again until all is done.
+/// command may be given again until all is done. One that waits for its next delivery is not given
+/// back again, whatever the reason.
 ///
 /// # Errors
 ///
@@ -308,18 +310,21 @@ async fn give_all(
     }
     let ahead = records.ahead(context).await?;
     let bar = bar(count as u64, 0);
+    let stopped = |done: usize, error: Failure| {
+        bar.finish_and_clear();
+        if !args.dry_run {
+            note(format_args!(
+                "{done} of {count} done. Give the same command again, with the same reason, and it goes on"
+            ));
+        }
+        error
+    };
     let (mut done, mut left) = (0, 0);
     for id in ids {
         let given = give_one(args, id, records, context, now() - ahead).await;
         let (what, words) = match given {
             Ok(answer) => answer,
-            Err(error) => {
-                bar.finish_and_clear();
-                note(format_args!(
-                    "{done} of {count} done. Give the same command again, with the same reason, and it goes on"
-                ));
-                return Err(error);
-            }
+            Err(error) => return Err(stopped(done, error)),
         };
         match what {
             Done::Left => left += 1,
@@ -331,11 +336,15 @@ async fn give_all(
             done: what,
             words,
         };
-        let printed = bar.suspend(|| context.output().line(&line));
-        if what == Done::Given {
-            printed.map_err(Failure::written)?;
-        } else {
-            printed?;
+        if let Err(error) = bar.suspend(|| context.output().line(&line)) {
+            // Nobody would learn what becomes of the others.
+            let error = match what {
+                Done::Given => error.written(),
+                Done::WouldBeGiven => error,
+                _ if args.dry_run => error,
+                _ => error.stopped(),
+            };
+            return Err(stopped(done, error));
         }
     }
     ProgressBar::finish_and_clear(&bar);
@@ -366,16 +375,17 @@ async fn give_one(
         ending: args.ending(),
         act: args.why.act(WORD, now),
     };
-    if let Some(act) = order.carried_out(record) {
+    let before = order.carried_out(record);
+    if let Ok(Some(act)) = before {
         return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
-    }
-    if let Err(words) = args.check(record) {
-        return left(&words);
     }
     if is_expired(&found, now) {
         return left(
             "the record has expired: the next delivery runs anyway, with the keys that it had first",
         );
+    }
+    if let Err(words) = before.and_then(|_| args.check(record)) {
+        return left(&words);
     }
     if let Some(words) = held(records, id, Some(&found), context).await?.words() {
         return left(words);

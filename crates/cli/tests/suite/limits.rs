@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::records::{dead, deliver};
+use crate::records::{dead, deliver, id};
 use crate::support::{Said, command, dynamodb, dynamodb_endpoint, on, run, table};
 
 #[tokio::test]
@@ -238,5 +238,57 @@ async fn a_record_that_was_written_is_said_to_be_where_its_report_can_not_be_pri
         .refused(3, "the record was written, but not all of the report");
     let got = on(&table, &["get", &id, "--json"]).await.json();
     assert_eq!(got["state"], "released", "{got}");
+    std::fs::remove_file(file).unwrap();
+}
+
+/// Runs the binary with an output whose reader has gone.
+async fn unread(words: &[&str]) -> Said {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = command(words);
+    unread.stdout(Stdio::from(writer));
+    let ran = unread.stderr(Stdio::piped()).spawn().unwrap();
+    drop(unread);
+    Said::of(&ran.wait_with_output().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_reader_that_went_away_stops_no_work_in_silence() {
+    let (table, endpoint) = (table().await, dynamodb_endpoint());
+    let place = ["--endpoint-url", &endpoint, "--table", &table];
+    let why = ["--reason", "ticket 17", "--yes"];
+    let stuck = dead(&table, "stuck").await;
+    for (read, code) in [
+        (&["get", &stuck][..], 0),
+        (&["explain", &stuck, "--crashed", "interrupt"], 1),
+        (&["list", "--yes"], 0),
+        (&["release", &stuck, "--reason", "why", "--dry-run"], 0),
+    ] {
+        let said = unread(&[read, &place].concat()).await.ended_with(code);
+        assert!(!said.err.contains("error"), "{said:?}");
+    }
+    unread(&[&["release", &stuck][..], &why, &place].concat())
+        .await
+        .refused(3, "the record was written, but not all of the report");
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let token = format!("A-{number}");
+        deliver(&table, &token).await.unwrap();
+        ids.push(id(&table, &token));
+    }
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    std::fs::write(&file, ids.join("\n")).unwrap();
+    let rerun = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+    let rerun = [&rerun[..], &why, &place].concat();
+    unread(&[&rerun[..], &["--dry-run"]].concat())
+        .await
+        .ended_with(0);
+    for done in [1, 1] {
+        let said = unread(&rerun).await.ended_with(3);
+        let words = format!("{done} of 3 done. Give the same command again");
+        assert!(said.err.contains(&words), "{said:?}");
+    }
+    let said = run(&rerun).await.ended_with(0);
+    assert!(said.err.contains("3 of 3 given back"), "{said:?}");
     std::fs::remove_file(file).unwrap();
 }

@@ -328,6 +328,105 @@ async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
 }
 
 #[tokio::test]
+async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    std::fs::write(&file, &id).unwrap();
+    let one = async |keys: &str, why: &str| {
+        let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
+        on(&table, &rerun).await
+    };
+    let listed = async |keys: &str, why: &str| {
+        let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", keys];
+        on(&table, &[&from[..], &["--reason", why, "--yes"]].concat()).await
+    };
+    one("same", "charged 0").await.ended_with(0);
+    let given = get(&table, &id).await;
+    one("same", "Charged 0.")
+        .await
+        .refused(0, "was done before");
+    listed("same", "it charged 0")
+        .await
+        .refused(0, "done before");
+    assert_eq!(get(&table, &id).await, given);
+    // Nothing has run under the old keys since.
+    one("new", "charged 0").await.ended_with(0);
+    let given = get(&table, &id).await;
+    assert_eq!(given["key_generation"], 1, "{given}");
+    for why in ["charged 0", "another"] {
+        one("same", why)
+            .await
+            .refused(2, "waits for its next delivery");
+        listed("same", why)
+            .await
+            .refused(1, "waits for its next delivery");
+        one("new", why).await.refused(0, "was done before");
+        assert_eq!(get(&table, &id).await, given);
+    }
+    let ran = deliver(&table, "A-17").await.unwrap();
+    assert_eq!(ran, Outcome::Executed("receipt of attempt 2".to_owned()));
+    // It has run since: the same reason is no order to have it run in another way.
+    one("same", "charged 0")
+        .await
+        .refused(2, "give another reason");
+    listed("same", "charged 0")
+        .await
+        .refused(1, "give another reason");
+    one("new", "charged 0").await.refused(0, "was done before");
+    assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_that_did_not_begin_leaves_a_rerun_waiting() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let rerun = async |why: &str| {
+        let rerun = ["rerun", &id, "--keys", "new", "--reason", why, "--yes"];
+        on(&table, &rerun).await
+    };
+    rerun("one").await.ended_with(0);
+    let ended = |number: &str, how: &str| {
+        let update = dynamodb().client().update_item().table_name(&table);
+        update
+            .key("id", AttributeValue::S(id.clone()))
+            .update_expression("SET attempt = :number, last_error = :how")
+            .expression_attribute_values(":number", AttributeValue::N(number.to_owned()))
+            .expression_attribute_values(":how", AttributeValue::S(how.to_owned()))
+            .send()
+    };
+    ended("2", "not started").await.unwrap();
+    rerun("two").await.refused(0, "was done before");
+    ended("2", "panic").await.unwrap();
+    rerun("three").await.refused(0, "released before");
+}
+
+#[tokio::test]
+async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
+    let (table, charges) = (table().await, AtomicUsize::new(0));
+    let once = super::engine(&table);
+    let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
+    deliver_in_steps(&once, "A-17", charge).await.unwrap();
+    let id = id(&table, "A-17");
+    let rerun = async |steps: &str| {
+        let rerun = ["rerun", &id, "--keys", "same", "--steps", steps, "--yes"];
+        on(&table, &[&rerun[..], &WHY].concat()).await
+    };
+    rerun("keep").await.ended_with(0);
+    // A correction, before anything has run.
+    rerun("repeat").await.refused(0, "released before");
+    rerun("keep")
+        .await
+        .refused(2, "waits for its next delivery");
+    let ran = deliver_in_steps(&once, "A-17", charge).await.unwrap();
+    assert_eq!(ran, Outcome::Executed("charge 1".to_owned()));
+    rerun("keep").await.refused(2, "give another reason");
+}
+
+#[tokio::test]
 async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
     let (table, charges) = (table().await, AtomicUsize::new(0));
     let store = DynamoDbStore::new(dynamodb().client(), &table);

@@ -52,6 +52,17 @@ async fn what_is_printed_has_its_schema() {
     }
     let release = [&["release", &dead, "--yes", "--json"][..], &WHY].concat();
     validate("release", &on(&table, &release).await.json());
+    let rerun = ["rerun", &done, "--keys", "new", "--yes", "--json"];
+    validate(
+        "rerun",
+        &on(&table, &[&rerun[..], &WHY].concat()).await.json(),
+    );
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    std::fs::write(&file, &done).unwrap();
+    let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", "new"];
+    let from = [&from[..], &WHY, &["--yes", "--json"]].concat();
+    validate("rerun", &on(&table, &from).await.json());
+    std::fs::remove_file(file).unwrap();
     let printed = run(&["schema", "get"]).await.ended_with(0).json();
     assert_eq!(&printed, schema::of("get").unwrap().as_value());
     let printed = run(&["schema"]).await.ended_with(0).json();
