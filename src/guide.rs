@@ -40,6 +40,7 @@ page!(
     "choose.md",
     "diagrams/choose-form" => diagram!("choose-form"),
     "diagrams/choose-key" => diagram!("choose-key"),
+    "recipes/durable" => packaged!("recipes/durable.md"),
     "recipes/effects#derived-keys" => "crate::guide::effects#derived-keys",
     "recipes/effects#steps" => "crate::guide::effects#steps",
     "recipes/guards" => "crate::guide::guards",
@@ -86,6 +87,7 @@ page!(
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
     "operations/records#the-outbox" => packaged!("operations/records.md"),
     "operations/scale#what-else-has-a-limit" => packaged!("operations/scale.md"),
+    "recipes/durable#inside-of-a-durable-function" => packaged!("recipes/durable.md"),
     "reference/settings#environment-variables" => packaged!("reference/settings.md"),
 );
 page!(

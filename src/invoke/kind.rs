@@ -10,11 +10,13 @@ use crate::envelope::{Opened, open_event_bridge, open_sns};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
+mod durable;
 mod error;
 mod s3_batch;
 mod scheduler;
 mod step_functions;
 
+pub(super) use durable::is_envelope as is_durable;
 pub(super) use error::KindError;
 
 pub use s3_batch::S3BatchTask;

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::InvokeError;
 use super::key::KeySource;
-use super::kind::{Content, Kind, KindError};
+use super::kind::{Content, Kind, KindError, is_durable};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::json_error;
 use crate::protocol::key::Key;
@@ -77,6 +77,10 @@ impl<T: DeserializeOwned> Reader<T> {
         event: &str,
         is_passive: bool,
     ) -> Result<Contents<T>, InvokeError<E>> {
+        // A stored answer of one invocation would be replayed to the next, for as long as it is kept.
+        if !is_passive && is_durable(event) {
+            return Err(wrong(KindError::Durable));
+        }
         if !is_passive && self.key.is_unset(self.kind) {
             return Err(InvokeError::NoKey);
         }

@@ -40,6 +40,10 @@ pub(in crate::invoke) enum KindError {
     )]
     StepFunctionsPart,
     #[error(
+        "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside of `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect"
+    )]
+    Durable,
+    #[error(
         "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)"
     )]
     S3Batch,

@@ -1,5 +1,7 @@
 //! The ready-made sources: which events are one, and which are refused.
 
+use lambda_idempotency::invoke::Selector;
+
 use super::*;
 
 pub(super) const SNS: &str = include_str!("../../fixtures/invoke-sns.json");
@@ -193,4 +195,53 @@ async fn the_event_of_another_source_is_refused_in_words_and_not_quoted() {
         }
     }
     assert_eq!(runs.take(), 0);
+}
+
+/// What a durable function gets in an invocation.
+fn durable(token: &str) -> Value {
+    json!({
+        "DurableExecutionArn": "arn:aws:lambda:eu-central-1:123456789012:function:orders:1/durable-execution/o-1/e-1",
+        "CheckpointToken": token,
+        "InitialExecutionState": { "Operations": [], "NextMarker": "" },
+    })
+}
+
+/// A durable function in a layer that keys it by its execution: it suspends, and ends in the next invocation.
+fn suspending(once: &Idempotency<MemoryStore>, runs: &Runs) -> impl Function + use<> {
+    let runs = runs.clone();
+    let execution = Selector::pointer("/DurableExecutionArn").unwrap();
+    let layer = InvokeLayer::new(once.clone()).key_from(execution);
+    let layer = layer.fingerprint_without(["/CheckpointToken".parse().unwrap()]);
+    layer.handler(move |_: Invocation<Value>| {
+        let status = ["PENDING", "SUCCEEDED"][usize::from(runs.count() > 1)];
+        async move { Ok(json!({ "Status": status })) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invocation_of_a_durable_execution_is_refused_before_its_answer_could_be_stored() {
+    let runs = Runs::default();
+    let function = suspending(&engine(), &runs);
+    for token in ["t-1", "t-2", "t-2"] {
+        let refused = failure(&function, &durable(token)).await;
+        assert_eq!(refused.error_type, "Idempotency.WrongEvent");
+        for advice in ["take the layer off", "inside of `ctx.step`", "`derive_key`"] {
+            assert!(refused.error_message.contains(advice), "{refused:?}");
+        }
+    }
+    // Where the layer has no key, the advice is not to set one.
+    let unkeyed = paying(InvokeLayer::new(engine()), &runs);
+    let refused = error_type(&unkeyed, &durable("t-1")).await;
+    assert_eq!(refused, "Idempotency.WrongEvent");
+    assert_eq!(runs.take(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_protected_a_durable_execution_goes_on() {
+    let once = builder(MemoryStore::new()).disabled(true).build().unwrap();
+    let function = suspending(&once, &Runs::default());
+    for status in ["PENDING", "SUCCEEDED"] {
+        let answer = invoke(&function, &durable("t")).await.unwrap();
+        assert_eq!(answer, json!({ "Status": status }).to_string());
+    }
 }
