@@ -8,13 +8,13 @@ mod sns;
 
 #[cfg(feature = "invoke")]
 pub(crate) use event_bridge::open as open_event_bridge;
+#[cfg(feature = "batch")]
+pub use opened::S3Pointer;
 pub(crate) use opened::{EnvelopeError, Opened};
 #[cfg(feature = "streams")]
 pub(crate) use s3::identity as s3_identity;
 #[cfg(any(feature = "streams", feature = "invoke"))]
 pub(crate) use s3::object_key;
-#[cfg(feature = "batch")]
-pub use s3_pointer::S3Pointer;
 #[cfg(feature = "batch")]
 pub(crate) use s3_pointer::is_pointer as is_s3_pointer;
 #[cfg(feature = "invoke")]

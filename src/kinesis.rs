@@ -85,7 +85,7 @@
 //! [place](KinesisRecord::sub_sequence_number) in the aggregate, too. One that must come again sets the
 //! checkpoint to the aggregate, whose other records are then replayed. The library sends records again
 //! that reached another shard than it meant, in another aggregate: use an identity of the work.
-//! An aggregate that can't be read fails as one record.
+//! An aggregate that can't be read, or has more than 32,768 records, fails as one record.
 //!
 //! # What exhausted retries discard
 //!

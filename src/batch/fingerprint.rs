@@ -38,19 +38,28 @@ impl<S: Source, T> FingerprintSource<S, T> {
         }))
     }
 
-    /// Takes the fingerprint; `None` where the message is not compared.
-    pub(super) fn of(&self, content: &Content<'_, S>, body: &T) -> Option<Fingerprint> {
-        match self {
-            Self::Content(left_out) => Some(content.fingerprint(left_out)),
-            Self::Closure(closure) => closure(body, content.message()),
-            Self::Selected(selector) => Some(selector.fingerprint(content)),
-            Self::Nothing => None,
-        }
+    /// Takes the fingerprint, and that of the attributes of these names; `None` where the message is not
+    /// compared.
+    pub(super) fn of(
+        &self,
+        content: &Content<'_, S>,
+        body: &T,
+        names: &BTreeSet<String>,
+    ) -> Option<Fingerprint> {
+        let fingerprint = match self {
+            // It would differ from that of the payload, once this is fetched.
+            Self::Content(_) if content.is_unknown() && names.is_empty() => return None,
+            Self::Content(left_out) => content.fingerprint(left_out),
+            Self::Closure(closure) => closure(body, content.message())?,
+            Self::Selected(selector) => selector.fingerprint(content),
+            Self::Nothing => return None,
+        };
+        Some(with_attributes(fingerprint, content, names))
     }
 }
 
 /// Adds the attributes of these names to a fingerprint; without names, it stays as it is.
-pub(super) fn with_attributes<S: Source>(
+fn with_attributes<S: Source>(
     fingerprint: Fingerprint,
     content: &Content<'_, S>,
     names: &BTreeSet<String>,

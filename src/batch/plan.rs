@@ -20,6 +20,8 @@ pub(super) struct Ready<S: Source, T> {
     /// The body and the message around it. They are boxed, because several futures hand them on,
     /// and each would have room for all of it.
     pub(super) received: Box<(T, S::Record)>,
+    /// The body is a payload that was fetched, and may be larger than the event.
+    pub(super) is_fetched: bool,
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) retention: Option<Duration>,
@@ -115,6 +117,7 @@ where
             payload,
         } = turn;
         let payload = payload.transpose()?;
+        let is_fetched = payload.is_some();
         let operation = match self.operation {
             Some(operation) => Arc::clone(operation),
             None => S::origin(&message).unwrap_or(S::NAME).into(),
@@ -135,6 +138,7 @@ where
         Ok(Ready {
             position,
             received: Box::new((body, message)),
+            is_fetched,
             key: key.map(|key| key.bound_to(self.operation)),
             fingerprint,
             retention,

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::batch::Source;
 use crate::batch::content::Content;
 use crate::batch::fetch::Fetch;
-use crate::batch::fingerprint::{FingerprintSource, with_attributes};
+use crate::batch::fingerprint::FingerprintSource;
 use crate::batch::key::KeySource;
 use crate::batch::report::Reason;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
@@ -121,11 +121,10 @@ impl<S: Source, T> Reader<S, T> {
         })?;
         let identity = || {
             let key = self.key.key(operation, &content, &body);
-            let fingerprint = self.fingerprint.of(&content, &body);
-            let with = |of| with_attributes(of, &content, &self.attributes);
+            let fingerprint = self.fingerprint.of(&content, &body, &self.attributes);
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&body, message));
-            (key, fingerprint.map(with), retention)
+            (key, fingerprint, retention)
         };
         let (key, fingerprint, retention) = if is_passive {
             catch_unwind(AssertUnwindSafe(identity)).unwrap_or_default()

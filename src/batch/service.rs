@@ -301,7 +301,8 @@ where
                         permanent: config.permanent.clone(),
                         keys: config.reader.key.clone(),
                         times,
-                        place: Place::new(&places, permit, stop),
+                        // No more fetched payloads are in memory than messages run side by side.
+                        place: Place::new(&places, permit, stop, message.is_fetched),
                         endings: Arc::clone(&endings),
                         message,
                     };

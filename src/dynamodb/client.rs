@@ -13,8 +13,10 @@ use aws_sdk_dynamodb::{Client, config};
 
 mod environment;
 mod roots;
+mod sent;
 mod throttled;
 
+pub(super) use sent::{in_time, noting_sends};
 pub(super) use throttled::without_repeats;
 
 /// Makes the configuration that [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env) uses,

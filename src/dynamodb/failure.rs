@@ -22,9 +22,13 @@ const NO_CREDENTIALS: [&str; 2] = [
     "there was no identity resolver",
 ];
 
-/// Holds the SDK's words for a provider of credentials that failed, such as the metadata service of
-/// a machine.
-const NOT_LOADED: &str = "an error occurred while loading credentials";
+/// Lists the SDK's words for a provider of credentials that failed, such as the metadata service of
+/// a machine, or that gave no answer.
+const NOT_LOADED: [&str; 3] = [
+    "an error occurred while loading credentials",
+    "identity resolver timed out",
+    "credentials provider timed out",
+];
 
 const CREDENTIALS_ADVICE: &str =
     "give the process a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
@@ -171,7 +175,7 @@ pub(super) fn unreached(mut text: String) -> StoreError {
         );
         return StoreError::Unauthenticated(text.into());
     }
-    if text.contains(NOT_LOADED) {
+    if NOT_LOADED.iter().any(|words| text.contains(words)) {
         let text = format!("the AWS credentials could not be loaded: {CREDENTIALS_ADVICE}: {text}");
         return StoreError::Unauthenticated(text.into());
     }

@@ -184,6 +184,9 @@ async fn send(
         Err(StoreError::Timeout) => {
             return all(&|| Reply::Settled(Err(StoreError::Timeout)));
         }
+        Err(StoreError::NotSent) => {
+            return all(&|| Reply::Settled(Err(StoreError::NotSent)));
+        }
         Err(StoreError::Unavailable(cause)) => {
             // An error can't be cloned, its words can.
             let words = cause.to_string();

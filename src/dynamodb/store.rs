@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::change::Change;
 use super::client;
@@ -88,7 +88,12 @@ impl DynamoDbStore {
     /// itself: commits (`TransactWriteItems`, and the single write that ends a claimless run), so
     /// that it knows of each send that got no answer; and throttled writes, so that all runs of an
     /// engine share one pace.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the store's requests go through it"
+    )]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
+        let client = client::noting_sends(&client);
         Self {
             writes: client::without_repeats(&client),
             client,
@@ -151,13 +156,9 @@ impl DynamoDbStore {
         E: Refusal,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>> + ?Sized,
     {
-        if Instant::now() >= deadline {
-            return Err(StoreError::NotSent);
-        }
-        match timeout_at(deadline, request).await {
-            Err(_) => Err(StoreError::Timeout),
-            Ok(Ok(reply)) => Ok(Ok(reply)),
-            Ok(Err(error)) => match error.as_service_error().and_then(Refusal::met) {
+        match client::in_time(deadline, request).await? {
+            Ok(reply) => Ok(Ok(reply)),
+            Err(error) => match error.as_service_error().and_then(Refusal::met) {
                 Some(Met(item)) => Ok(Err(item.map(|item| self.layout.read(&item)))),
                 None => Err(classify(&self.table, &self.layout, action, &error)),
             },

@@ -51,10 +51,9 @@ async fn send(
         .customize()
         .config_override(client::sent_once(&store.client))
         .send();
-    match timeout_at(deadline, Box::pin(request)).await {
-        Err(_) => Err(StoreError::Timeout),
-        Ok(Ok(_)) => Ok(Committed::Applied),
-        Ok(Err(error)) => match error.as_service_error() {
+    match client::in_time(deadline, Box::pin(request)).await? {
+        Ok(_) => Ok(Committed::Applied),
+        Err(error) => match error.as_service_error() {
             Some(ServiceError::TransactionCanceledException(cancelled)) => {
                 let reasons = cancelled.cancellation_reasons();
                 let judged = judge(store, commit.record.is_some(), reasons)?;

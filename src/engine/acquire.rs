@@ -14,8 +14,8 @@ use crate::engine::unsent::OnDrop;
 use crate::engine::{Engine, Request, events};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{
-    EntropyError, Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Takeover, Version,
-    WITHOUT_REPLY,
+    EntropyError, Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Release, Takeover,
+    Version, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, decide};
 use crate::store::{Answer, Store, StoreError};
@@ -98,7 +98,9 @@ impl<S: Store> Engine<S> {
                 return Err(self.in_flight(request, Duration::ZERO));
             }
             if !request.options.has_place() {
-                if !request.options.takes_place().await {
+                // A drain that gave up holds no places any more.
+                let is_closed = !request.options.is_batch() && self.detached.is_draining();
+                if is_closed || !request.options.takes_place().await {
                     return Err(self.in_flight(request, Duration::ZERO));
                 }
                 now = self.moment();
@@ -112,10 +114,14 @@ impl<S: Store> Engine<S> {
             }
             let claim = self.new_claim(request, &owner, attempt, now.time);
             let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
-            // It may have applied although its reply was not waited for.
-            let left = || self.leave_claimed(request, &hold);
-            let unless_dropped = OnDrop::new(left);
             let is_silent = AtomicBool::new(false);
+            // It may have applied although its reply was not waited for.
+            let left = || {
+                if is_silent.load(Ordering::Relaxed) {
+                    self.leave_claimed(request, &hold);
+                }
+            };
+            let unless_dropped = OnDrop::new(left);
             let answer = self.send_claim(request, claim, over, now, &is_silent).await;
             unless_dropped.disarm();
             let answer = match answer {
@@ -130,21 +136,18 @@ impl<S: Store> Engine<S> {
                 }
             };
             match answer {
-                Answer::Applied(left) => {
-                    match left.map(|found| found.content).transpose() {
-                        // The reply has what the predecessor wrote up to the takeover; what was
-                        // read before may not.
-                        Ok(record) => {
-                            let journal = record.map(|record| record.journal);
-                            hold.journal = journal.unwrap_or_default();
-                        }
-                        Err(reason) => {
-                            Box::pin(self.release(request, &hold, None)).await;
-                            return Err(Error::Unreadable(reason));
-                        }
+                Answer::Applied(left) => match left.map(|found| found.content).transpose() {
+                    // The reply has what the predecessor wrote up to the takeover; what was read
+                    // before may not.
+                    Ok(record) => {
+                        hold.journal = record.map(|record| record.journal).unwrap_or_default();
+                        return self.start(request, hold, right).await;
                     }
-                    return self.start(request, hold, right).await;
-                }
+                    Err(reason) => {
+                        Box::pin(self.release(request, &hold, None)).await;
+                        return Err(Error::Unreadable(reason));
+                    }
+                },
                 Answer::Refused(other) => found = other,
             }
             now = self.moment();
@@ -181,8 +184,8 @@ impl<S: Store> Engine<S> {
     }
 
     /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
-    /// not asked again: the caller gets the error. Notes whether a send had no answer, so that it may
-    /// have applied.
+    /// not asked again: the caller gets the error. Notes whether a send began and had no answer, so
+    /// that it may have applied.
     async fn send_claim(
         &self,
         request: &Request,
@@ -198,10 +201,10 @@ impl<S: Store> Engine<S> {
             Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
         };
         let send = async || {
+            let was_silent = is_silent.swap(true, Ordering::Relaxed);
             let answer = self.write(request, &write, deadline).await;
-            if answer.as_ref().is_err_and(StoreError::is_unreachable) {
-                is_silent.store(true, Ordering::Relaxed);
-            }
+            let is_answered = !answer.as_ref().is_err_and(StoreError::is_unreachable);
+            is_silent.store(was_silent || !is_answered, Ordering::Relaxed);
             answer
         };
         persist(
@@ -226,7 +229,7 @@ impl<S: Store> Engine<S> {
     /// waiting.
     async fn look_again(&self, request: &Request, wait: &mut Wait) -> Option<Option<Found>> {
         if let Some(place) = &request.options.place {
-            place.leave();
+            place.leave_to_wait();
         }
         // Nothing is claimed yet, and the caller that would get the outcome may have gone.
         if !wait.pause().await || request.options.called_by.has_gone() {
@@ -243,18 +246,27 @@ impl<S: Store> Engine<S> {
         self.read(request, deadline).await
     }
 
-    /// Tries once, for a short time, to end a claim that may have applied although no reply came.
-    /// Left alone, it holds the key until its lease is over.
+    /// Tries once, for a short time, to end a claim that may have applied although no reply came, and
+    /// leaves the rest to later calls. Left alone, it holds the key until its lease is over.
     async fn give_up(&self, request: &Request, hold: &Hold) {
         let Ok(tombstone) = Owner::random() else {
             return;
         };
-        let reason = Some(WITHOUT_REPLY);
-        let release = self.release_as(tombstone, request, hold, reason, is_rejected_for_now);
+        let sent = Release {
+            last_error: Some(WITHOUT_REPLY.to_owned()),
+            ..Release::new(request.id.clone(), hold.owner.clone(), tombstone.clone())
+        };
+        let again = is_rejected_for_now;
+        let release = self.release_as(tombstone, request, hold, Some(WITHOUT_REPLY), again);
         // Where it has no answer by then, the next call sends it again.
-        let released = tokio::time::timeout(LEAST_STORE_TIME, release).await;
-        if let Ok(Ok(Answer::Refused(Some(_)))) = released {
+        let Ok(answer) = tokio::time::timeout(LEAST_STORE_TIME, release).await else {
+            return;
+        };
+        if let Ok(Answer::Refused(Some(_))) = answer {
             request.note_record();
+        }
+        if self.may_arrive(request, &sent, &answer) {
+            self.leave_for_later(request, hold, sent, 0);
         }
     }
 

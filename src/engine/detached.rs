@@ -47,13 +47,18 @@ impl DetachedRuns {
     /// Admits a run, which has its place until it ends, but not while it waits for another attempt;
     /// `None` where the limit is reached, or the engine drains.
     pub(crate) fn admit(&self) -> Option<Admitted> {
-        if self.is_draining.load(Ordering::Relaxed) {
+        if self.is_draining() {
             return None;
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         // Who gave the place back has it again at once, or not at all.
-        let place = Place::new(&self.permits, permit, Some(Instant::now()));
+        let place = Place::new(&self.permits, permit, Some(Instant::now()), false);
         Some(Admitted(place))
+    }
+
+    /// Tells whether a run that has no place gets none any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// Admits no further run, waits until each has ended, and returns the number of those that have

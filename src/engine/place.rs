@@ -6,13 +6,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 /// One of so many places: those of a batch's messages, or of an engine's detached runs. A run has it
-/// from its claim to the end of its handler, but not while it waits for another attempt.
+/// from its claim to the end of its handler, but not while it waits for another attempt, unless it
+/// stays.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Weak<Semaphore>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// Until when it waits to have its place again.
     stop: Option<Instant>,
+    /// A run that waits keeps it, for what it holds in memory.
+    stays: bool,
 }
 
 impl Place {
@@ -20,17 +23,26 @@ impl Place {
         places: &Arc<Semaphore>,
         permit: OwnedSemaphorePermit,
         stop: Option<Instant>,
+        stays: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             places: Arc::downgrade(places),
             permit: Mutex::new(Some(permit)),
             stop,
+            stays,
         })
     }
 
     /// Returns until when it waits to have its place again.
     pub(crate) fn stop(&self) -> Option<Instant> {
         self.stop
+    }
+
+    /// Gives the place back for the time of a wait.
+    pub(crate) fn leave_to_wait(&self) {
+        if !self.stays {
+            self.leave();
+        }
     }
 
     /// Gives the place back.
@@ -73,8 +85,8 @@ mod tests {
     async fn a_place_that_is_taken_again_is_held_and_free_for_nobody_else() {
         let places = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&places).try_acquire_owned().unwrap();
-        let place = Place::new(&places, permit, Some(Instant::now()));
-        place.leave();
+        let place = Place::new(&places, permit, Some(Instant::now()), false);
+        place.leave_to_wait();
         assert!(!place.is_held() && places.available_permits() == 1);
         assert!(place.take().await);
         assert!(place.is_held() && places.available_permits() == 0);

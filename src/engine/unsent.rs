@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::engine::claim::Hold;
 use crate::engine::events;
@@ -39,6 +42,31 @@ pub(super) struct Unsent {
     write: RecordWrite,
     /// The outcome's text, where it is over the inline limit and not kept yet.
     large: Option<String>,
+    /// Of the release of a claim that may still arrive: when it is sent again.
+    later: Option<Later>,
+}
+
+/// The next try of a release that has met no claim.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    due: Instant,
+    tries: usize,
+}
+
+impl Later {
+    /// The pauses before the tries. A request that is later than all of them has outlived its
+    /// connection.
+    const PAUSES: [Duration; 3] = [
+        Duration::from_secs(1),
+        Duration::from_secs(4),
+        Duration::from_secs(16),
+    ];
+
+    /// Returns the try after this many; `None` after the last.
+    fn after(tries: usize) -> Option<Self> {
+        let due = Instant::now() + *Self::PAUSES.get(tries)?;
+        Some(Self { due, tries })
+    }
 }
 
 impl Unsent {
@@ -67,7 +95,14 @@ impl Unsent {
                 other => other.clone(),
             },
             large: None,
+            later: self.later,
         }
+    }
+
+    /// Tells whether the call for this key sends it: its own key's at once.
+    fn is_due(&self, id: &RecordId) -> bool {
+        let is_over = |later: Later| later.due <= Instant::now();
+        self.later.is_none_or(is_over) || self.write.id() == id
     }
 }
 
@@ -98,21 +133,23 @@ impl fmt::Debug for UnsentEndings {
 }
 
 impl UnsentEndings {
-    fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
+    /// Tells whether the call for this key has anything to send.
+    fn has_due(&self, id: &RecordId) -> bool {
+        let is_empty = self.count.load(Ordering::Relaxed) == 0;
+        !is_empty && self.lock().iter().any(|unsent| unsent.is_due(id))
     }
 
-    /// Adds an ending. Where there are too many then, the oldest are discarded. Where their outcomes
-    /// are too large together, the largest lose theirs: none costs another's run its ending.
+    /// Adds an ending. Where there are too many then, the oldest are discarded, those that have met no
+    /// claim before all others. Where their outcomes are too large together, the largest lose theirs:
+    /// none costs another's run its ending.
     fn push(&self, unsent: Unsent) {
         let mut discarded = Vec::new();
         {
             let mut endings = self.lock();
             endings.push_back(Arc::new(unsent));
-            while endings.len() > MOST
-                && let Some(oldest) = endings.pop_front()
-            {
-                discarded.push(oldest);
+            while endings.len() > MOST {
+                let later = endings.iter().position(|unsent| unsent.later.is_some());
+                discarded.extend(endings.remove(later.unwrap_or(0)));
             }
             let mut bytes: usize = endings.iter().map(|unsent| unsent.bytes()).sum();
             // Of two that are as large, the older one.
@@ -130,14 +167,15 @@ impl UnsentEndings {
         }
     }
 
-    /// Returns the endings that the next call sends: first those of its own key, then the oldest.
+    /// Returns the endings that the next call sends: first those of its own key, then the oldest, then
+    /// those that have met no claim before.
     fn next(&self, id: &RecordId) -> Vec<Arc<Unsent>> {
         let endings = self.lock();
-        let (own, others): (Vec<_>, Vec<_>) = endings
-            .iter()
-            .cloned()
-            .partition(|unsent| unsent.write.id() == id);
-        own.into_iter().chain(others).take(AT_ONCE).collect()
+        let due = endings.iter().filter(|unsent| unsent.is_due(id));
+        let mut due: Vec<_> = due.cloned().collect();
+        due.sort_by_key(|unsent| (unsent.write.id() != id, unsent.later.is_some()));
+        due.truncate(AT_ONCE);
+        due
     }
 
     /// Forgets an ending that is settled; it may have lost its outcome meanwhile.

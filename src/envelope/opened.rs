@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::s3_pointer::S3Pointer;
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Says why a body is not in its envelope, without any of its content.
@@ -51,6 +50,21 @@ pub(crate) struct Opened {
     pub(crate) attributes: HashMap<String, String>,
     /// The part of the envelope that says what the text asks for.
     pub(crate) context: Vec<Fingerprint>,
+}
+
+/// Holds the place of a payload that a producer has put into S3.
+///
+/// It decodes from what a handler gets in its place, where nothing
+/// [fetches](crate::batch::BatchLayer::fetch) the object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[non_exhaustive]
+pub struct S3Pointer {
+    /// The name of the bucket.
+    #[serde(rename = "s3BucketName")]
+    pub bucket: String,
+    /// The key of the object: a new one each time that the producer sends.
+    #[serde(rename = "s3Key")]
+    pub key: String,
 }
 
 /// Reads a JSON text. The parser's message is dropped, because it quotes the text.

@@ -5,17 +5,16 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderName};
 
-use super::BODY_LIMIT;
 use crate::protocol::gzip;
 
 /// Opens the body of a request that is gzip or deflate: the same content is packed in other bytes each
 /// time, with the time of packing in them. A body in another coding, or in several, one that is
-/// damaged, and one that opens to more than the limit stays as it is.
-pub(super) fn opened(request: &HeaderMap, body: Bytes) -> Bytes {
+/// damaged, and one that opens to more than `limit` bytes stays as it is.
+pub(super) fn opened(request: &HeaderMap, body: Bytes, limit: usize) -> Bytes {
     let coding = joined(request, &CONTENT_ENCODING).unwrap_or_default();
     let content = match coding.trim() {
-        coding if is_same(coding, "gzip") => gzip::unpack(&body, BODY_LIMIT),
-        coding if is_same(coding, "deflate") => gzip::unpack_deflate(&body, BODY_LIMIT),
+        coding if is_same(coding, "gzip") => gzip::unpack(&body, limit),
+        coding if is_same(coding, "deflate") => gzip::unpack_deflate(&body, limit),
         _ => return body,
     };
     content.map_or(body, Bytes::from)

@@ -74,16 +74,17 @@ pub(super) async fn identify<S: Store, B: RequestBody>(
     Ok(identity)
 }
 
-/// Reads a body up to the limit, and opens its coding. Where nothing is protected, the handler meets a body that can't be
-/// read as it is, and the request is not compared.
+/// Reads a body up to the limit, and opens its coding up to the same one. Where nothing is protected, the
+/// handler meets a body that can't be read as it is, and the request is not compared.
 async fn bounded<S: Store, B: RequestBody>(
     parts: &Parts,
     body: B,
     once: &Idempotency<S>,
     settings: &Settings,
 ) -> Result<(Option<bytes::Bytes>, B), Problem> {
-    match body.read(settings.body_limit).await {
-        (Ok(bytes), body) => Ok((Some(opened(&parts.headers, bytes)), body)),
+    let limit = settings.body_limit;
+    match body.read(limit).await {
+        (Ok(bytes), body) => Ok((Some(opened(&parts.headers, bytes, limit)), body)),
         (Err(_), body) if once.is_passive() => Ok((None, body)),
         (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
         (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),

@@ -179,14 +179,23 @@ impl Settings {
     }
 }
 
-/// Tells whether a scope names nobody: it is empty, or has no character that is seen.
+/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
+/// without a width `Default_Ignorable_Code_Point`.
 fn is_blank(text: &str) -> bool {
     let is_unseen = |character: char| {
-        let is_of_no_width = matches!(
+        let is_ignorable = matches!(
             character,
-            '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+                | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         );
-        is_of_no_width || character.is_whitespace() || character.is_control()
+        // The last one is an empty pattern of Braille.
+        is_ignorable
+            || character.is_whitespace()
+            || character.is_control()
+            || character == '\u{2800}'
     };
     text.chars().all(is_unseen)
 }
@@ -278,7 +287,13 @@ mod tests {
             let route = settings.guarded_route(&parts).unwrap();
             settings.key(&parts, &route, b"").map(Option::unwrap)
         };
-        for scope in [None, Some(""), Some(" "), Some("\t\u{3000}\u{0}")] {
+        for scope in [
+            None,
+            Some(""),
+            Some(" "),
+            Some("\t\u{3000}\u{0}"),
+            Some("\u{202e}\u{2069}\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
+        ] {
             assert_eq!(key(scope, true), Err(Problem::ScopeMissing), "{scope:?}");
             assert!(key(scope, false).is_ok(), "{scope:?}");
         }

@@ -59,13 +59,20 @@ fn text_or_number<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>,
     })
 }
 
+/// Reads what is no object as nothing: it is beside the record, and costs no batch.
+fn object<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SchemaMetadata>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(value)?).ok())
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fields {
     offset: Option<u64>,
     timestamp: Option<i64>,
     timestamp_type: Option<String>,
+    #[serde(default, deserialize_with = "object")]
     key_schema_metadata: Option<SchemaMetadata>,
+    #[serde(default, deserialize_with = "object")]
     value_schema_metadata: Option<SchemaMetadata>,
     key: Option<Data>,
     value: Option<Data>,

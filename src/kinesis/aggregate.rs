@@ -26,6 +26,10 @@ const DIGEST_BYTES: usize = 16;
 /// ([PutRecord](https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html)).
 const LONGEST_KEY: usize = 256;
 
+/// The most records of an aggregate, since each costs a record's memory. In 1 MiB, which is the library's
+/// largest aggregate, there are more only where they have less than 32 bytes each.
+const MOST_RECORDS: usize = 1 << 15;
+
 /// Holds one record of an aggregate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SubRecord<'a> {
@@ -54,7 +58,7 @@ fn records(message: &[u8]) -> Option<Vec<SubRecord<'_>>> {
         match (number, value) {
             (1, Value::Bytes(key)) => keys.push(key_of(key)?),
             (2, Value::Bytes(key)) => hash_keys.push(key_of(key)?),
-            (3, Value::Bytes(record)) => records.push(record),
+            (3, Value::Bytes(record)) if records.len() < MOST_RECORDS => records.push(record),
             (1..=3, _) => return None,
             _ => {}
         }
@@ -222,6 +226,16 @@ mod tests {
                 assert_eq!(open(&data).unwrap().is_ok(), is_taken);
             }
         }
+    }
+
+    #[test]
+    fn more_records_than_the_memory_is_for_are_damage() {
+        let of = |records| {
+            let records = b"\x1a\x04\x08\x00\x1a\x00".repeat(records);
+            of_message(&[b"\x0a\x01a", &records[..]].concat())
+        };
+        assert_eq!(of(MOST_RECORDS), Some(Ok(MOST_RECORDS)));
+        assert_eq!(of(MOST_RECORDS + 1), Some(Err(Damaged)));
     }
 
     #[test]

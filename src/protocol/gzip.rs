@@ -1,6 +1,8 @@
 //! Unpacks gzip data ([RFC 1952](https://www.rfc-editor.org/rfc/rfc1952)) of one member, and data of
 //! the coding `deflate`. Pure.
 
+use std::sync::LazyLock;
+
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
@@ -31,8 +33,10 @@ pub(crate) fn unpack(data: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
 /// stream that some clients send.
 #[cfg(feature = "http")]
 pub(crate) fn unpack_deflate(data: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
-    let zlib = inflate(data, limit, inflate_flags::TINFL_FLAG_PARSE_ZLIB_HEADER);
-    zlib.or_else(|_| inflate(data, limit, 0))
+    match inflate(data, limit, inflate_flags::TINFL_FLAG_PARSE_ZLIB_HEADER) {
+        Err(GzipError::Damaged) => inflate(data, limit, 0),
+        zlib => zlib,
+    }
 }
 
 /// Inflates data that ends where its stream does: what follows would be content to some readers, and
@@ -86,17 +90,24 @@ fn after_header(data: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// Computes the checksum bit by bit: without a table, and fast enough for a batch of logs.
+/// Computes the checksum, a byte at a time. The decompressor computes that of zlib alone.
 fn crc32(content: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0xedb8_8320;
-    let mut crc = u32::MAX;
-    for byte in content {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
-        }
-    }
+    static TABLE: LazyLock<[u32; 256]> = LazyLock::new(|| {
+        let mut byte = 0..;
+        std::array::from_fn(|_| (0..8).fold(byte.next().unwrap_or(0), |crc, _| next_bit(crc)))
+    });
+    let table = &*TABLE;
+    let crc = content.iter().fold(u32::MAX, |crc, byte| {
+        let [lowest, ..] = crc.to_le_bytes();
+        let of_byte = table.get(usize::from(lowest ^ byte));
+        crc >> 8 ^ of_byte.copied().unwrap_or_default()
+    });
     !crc
+}
+
+fn next_bit(crc: u32) -> u32 {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg())
 }
 
 /// Packs a content, with these flags and optional fields.

@@ -114,8 +114,8 @@ impl Key {
         Self { is_bound, ..key }
     }
 
-    /// Gives the key without its tie to an operation that nobody has named: the name of the queue or
-    /// of the function may change.
+    /// Ties a raw id to its operation only where somebody has named it: the name of the queue or of the
+    /// function may change.
     #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn bound_to(self, named: Option<&Arc<str>>) -> Self {
         let is_bound = self.is_bound && named.is_some();

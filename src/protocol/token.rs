@@ -20,33 +20,15 @@ pub trait IntoToken {
     fn into_token(self) -> Option<String>;
 }
 
-macro_rules! token_from {
-    ($($text:ty),* $(,)?) => {$(
-        impl IntoToken for $text {
-            fn into_token(self) -> Option<String> {
-                Some(self.into())
-            }
-        }
-
-        impl IntoToken for Option<$text> {
-            fn into_token(self) -> Option<String> {
-                self.and_then(IntoToken::into_token)
-            }
-        }
-    )*};
-}
-
-token_from!(String, &str, &String, Box<str>, Cow<'_, str>);
-
 macro_rules! token_of {
-    ($($integer:ty),* $(,)?) => {$(
-        impl IntoToken for $integer {
+    ($($value:ty),* $(,)?) => {$(
+        impl IntoToken for $value {
             fn into_token(self) -> Option<String> {
                 Some(self.to_string())
             }
         }
 
-        impl IntoToken for Option<$integer> {
+        impl IntoToken for Option<$value> {
             fn into_token(self) -> Option<String> {
                 self.and_then(IntoToken::into_token)
             }
@@ -54,24 +36,13 @@ macro_rules! token_of {
     )*};
 }
 
+token_of!(String, &str, &String, Box<str>, Cow<'_, str>, Arc<str>);
 token_of!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize
 );
 
 #[cfg(feature = "uuid")]
 token_of!(uuid::Uuid);
-
-impl IntoToken for Arc<str> {
-    fn into_token(self) -> Option<String> {
-        Some(self.as_ref().to_owned())
-    }
-}
-
-impl IntoToken for Option<Arc<str>> {
-    fn into_token(self) -> Option<String> {
-        self.and_then(IntoToken::into_token)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -18,8 +18,8 @@ pub enum StoreError {
     /// No answer came before the deadline. The write may have applied.
     #[error("no answer before the deadline{}", see!("store-timeout"))]
     Timeout,
-    /// The request waited in this process for all the time that it had, and was not sent. It says
-    /// nothing of the store. Nothing applied.
+    /// The request waited in this process for all the time that it had, for its turn or for credentials, and
+    /// was not sent. It says nothing of the store. Nothing applied.
     #[error("not sent before the deadline{}", see!("store-not-sent"))]
     NotSent,
     /// The store is over its throughput. Nothing applied.

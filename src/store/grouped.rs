@@ -20,10 +20,10 @@ use crate::store::{Answer, AnyStore, Store, StoreError};
 /// gains nothing, and pays next to nothing. The layers for batches group the writes of a batch by
 /// themselves.
 ///
-/// - No timer is waited for. A request leaves at once where none of its kind is under way; what
-///   arrives meanwhile leaves when that one has its answer, when it is 25, or after 250 ms. So a request
-///   waits for one round trip to the table at the most, and then for its own. Where requests have met lately,
-///   one yields to the runtime once before it leaves: those that the same answer woke join it.
+/// - A request leaves at once where none of its kind is under way; what arrives meanwhile leaves when
+///   that one has its answer, when it is 25, or after 250 ms. So a request waits for one round trip to
+///   the table at the most, and then for its own. Where requests have met lately, one yields to the
+///   runtime once before it leaves: those that the same answer woke join it.
 /// - A write that leaves in a group is conditional, and is answered, as by itself. Two requests for
 ///   one record never share a group: the second leaves at once, alone, so that a key that many ask
 ///   for slows no other. Takeovers, commits, steps and large outcomes leave alone, too.

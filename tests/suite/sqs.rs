@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, SqsBatchResponse, SqsEvent};
+use lambda_idempotency::store::Store;
 use lambda_idempotency::{Builder, Idempotency};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
@@ -88,7 +89,7 @@ async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {
 }
 
 /// The layer that most tests wrap a handler in.
-fn charge(once: &Idempotency<DynamoDbStore>) -> BatchLayer<DynamoDbStore, Payment, PaymentError> {
+fn charge<S: Store>(once: &Idempotency<S>) -> BatchLayer<S, Payment, PaymentError> {
     BatchLayer::new(once.clone())
         .operation("charge")
         .key(|payment: &Payment| payment.payment_id.clone())

@@ -1,12 +1,14 @@
 //! What a `main` prints that can't set the library up: Rust prints the `Debug` of the error that it returns.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
 use aws_config::imds;
 use aws_config::imds::credentials::ImdsCredentialsProvider;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::Region;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{IdentityCache, Region};
 use lambda_idempotency::batch::Selector;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout, TableNotNamed};
 use lambda_idempotency::http::{DocumentationUrl, IdempotencyLayer, RoutePolicy};
@@ -134,6 +136,41 @@ async fn missing_credentials_are_said_to_be_missing() {
     let said = said_without(config().credentials_provider(is_forbidden.build())).await;
     let advice = "the AWS credentials could not be loaded: give the process a role";
     assert!(said.contains(advice), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_do_not_come_say_nothing_of_the_store() {
+    // Connections are made, and nobody reads what comes.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let config = || {
+        let (metadata, long) = (imds::Client::builder(), Duration::from_hours(1));
+        let metadata = metadata.endpoint(&address).unwrap();
+        let metadata = metadata.connect_timeout(long).read_timeout(long);
+        let metadata = metadata
+            .operation_timeout(long)
+            .operation_attempt_timeout(long);
+        let provider = ImdsCredentialsProvider::builder().imds_client(metadata.build());
+        let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
+        config.credentials_provider(provider.build())
+    };
+    let time = Duration::from_secs(1);
+    let attempts = TimeoutConfig::builder().operation_attempt_timeout(time);
+    let cache = IdentityCache::lazy().load_timeout(time);
+    for (config, expected) in [
+        (config(), "not sent before the deadline"),
+        (
+            config().timeout_config(attempts.build()),
+            "not sent before the deadline",
+        ),
+        (
+            config().identity_cache(cache.build()),
+            "the AWS credentials could not be loaded",
+        ),
+    ] {
+        let said = said_without(config).await;
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 /// A machine's metadata service that gives nothing to this process.

@@ -14,7 +14,7 @@ use crate::{AuditError, words};
 
 /// How many queries are under way together.
 const SIDE_BY_SIDE: usize = 16;
-/// The longest partition key, and the range of a number
+/// The longest partition key
 /// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
 const MAX_KEY_BYTES: usize = 2_048;
 

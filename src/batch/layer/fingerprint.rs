@@ -56,7 +56,9 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// The function is called when the message's turn has come, for a repeated message, too, and
     /// has until the [reserve](Self::reserve). After an error, a panic or no answer the message is
     /// reported, as `not_fetched`. It decides which buckets it reads and how large an object may
-    /// be: as many objects as messages [run side by side](Self::concurrency) are in memory.
+    /// be: as many objects as messages [run side by side](Self::concurrency) are in memory. So a
+    /// message with an object keeps its place while it [waits](crate::InFlight::WaitUpTo) for another
+    /// attempt.
     ///
     /// ```no_run
     /// # use lambda_idempotency::{BoxError, Idempotency, sqs, store::MemoryStore};

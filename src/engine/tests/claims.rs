@@ -183,3 +183,147 @@ async fn a_claim_that_is_dropped_without_a_reply_keeps_its_payload() {
     assert!(record(&once).await.unwrap().is_released());
     run_with(&once, b"payload").await.unwrap();
 }
+
+/// The next claim gets no answer, and arrives in the table when the engine has given up, or never.
+#[derive(Debug, Default)]
+struct Late {
+    is_next: AtomicBool,
+    arrives: bool,
+    releases: AtomicU32,
+}
+
+const LATE: Duration = Duration::from_millis(600);
+
+impl Script for Late {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        if matches!(write, RecordWrite::Release(_)) {
+            self.releases.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_claim = matches!(write, RecordWrite::Create(_) | RecordWrite::TakeOver { .. });
+        if !is_claim || !self.is_next.swap(false, Ordering::Relaxed) {
+            return table.write(write, deadline).await;
+        }
+        let (table, write) = (table.clone(), write.clone());
+        if self.arrives {
+            tokio::spawn(async move {
+                sleep(LATE).await;
+                table.write(&write, soon()).await
+            });
+        }
+        Err(StoreError::Timeout)
+    }
+}
+
+async fn one(
+    once: &Idempotency<Scripted<Late>>,
+    token: &str,
+) -> Result<Outcome<u32>, Error<Infallible>> {
+    let key = Key::new("charge", token);
+    once.run(key, payload(), async |_| Ok(1)).await
+}
+
+/// Makes a claim that is late: of a new key, or of one that an attempt has released.
+async fn late(arrives: bool, is_takeover: bool) -> Idempotency<Scripted<Late>> {
+    let once = engine(Late {
+        arrives,
+        ..Late::default()
+    });
+    if is_takeover {
+        fail(&once).await;
+    }
+    let script = &once.store().script;
+    script.is_next.store(true, Ordering::Relaxed);
+    let lost = one(&once, "order-1").await;
+    assert!(matches!(lost, Err(Error::Store(_))), "{lost:?}");
+    script.releases.store(0, Ordering::Relaxed);
+    once
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_arrives_after_its_release_is_released_by_a_later_call() {
+    for is_takeover in [false, true] {
+        for next in ["another", "order-1"] {
+            let once = late(true, is_takeover).await;
+            sleep(2 * LATE).await;
+            assert!(!record(&once).await.unwrap().is_released());
+            one(&once, next).await.unwrap();
+            assert_eq!(one(&once, "order-1").await.unwrap().into_inner(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_claim_that_may_arrive_is_sent_three_times_more_and_not_by_each_call() {
+    let once = late(false, false).await;
+    let mut sent = Vec::new();
+    for second in 0..60 {
+        one(&once, &format!("another-{second}")).await.unwrap();
+        let script = &once.store().script;
+        if script.releases.swap(0, Ordering::Relaxed) > 0 {
+            sent.push(second);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(sent, [1, 5, 21]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_claim_that_may_arrive_ends_with_the_next_attempt_and_leaves_it_alone() {
+    let once = late(false, false).await;
+    one(&once, "order-1").await.unwrap();
+    for second in 0..30 {
+        one(&once, &format!("another-{second}")).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+    }
+    let releases = once.store().script.releases.load(Ordering::Relaxed);
+    assert_eq!(releases, 2, "before the next attempt, and once after it");
+    assert!(!record(&once).await.unwrap().is_released());
+}
+
+/// Throttles claims, until it is told otherwise.
+#[derive(Debug, Default)]
+struct Throttling {
+    is_over: AtomicBool,
+    releases: AtomicU32,
+}
+
+impl Script for Throttling {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match write {
+            RecordWrite::Release(_) => {
+                self.releases.fetch_add(1, Ordering::Relaxed);
+            }
+            RecordWrite::Create(_) if !self.is_over.load(Ordering::Relaxed) => {
+                return Err(StoreError::Throttled("too many requests".into()));
+            }
+            _ => {}
+        }
+        table.write(write, deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
+    let once = engine(Throttling::default());
+    let run = |token| {
+        once.run(Key::new("charge", token), payload(), async |_| {
+            Ok::<_, Infallible>(1)
+        })
+    };
+    let dropped = tokio::time::timeout(Duration::from_millis(10), run("order-1"));
+    dropped.await.unwrap_err();
+    let script = &once.store().script;
+    script.is_over.store(true, Ordering::Relaxed);
+    run("order-2").await.unwrap();
+    assert_eq!(script.releases.load(Ordering::Relaxed), 0);
+}

@@ -1,6 +1,6 @@
 //! Leaves endings of dropped runs to the engine's next call.
 
-use super::Unsent;
+use super::{Later, Unsent};
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::metrics::Count;
 use crate::engine::{Engine, Request, events};
@@ -18,10 +18,20 @@ impl<S> Engine<S> {
         write: RecordWrite,
         large: Option<String>,
     ) {
-        if self.observed.is_some() {
-            return;
+        if self.observed.is_none() {
+            events::ending_left(request, hold, &write);
+            self.push(request, hold, write, large, None);
         }
-        events::ending_left(request, hold, &write);
+    }
+
+    fn push(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        write: RecordWrite,
+        large: Option<String>,
+        later: Option<Later>,
+    ) {
         self.unsent.push(Unsent {
             request: request.without_batch(),
             // Without the journal, whose results may be large.
@@ -34,7 +44,23 @@ impl<S> Engine<S> {
             },
             write,
             large,
+            later,
         });
+    }
+
+    /// Leaves the release of a claim that may still arrive to a later call, after this many such tries.
+    pub(in crate::engine) fn leave_for_later(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        release: Release,
+        tries: usize,
+    ) {
+        if self.observed.is_none()
+            && let Some(later) = Later::after(tries)
+        {
+            self.push(request, hold, release.into(), None, Some(later));
+        }
     }
 
     /// Leaves a release to the engine's next call.

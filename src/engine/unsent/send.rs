@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Unsent, with_outcome};
-use crate::engine::fence::{Fence, fence};
+use crate::engine::fence::{Fence, fence, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
-use crate::protocol::record::{Omission, RecordWrite, StoredOutcome};
+use crate::protocol::record::{Omission, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY};
+use crate::protocol::{Asking, Decision, decide};
 use crate::store::{Answer, Store, StoreError};
 
 /// The longest time that a call spends on the endings of others.
@@ -21,7 +22,7 @@ const LONGEST_SEND: Duration = Duration::from_secs(1);
 impl<S: Store> Engine<S> {
     /// Sends what dropped runs have left, before this request is claimed.
     pub(in crate::engine) async fn send_unsent(&self, request: &Request) {
-        if !self.unsent.is_empty() {
+        if self.unsent.has_due(&request.id) {
             Box::pin(self.send_before(request)).await;
         }
     }
@@ -50,6 +51,9 @@ impl<S: Store> Engine<S> {
     /// Sends an ending, and forgets it where the store has answered, or its lease is over.
     async fn send_one(&self, unsent: &Arc<Unsent>, deadline: Instant) {
         let Unsent { request, hold, .. } = &**unsent;
+        if let (RecordWrite::Release(release), Some(later)) = (&unsent.write, unsent.later) {
+            return self.send_late(unsent, release, later.tries, deadline).await;
+        }
         let mut write = self.packed(unsent).await;
         let mut answer = self.send_again(&write, deadline).await;
         if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) = (&answer, &*write) {
@@ -62,6 +66,13 @@ impl<S: Store> Engine<S> {
             return;
         }
         self.unsent.remove(unsent);
+        if let RecordWrite::Release(release) = &*write
+            && is_open
+            && release.last_error.as_deref() == Some(WITHOUT_REPLY)
+            && self.may_arrive(request, release, &answer)
+        {
+            self.leave_for_later(request, hold, release.clone(), 0);
+        }
         match &*write {
             RecordWrite::Complete(completion) => {
                 self.note_permission(&answer);
@@ -79,6 +90,42 @@ impl<S: Store> Engine<S> {
         }
     }
 
+    /// Sends the release of a claim that may still arrive, once. The try counts, whatever becomes of it.
+    async fn send_late(&self, unsent: &Unsent, release: &Release, tries: usize, deadline: Instant) {
+        let Unsent { request, hold, .. } = unsent;
+        self.unsent.remove(unsent);
+        if self.clock.now() < hold.lease {
+            self.leave_for_later(request, hold, release.clone(), tries + 1);
+        }
+        let answer = self.store.write(&unsent.write, deadline).await;
+        if !self.may_arrive(request, release, &answer) {
+            self.unsent.remove(unsent);
+        }
+        if let Ok(Answer::Applied(_)) = answer {
+            events::released(request, hold.attempt, release.last_error.as_deref());
+        }
+    }
+
+    /// Tells whether a claim may still be on its way, and apply, whose release had this answer: it met no
+    /// claim, or a record that any claim takes over.
+    pub(in crate::engine) fn may_arrive(
+        &self,
+        request: &Request,
+        release: &Release,
+        answer: &Result<Answer, StoreError>,
+    ) -> bool {
+        let found = match answer {
+            Ok(Answer::Applied(_)) => return false,
+            Ok(Answer::Refused(found)) => found.as_ref(),
+            Err(error) => return error.is_transient(),
+        };
+        let fingerprint = request.fingerprint.as_ref();
+        let asking = Asking::new(&release.owner, fingerprint, self.clock.now());
+        let decision = decide(found, asking, &self.settings.rules);
+        let is_free = matches!(decision, Decision::Create | Decision::TakeOver { .. });
+        is_free && !is_mine(found, &release.tombstone)
+    }
+
     /// Returns the write, whose large outcome is kept first.
     async fn packed<'a>(&self, unsent: &'a Unsent) -> Cow<'a, RecordWrite> {
         let Unsent {
@@ -86,6 +133,7 @@ impl<S: Store> Engine<S> {
             hold,
             write,
             large,
+            ..
         } = unsent;
         if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
             let until = completion.expiration;

@@ -100,6 +100,8 @@ fn the_schemas_of_a_registry_are_the_records() {
     for without in [
         json!({ "offset": 1 }),
         json!({ "offset": 1, "valueSchemaMetadata": null }),
+        json!({ "offset": 1, "valueSchemaMetadata": "AVRO" }),
+        json!({ "offset": 1, "valueSchemaMetadata": 17, "keySchemaMetadata": [true] }),
     ] {
         assert_eq!(record(&without).value_schema, None);
     }

@@ -1,6 +1,6 @@
 //! Runs in tasks of their own, and their callers.
 
-use lambda_idempotency::StoreError;
+use lambda_idempotency::{Begun, Disposition, StoreError};
 use tokio::sync::Notify;
 
 use super::*;
@@ -147,6 +147,39 @@ async fn runs_that_draining_leaves_are_logged_with_what_to_do() {
     }
     assert_eq!(bench.once.drain(LEASE).await, 0);
     assert_eq!(log.text().matches("drain_timed_out").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_gave_up_lets_no_waiter_begin() {
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("engine")
+        .in_flight(InFlight::WaitUpTo(LEASE))
+        .build()
+        .unwrap();
+    let Ok(Begun::Run(elsewhere)) = once.begin(key(), None).await else {
+        panic!("it is new");
+    };
+    let waits = tokio::spawn({
+        let once = once.clone();
+        async move {
+            once.run_detached(key(), None, |_| async { Ok::<_, Infallible>(1) })
+                .await
+        }
+    });
+    let busy = tokio::spawn({
+        let once = once.clone();
+        let handler = |_| std::future::pending::<Result<i32, Infallible>>();
+        async move {
+            once.run_detached(Key::new("charge", "busy"), None, handler)
+                .await
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(once.drain(Duration::from_secs(1)).await > 0);
+    elsewhere.end(Disposition::Release(None)).await.unwrap();
+    let waited = waits.await.unwrap();
+    assert!(matches!(waited, Err(Error::InFlight { .. })), "{waited:?}");
+    busy.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use http::header::HeaderName;
 use lambda_idempotency::Pointer;
-use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::http::{BODY_LIMIT, IdempotencyLayer};
 
 use super::api::{Api, Door, place_order};
 use crate::on_each_server;
@@ -183,16 +183,23 @@ async fn what_a_coding_holds_is_compared_and_not_how_it_is_packed(server: Server
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_opens_to_too_much_is_compared_by_its_bytes() {
+async fn a_body_that_opens_to_more_than_the_layers_limit_is_compared_by_its_bytes() {
     let server = Server::dynoxide().await;
-    let api = Api::new(&server, place_order).await;
-    let zeros = vec![b'0'; lambda_idempotency::http::BODY_LIMIT + 1];
-    let call = |level| {
-        let body = miniz_oxide::deflate::compress_to_vec_zlib(&zeros, level);
-        let call = Door::Http.post("k-1").header("Content-Encoding", "deflate");
-        call.binary(&body)
-    };
-    assert_eq!(api.send(&call(1)).await.status, 201);
-    assert!(api.send(&call(1)).await.is_replayed());
-    api.send(&call(9)).await.assert_problem(422, "mismatch");
+    for limit in [4_096, BODY_LIMIT, 2 * BODY_LIMIT] {
+        let limited = |layer: IdempotencyLayer<_>| layer.body_limit(limit);
+        let api = Api::configured(&server, |once| once, limited, place_order).await;
+        let call = |key, bytes: usize, level| {
+            let zeros = vec![b'0'; bytes];
+            let body = miniz_oxide::deflate::compress_to_vec_zlib(&zeros, level);
+            let call = Door::Http.post(key).header("Content-Encoding", "deflate");
+            call.binary(&body)
+        };
+        assert_eq!(api.send(&call("k-1", limit, 1)).await.status, 201);
+        assert!(api.send(&call("k-1", limit, 9)).await.is_replayed());
+        let more = limit + 1;
+        assert_eq!(api.send(&call("k-2", more, 1)).await.status, 201);
+        assert!(api.send(&call("k-2", more, 1)).await.is_replayed());
+        let other = api.send(&call("k-2", more, 9)).await;
+        other.assert_problem(422, "mismatch");
+    }
 }

@@ -1,6 +1,8 @@
 //! Payloads that an extended client has put into S3: a producer that sends again makes another object for the same request.
 
 use lambda_idempotency::sqs::{Envelope, S3Pointer, Selector};
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::{Begun, Disposition, InFlight, Key};
 
 use super::*;
 
@@ -100,6 +102,91 @@ async fn without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count(s
         deliver(&mut worker, [sent("m-3", "p-1/5#c")]).await,
         NOTHING
     );
+    assert_eq!(effects.take(), ["m-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
+    let server = Server::dynoxide().await;
+    let once = engine(&server).await;
+    let sent = |id: &str| {
+        let mut message = message(id, pointer("p-1/5#a"));
+        message["messageAttributes"] = json!({ "payment": {
+            "stringValue": "p-1", "binaryValue": null, "dataType": "String",
+        } });
+        message
+    };
+    let unfetched = BatchLayer::new(once.clone())
+        .operation("charge")
+        .key_from(Selector::attribute("payment"))
+        .envelope(Envelope::S3Pointer);
+    let mut before = unfetched.handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
+    assert_eq!(deliver(&mut before, [sent("m-1")]).await, NOTHING);
+    let fetched = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
+    let mut after = fetched.handler(|_| async { panic!("it is done") });
+    assert_eq!(deliver(&mut after, [sent("m-2")]).await, NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_hold_no_more_objects_than_may_run_side_by_side() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("sqs");
+    let once = once.in_flight(InFlight::WaitUpTo(Duration::from_secs(60)));
+    let once = once.build().unwrap();
+    let keys = ["p-1", "p-2", "p-3", "p-4"];
+    let mut elsewhere = Vec::new();
+    for key in keys {
+        let begun = once.begin(Key::new("charge", key), None).await.unwrap();
+        elsewhere.push(begun);
+    }
+    let fetched = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&fetched);
+    let layer = charge(&once).envelope(Envelope::S3Pointer).concurrency(2);
+    let layer = layer.fetch(move |pointer| {
+        *count.lock().unwrap() += 1;
+        object(pointer)
+    });
+    let mut worker = layer.handler(|_| async { Ok(()) });
+    let messages = keys.map(|key| message(key, pointer(&format!("{key}/5#a"))));
+    let watch = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let waiting = *fetched.lock().unwrap();
+        for begun in elsewhere {
+            let Begun::Run(run) = begun else {
+                panic!("it is new")
+            };
+            run.end(Disposition::Release(None)).await.unwrap();
+        }
+        waiting
+    };
+    let (reported, waiting) = tokio::join!(deliver(&mut worker, messages), watch);
+    assert_eq!((reported, waiting), (vec![], 2));
+    assert_eq!(*fetched.lock().unwrap(), 4);
+}
+
+on_each_server!(an_event_in_an_object_is_opened);
+async fn an_event_in_an_object_is_opened(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let runs = effects.clone();
+    let event = |pointer: S3Pointer| async move {
+        let detail: Value = serde_json::from_str(&object(pointer).await?).unwrap();
+        let event =
+            json!({ "id": "e-1", "source": "shop", "detail-type": "paid", "detail": detail });
+        Ok::<_, &'static str>(event.to_string())
+    };
+    let layer = charge(&once)
+        .envelope(Envelope::S3Pointer)
+        .envelope(Envelope::EventBridge)
+        .fetch(event);
+    let mut worker = layer.handler(move |message| {
+        runs.of(&message);
+        async { Ok(()) }
+    });
+    let messages = [
+        message("m-1", pointer("p-1/5#a")),
+        message("m-2", pointer("p-1/5#b")),
+        message("m-3", pointer("p-1/6#c")),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, ["m-3"]);
     assert_eq!(effects.take(), ["m-1"]);
 }
 
