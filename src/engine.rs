@@ -50,6 +50,7 @@ mod shadow;
 pub(crate) mod step;
 #[cfg(test)]
 mod tests;
+pub(crate) mod times;
 pub(crate) mod unheard;
 mod unprotected;
 mod unsent;
@@ -58,7 +59,7 @@ pub use replay::{Replay, Replayed};
 pub use run::{Begun, Disposition, Ended, Run};
 
 pub(crate) use caller::Caller;
-pub(crate) use deadlines::Deadlines;
+pub(crate) use deadlines::{Deadlines, Host};
 pub(crate) use detached::DetachedRuns;
 pub(crate) use metrics::Meters;
 pub(crate) use moment::{LEAST_STORE_TIME, REPLY_TIME};

@@ -88,6 +88,7 @@ page!(
     "operations/records#the-outbox" => packaged!("operations/records.md"),
     "operations/scale#what-else-has-a-limit" => packaged!("operations/scale.md"),
     "recipes/durable#inside-of-a-durable-function" => packaged!("recipes/durable.md"),
+    "recipes/managed-instances#the-setting" => packaged!("recipes/managed-instances.md"),
     "reference/settings#environment-variables" => packaged!("reference/settings.md"),
 );
 page!(
@@ -98,6 +99,7 @@ page!(
     "operations/alarms" => packaged!("operations/alarms.md"),
     "operations/records" => packaged!("operations/records.md"),
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
+    "recipes/managed-instances" => packaged!("recipes/managed-instances.md"),
     "recipes/servers" => packaged!("recipes/servers.md"),
     "reference/errors" => "crate::guide::errors",
 );

@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 use std::time::Duration;
 use std::time::SystemTime;
 
@@ -17,6 +16,7 @@ use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
 #[cfg(feature = "http")]
 use crate::engine::settings::MissingKey;
+use crate::engine::times::{self, Times};
 #[cfg(feature = "batch")]
 use crate::engine::{Batch, Place};
 use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
@@ -98,7 +98,8 @@ impl<S: Store> Idempotency<S> {
     }
 
     /// Binds the engine to an invocation that ends at `deadline`: claims last until then, plus the
-    /// skew margin.
+    /// skew margin. [`at_deadline`](Builder::at_deadline) says what happens to a handler that still
+    /// runs then.
     ///
     /// In a Lambda handler, `invocation` (feature `lambda`) does it. The layers of this crate do so
     /// by themselves.
@@ -205,8 +206,18 @@ impl<S: Store> Idempotency<S> {
         self
     }
 
+    /// Tells whether work goes on after the deadline of its invocation.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.engine.goes_on(&self.options)
+    }
+
+    /// Returns the instants that end a handler and what follows it, where a deadline does.
+    pub(crate) fn times(&self, reserve: Option<Duration>) -> Option<Times> {
+        let remaining = self.remaining().filter(|_| !self.goes_on())?;
+        Some(Times::of(remaining, reserve))
+    }
+
     /// Tells how much time the invocation has left, where its deadline is known.
-    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn remaining(&self) -> Option<Duration> {
         let deadline = self.options.deadline?;
         Some(deadline.saturating_since(self.engine.clock.now()))
@@ -295,7 +306,8 @@ impl<S: Store> Idempotency<S> {
     ///
     /// # Cancellation
     ///
-    /// Dropped, it ends the handler wherever it is. The engine's next call releases the key, or sends
+    /// Dropped, it ends the handler wherever it is, as the deadline does under
+    /// [`AtDeadline::End`](crate::AtDeadline::End). The engine's next call releases the key, or sends
     /// the completion that was decided; under [`Crashed::Interrupt`](crate::Crashed) a dropped
     /// handler's lease runs out. Where callers go away, use [`run_detached`](Self::run_detached).
     pub async fn run<T, E, F, Fut>(
@@ -355,6 +367,8 @@ impl<S: Store> Idempotency<S> {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
+        // Where nothing is protected, nothing is ended either.
+        let times = self.times(None).filter(|_| !self.is_passive());
         let run = match self
             .begin(key, fingerprint)
             .await
@@ -363,16 +377,23 @@ impl<S: Store> Idempotency<S> {
             Begun::Run(run) => run,
             Begun::Replay(replayed) => return given(&replayed),
         };
+        let run = Box::pin(run.in_time(times)).await;
+        let run = run.map_err(Obstacle::widen)?;
         let claim = run.claim().clone();
         // The call itself is inside, too: a handler may panic before it returns its future. Boxed,
         // since its size is not known, and each future around it would have room for it, too.
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
-        let result = match run.while_renewed(running).await {
-            Ok(result) => result,
-            Err(panic) => {
+        let running = run.while_renewed(running);
+        let result = match times::within(times.map(|times| times.end), running).await {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => {
                 Box::pin(run.panicked()).await;
                 resume_unwind(panic);
+            }
+            None => {
+                Box::pin(times::ending(times, run.timed_out())).await;
+                return Err(Error::TimedOut);
             }
         };
         // The caller's verdict may panic, after a handler that succeeded: then the default verdict

@@ -107,7 +107,9 @@
 //! A claim lasts until the invocation's deadline. In the [reserve](InvokeLayer::reserve) before it,
 //! a handler that still runs is ended, its claim is released, and the caller gets
 //! `Idempotency.TimedOut`. A handler that blocks its thread can't be ended: Lambda ends the process,
-//! and a retry runs when the lease is over.
+//! and a retry runs when the lease is over. On Lambda Managed Instances nothing ends, and a handler
+//! [goes on](crate::AtDeadline::GoOn) under a lease that is renewed: a retry is in flight, and gets
+//! the stored answer later.
 //!
 //! # What is logged
 //!
@@ -126,7 +128,6 @@ mod reply;
 mod run;
 mod selector;
 mod service;
-mod time;
 
 pub use crate::engine::rejection::Rejection;
 pub use error::InvokeError;

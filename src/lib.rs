@@ -232,7 +232,7 @@ pub use engine::claim::Claim;
 pub use engine::error::{Error, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
-    EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown, Unrecorded,
+    AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown, Unrecorded,
 };
 pub use engine::step::{Step, StepError};
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
@@ -271,6 +271,7 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/guards.md")]
 #[doc = include_str!("../docs/recipes/outbox.md")]
 #[doc = include_str!("../docs/recipes/servers.md")]
+#[doc = include_str!("../docs/recipes/managed-instances.md")]
 #[doc = include_str!("../docs/recipes/webhooks.md")]
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]

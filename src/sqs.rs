@@ -145,7 +145,9 @@
 //! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it,
 //! no message starts; those that didn't start are reported, and their claims released. A handler
 //! that still runs can [wait for it](Message::cancelled); in the middle of the reserve, at most half
-//! a second before the deadline, it is ended and its message alone is reported. Where no deadline is known, or one that
+//! a second before the deadline, it is ended and its message alone is reported. Where nothing
+//! [ends with the deadline](crate::AtDeadline::GoOn), as on Lambda Managed Instances, it goes on
+//! under a lease that is renewed, and the reply comes when it is done. Where no deadline is known, or one that
 //! is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
 //! [`lease`](crate::Builder::lease), and there is no reserve. A message that waits longer than that
 //! (for its turn in a group, or for a free place among those that run) does not start either: it is

@@ -265,7 +265,8 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// [wait for it](Message::cancelled). A handler that still runs in the middle of the reserve, or
     /// half a second before the deadline where that is later, is ended and its message reported; in
     /// a short reserve, 250 ms or a twentieth of the time before the deadline, and no message starts
-    /// from then on. Default: a tenth of the time that the invocation has, at most 1 second.
+    /// from then on. Where work [goes on](crate::AtDeadline::GoOn) after the deadline, no handler is
+    /// ended. Default: a tenth of the time that the invocation has, at most 1 second.
     pub fn reserve(mut self, reserve: Duration) -> Self {
         self.config.reserve = Some(reserve);
         self

@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Semaphore;
-use tokio::time::timeout_at;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
@@ -22,6 +21,7 @@ use crate::batch::report::Reason;
 use crate::batch::times::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::times::within;
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
@@ -112,27 +112,26 @@ where
         let is_called = AtomicBool::new(false);
         let handling = Box::pin(handle(self.handler, message, permanent, &is_called));
         let handling = AssertUnwindSafe(handling).catch_unwind();
-        let handled = match self.times {
-            None => Ok(handling.await),
-            Some(times) => timeout_at(times.end, handling).await,
-        };
+        let until = self.times.map(|times| times.end);
+        let until = until.filter(|_| !once.goes_on());
+        let handled = within(until, run.while_renewed(handling)).await;
         // Where many runs end, the next message waits: a store that is slow to end them holds up the
         // start of others.
         let _ending = self.endings.acquire().await;
         self.place.leave();
         // The run's store calls end in time for the other messages' reply.
         match handled {
-            Ok(Ok(handled)) => end(run, handled, permanent, quotes).await,
-            Ok(Err(_)) => {
+            Some(Ok(handled)) => end(run, handled, permanent, quotes).await,
+            Some(Err(_)) => {
                 run.panicked().await;
                 Fate::Reported(Reason::Panicked)
             }
-            Err(_) if is_called.load(Ordering::Relaxed) => {
+            None if is_called.load(Ordering::Relaxed) => {
                 run.timed_out().await;
                 Fate::Reported(Reason::TimedOut)
             }
             // The service was never ready, so the work did not begin.
-            Err(_) => {
+            None => {
                 let _ = run.too_late().await;
                 Fate::Reported(Reason::TooLate)
             }

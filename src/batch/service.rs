@@ -188,7 +188,9 @@ where
         let groups = config.order.groups::<Src>(&messages);
 
         let times = Times::of(once.remaining(), config.reserve);
+        // A message that outlives the deadline is still to be ended.
         let store_end = times.map(|times| times.give_up);
+        let store_end = store_end.filter(|_| !once.goes_on());
         let once = once.batch(!config.single_writes, messages.len(), store_end);
         let handler = Watched {
             logs: once.logs_errors(),

@@ -103,9 +103,14 @@ impl<S: Store> Engine<S> {
         };
         let operation = Arc::clone(&request.operation);
         let id = request.id.clone();
-        let renewed = self.renewed_lease(&request.options);
-        let limit = renewed.map_or(until, |lease| until - lease + self.settings.max_duration);
-        let time = ClaimTime::renewed(until, limit);
+        let longest = self.settings.max_duration;
+        let time = if self.lease_beyond(&request.options).is_some() {
+            ClaimTime::beyond(until, until + longest)
+        } else {
+            let renewed = self.renewed_lease(&request.options);
+            let limit = renewed.map_or(until, |lease| until - lease + longest);
+            ClaimTime::renewed(until, limit)
+        };
         let hold_of = Some(hold.clone());
         let claim = self.claim_of(operation, id, hold_of, Some(notes), Some(time), None);
         let end = request.options.store_end();

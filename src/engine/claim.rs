@@ -260,14 +260,18 @@ impl Claim {
     /// Returns the time when this attempt must be done: the Lambda deadline, the end of the
     /// configured lease, or of the [longest duration](crate::Builder::max_duration) of one that is
     /// renewed; without the skew margin. `None` where nothing limits the run.
+    ///
+    /// A handler that [goes on](crate::AtDeadline::GoOn) after the Lambda deadline is late, and its
+    /// claim lasts until the [end of its lease](Self::lease_end).
     pub fn deadline(&self) -> Option<SystemTime> {
         let time = self.inner.time.as_ref()?;
-        Some(time.limit.into())
+        Some(time.deadline.into())
     }
 
     /// Returns the end of the lease as it is now, without the skew margin. A
-    /// [renewal](crate::Builder::renewed_lease) moves it, up to the [`deadline`](Self::deadline);
-    /// where nothing is renewed, both are the same.
+    /// [renewal](crate::Builder::renewed_lease) moves it, up to the [`deadline`](Self::deadline), and
+    /// beyond it where the handler [goes on](crate::AtDeadline::GoOn); where nothing is renewed, both
+    /// are the same.
     pub fn lease_end(&self) -> Option<SystemTime> {
         self.inner.until().map(Into::into)
     }
@@ -315,7 +319,7 @@ impl Claim {
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.inner.clock.now();
         let time = self.inner.time.as_ref()?;
-        Some(time.limit.saturating_since(now))
+        Some(time.deadline.saturating_since(now))
     }
 }
 

@@ -3,7 +3,61 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::engine::settings::AtDeadline;
 use crate::protocol::clock::EpochMillis;
+
+/// The variable that Lambda sets where an environment serves several invocations at once.
+const CONCURRENCY_VARIABLE: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
+
+/// The place where a process runs, by the variables that Lambda sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// A Lambda function, whose process is frozen after each reply, and ended at a deadline.
+    Lambda,
+    /// A Lambda Managed Instance: nothing is frozen, and what is late goes on.
+    ManagedInstance,
+    /// A server, a job, a test.
+    Elsewhere,
+}
+
+impl Host {
+    /// Recognises the place where this process runs.
+    pub(crate) fn of_process() -> Self {
+        let Some(concurrency) = std::env::var_os(CONCURRENCY_VARIABLE) else {
+            return match std::env::var_os("AWS_LAMBDA_RUNTIME_API") {
+                Some(_) => Self::Lambda,
+                None => Self::Elsewhere,
+            };
+        };
+        let concurrency = concurrency.to_string_lossy();
+        if concurrency.parse::<u32>().is_err() {
+            tracing::warn!(
+                event = "concurrency_unknown",
+                variable = CONCURRENCY_VARIABLE,
+                value = &*concurrency,
+                "the value is no number: the process counts as one on Lambda Managed Instances all the same"
+            );
+        }
+        Self::ManagedInstance
+    }
+
+    /// Returns what happens at a deadline, unless the builder says otherwise.
+    pub(crate) fn at_deadline(self) -> AtDeadline {
+        match self {
+            Self::Lambda => AtDeadline::End,
+            Self::ManagedInstance | Self::Elsewhere => AtDeadline::GoOn,
+        }
+    }
+
+    /// Returns how long a claim lasts without a deadline, and an attempt that is renewed, unless the
+    /// builder says otherwise: in Lambda as long as the longest invocation.
+    pub(crate) fn longest(self) -> Duration {
+        match self {
+            Self::ManagedInstance => Duration::from_mins(90),
+            Self::Lambda | Self::Elsewhere => Duration::from_mins(15),
+        }
+    }
+}
 
 /// The variables that Lambda sets in every function's environment.
 const LAMBDA_VARIABLES: [&str; 2] = ["AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_RUNTIME_API"];

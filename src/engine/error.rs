@@ -13,7 +13,7 @@ use crate::store::transaction::{Refusal, WriteError};
 
 /// The error of a run that gave no outcome. `E` is the handler's own error.
 ///
-/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost),
+/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost), [`TimedOut`](Self::TimedOut),
 /// [`Unrecorded`](Self::Unrecorded), and the three that a transaction ends with
 /// ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
 /// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after
@@ -70,6 +70,11 @@ pub enum Error<E> {
         "the deadline of the invocation, or the claim's own lease, had passed when the store answered: nothing ran; retry in a new invocation{}", see!("too-late")
     )]
     TooLate,
+    /// The handler was [ended](crate::AtDeadline::End) shortly before the invocation's deadline, and
+    /// its claim as after a panic: released, or left for a person
+    /// ([`Crashed`](crate::Crashed)). It may have had its effect.
+    #[error("the handler was ended shortly before the invocation's deadline{}", see!("timed-out"))]
+    TimedOut,
     /// The handler succeeded once, but its outcome was not kept, so that it can't be replayed. It
     /// is not run again.
     #[error("already done, but its outcome was not kept: {reason}{}", see!("outcome-omitted"))]
@@ -153,6 +158,7 @@ impl Obstacle {
             Self::Exhausted { attempts } => Error::Exhausted { attempts },
             Self::LeaseLost => Error::LeaseLost,
             Self::TooLate => Error::TooLate,
+            Self::TimedOut => Error::TimedOut,
             Self::OutcomeOmitted {
                 reason,
                 completed_at,
@@ -195,6 +201,7 @@ impl<E> Error<E> {
             Self::Exhausted { .. } => "exhausted",
             Self::LeaseLost => "lease_lost",
             Self::TooLate => "too_late",
+            Self::TimedOut => "timed_out",
             Self::OutcomeOmitted { .. } => "outcome_omitted",
             Self::Unrecorded(_) => "unrecorded",
             Self::Refused(_) => "condition_failed",

@@ -201,6 +201,13 @@ pub(super) fn renewal_failed(request: &Request, hold: &Hold, error: &dyn Display
     tracing::warn!(event = "renewal_failed", operation, %key, attempt, %error, "idempotency");
 }
 
+/// Reports work that returned after the deadline of its invocation, whose caller was told meanwhile
+/// that it timed out.
+pub(super) fn deadline_outlived(request: &Request, claim: &Claim, late_ms: i64) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, claim.attempt());
+    tracing::warn!(event = "deadline_outlived", operation, %key, attempt, late_ms, "idempotency");
+}
+
 /// Reports a lost fence. How the attempt ends counts it.
 pub(super) fn renewal_refused(request: &Request, hold: &Hold) {
     let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);

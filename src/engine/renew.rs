@@ -11,6 +11,7 @@ use crate::engine::fence::is_mine;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::protection::Protection;
+use crate::engine::settings::AtDeadline;
 use crate::engine::{Engine, Options, Request, Run, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::{Found, Owner, RecordWrite, Renewal};
@@ -19,12 +20,17 @@ use crate::store::{Answer, Store, StoreError};
 /// The renewals in the time of one lease: two may fail before it is over.
 const RENEWALS: u32 = 3;
 
+/// The longest lease after the deadline of an invocation: a process that dies then blocks its key for
+/// this long.
+const LONGEST_BEYOND: Duration = Duration::from_mins(1);
+
 /// The least pause between two renewals.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<S: Store> Run<S> {
     /// Awaits the work of this run, and renews its lease meanwhile, where the engine has a
-    /// [renewed lease](crate::Builder::renewed_lease); else it only awaits.
+    /// [renewed lease](crate::Builder::renewed_lease), or where work [goes
+    /// on](crate::AtDeadline::GoOn) after the deadline of its invocation; else it only awaits.
     ///
     /// [`run`](crate::Idempotency::run) and the layers do it by themselves.
     ///
@@ -52,7 +58,8 @@ impl<S: Store> Run<S> {
         let Protection::Claimed(request, hold) = &self.protection else {
             return work.await;
         };
-        let Some(lease) = self.engine.renewed_lease(&request.options) else {
+        let lease = self.engine.renewed_lease(&request.options);
+        let Some(lease) = lease.or_else(|| self.engine.lease_beyond(&request.options)) else {
             return work.await;
         };
         let renewals = Box::pin(self.engine.renew(request, hold, &self.claim, lease));
@@ -71,6 +78,19 @@ impl<S> Engine<S> {
         let lasts = options.is_batch() || options.deadline.is_some() || options.claimless;
         (!lasts).then_some(lease.min(self.settings.max_duration))
     }
+
+    /// Tells whether work goes on after the deadline of its invocation.
+    pub(crate) fn goes_on(&self, options: &Options) -> bool {
+        options.deadline.is_some() && self.settings.at_deadline == AtDeadline::GoOn
+    }
+
+    /// Returns the length of the leases that a claim gets one after the other from its invocation's
+    /// deadline on; `None` where it ends with the deadline, and without a claim.
+    pub(super) fn lease_beyond(&self, options: &Options) -> Option<Duration> {
+        let lease = self.settings.renewed_lease.unwrap_or(LONGEST_BEYOND);
+        let lease = lease.min(LONGEST_BEYOND).min(self.settings.max_duration);
+        (self.goes_on(options) && !options.claimless).then_some(lease)
+    }
 }
 
 impl<S: Store> Engine<S> {
@@ -83,9 +103,14 @@ impl<S: Store> Engine<S> {
         let left = claim.time().map_or(Duration::ZERO, |(until, _)| {
             until.saturating_since(self.clock.now())
         });
-        // A clock that was put back shows more than the lease.
-        let left = left.min(lease);
-        let mut turn = Instant::now() + left.saturating_sub(lease.saturating_sub(pause));
+        let early = lease.saturating_sub(pause);
+        let mut turn = if request.options.deadline.is_some() {
+            // Most work ends long before its deadline, and is never renewed.
+            Instant::now() + left.saturating_sub(early.min(left / RENEWALS))
+        } else {
+            // A clock that was put back shows more than the lease.
+            Instant::now() + left.min(lease).saturating_sub(early)
+        };
         while let Some((until, limit)) = claim.time() {
             tokio::time::sleep_until(turn).await;
             let now = self.moment();

@@ -12,16 +12,15 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::engine::claim::Claim;
-use crate::engine::error::Obstacle;
-#[cfg(feature = "batch")]
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::events;
 use crate::engine::metrics::Count;
 use crate::engine::protection::Protection;
 use crate::engine::replay::Replayed;
 #[cfg(feature = "http")]
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
-#[cfg(feature = "batch")]
-use crate::protocol::record::NOT_STARTED;
-use crate::protocol::record::{Failure, Omission};
+use crate::engine::times::{Times, ending};
+use crate::protocol::record::{Failure, NOT_STARTED, Omission};
 use crate::store::{Store, StoreError};
 
 /// A begun request has a run of its own, or the outcome of an earlier one.
@@ -140,6 +139,7 @@ impl<S: Store> Run<S> {
 
     /// Ends the run with an outcome that is known to be JSON.
     pub(crate) async fn ended(mut self, disposition: Disposition) -> Result<Ended, Obstacle> {
+        self.note_late();
         let protection = self.take_protection();
         let Self {
             engine,
@@ -164,6 +164,20 @@ impl<S: Store> Run<S> {
         }
     }
 
+    /// Reports work that went on after the deadline of its invocation.
+    fn note_late(&self) {
+        let (Protection::Claimed(request, _) | Protection::Claimless(request, _)) =
+            &self.protection
+        else {
+            return;
+        };
+        let deadline = request.options.deadline;
+        let late = deadline.and_then(|deadline| self.claim.now().0.checked_sub(deadline.0));
+        if let Some(late_ms) = late.filter(|late| *late >= 0) {
+            events::deadline_outlived(request, &self.claim, late_ms);
+        }
+    }
+
     /// Ends a run whose work panicked: the claim is released, unless crashed attempts wait for a
     /// person.
     pub async fn panicked(self) {
@@ -171,8 +185,12 @@ impl<S: Store> Run<S> {
     }
 
     /// Ends a run whose work was ended before it returned, as one whose work panicked.
-    #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) async fn timed_out(self) {
+        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
+            &self.protection
+        {
+            events::refused(request, &Error::TimedOut);
+        }
         self.crashed("timed out").await;
     }
 
@@ -196,8 +214,17 @@ impl<S: Store> Run<S> {
         }
     }
 
+    /// Returns the run, unless the time of its handler is over before the work begins: a handler that
+    /// is begun then would be ended at its first await.
+    pub(crate) async fn in_time(self, times: Option<Times>) -> Result<Self, Obstacle> {
+        if times.is_none_or(|times| Instant::now() < times.end) {
+            return Ok(self);
+        }
+        ending(times, async { drop(self.too_late().await) }).await;
+        Err(Error::TooLate)
+    }
+
     /// Ends a run whose time was over before its work could begin.
-    #[cfg(feature = "batch")]
     pub(crate) async fn too_late(self) -> Result<Ended, Obstacle> {
         if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
             &self.protection
@@ -208,7 +235,6 @@ impl<S: Store> Run<S> {
     }
 
     /// Ends a run whose work didn't begin: the attempt doesn't count.
-    #[cfg(feature = "batch")]
     pub(crate) async fn not_started(self) -> Result<Ended, Obstacle> {
         self.end(Disposition::Release(Some(NOT_STARTED.into())))
             .await

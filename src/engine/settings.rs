@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::engine::Host;
 use crate::protocol::Rules;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 
@@ -57,6 +58,27 @@ pub enum MissingKey {
     RunUnprotected,
 }
 
+/// The policy for work that still goes on shortly before the deadline of its invocation.
+///
+/// Lambda ends a function at its deadline: it freezes the process, and kills it. Lambda Managed
+/// Instances don't: the caller is told that the invocation timed out, and the code goes on. So the
+/// default is [`End`](Self::End) in a Lambda function, and [`GoOn`](Self::GoOn) on Managed Instances
+/// (the variable `AWS_LAMBDA_MAX_CONCURRENCY` is set there) and outside of Lambda.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AtDeadline {
+    /// The handler's future is dropped, and its claim ended as after a panic. The caller gets
+    /// [`Error::TimedOut`](crate::Error::TimedOut); a message of a batch is reported. The time that
+    /// is kept back for that is a twentieth of what the invocation has, at most half a second, or as
+    /// the layer's `reserve` says. A handler that blocks its thread can't be ended.
+    End,
+    /// The handler goes on. Its lease is renewed from shortly before the deadline on, each time for a
+    /// minute at most, and for [`max_duration`](crate::Builder::max_duration) after the deadline at
+    /// most. So a duplicate is told that it is in flight; the outcome is stored and replayed, and
+    /// logged as `deadline_outlived`.
+    GoOn,
+}
+
 /// The policy for a success whose outcome could not be recorded before the deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,6 +100,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) renewed_lease: Option<Duration>,
     pub(crate) max_duration: Duration,
+    pub(crate) at_deadline: AtDeadline,
     pub(crate) rules: Rules,
     pub(crate) store_timeout: Duration,
     pub(crate) inline_limit: usize,
@@ -94,14 +117,16 @@ pub(crate) struct Settings {
     pub(crate) is_strict: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// Makes the defaults of an engine that runs there.
+    pub(crate) fn of(host: Host) -> Self {
         Self {
             retention: None,
             failure_retention: Duration::from_hours(1),
-            lease: Duration::from_mins(15),
+            lease: host.longest(),
             renewed_lease: None,
-            max_duration: Duration::from_mins(15),
+            max_duration: host.longest(),
+            at_deadline: host.at_deadline(),
             rules: Rules::new(Duration::from_secs(1)),
             store_timeout: Duration::from_secs(10),
             inline_limit: 8 * 1_024,

@@ -40,6 +40,7 @@ pub(super) enum Problem {
     LeaseLost,
     OutcomeOmitted,
     TooLate,
+    TimedOut,
     Overloaded,
     StoreUnavailable,
     Unrecorded,
@@ -73,6 +74,7 @@ impl Problem {
             Error::LeaseLost => Self::LeaseLost,
             Error::OutcomeOmitted { .. } => Self::OutcomeOmitted,
             Error::TooLate => Self::TooLate,
+            Error::TimedOut => Self::TimedOut,
             Error::Overloaded => Self::Overloaded,
             Error::Store(_) | Error::Entropy(_) => Self::StoreUnavailable,
             Error::Unrecorded(_) => Self::Unrecorded,
@@ -107,7 +109,9 @@ impl Problem {
     fn retry_after(self) -> Option<Duration> {
         match self {
             Self::InFlight { retry_after } => Some(retry_after),
-            Self::LeaseLost | Self::TooLate | Self::Overloaded => Some(Duration::ZERO),
+            Self::LeaseLost | Self::TooLate | Self::TimedOut | Self::Overloaded => {
+                Some(Duration::ZERO)
+            }
             Self::StoreUnavailable
             | Self::Unrecorded
             | Self::NotCommitted
@@ -161,6 +165,8 @@ impl Problem {
                 "It took effect once and is not repeated. Read the resource to see the result."),
             Self::TooLate => (503, "too-late", "There was no time left",
                 "Nothing was done. Retry with the same key."),
+            Self::TimedOut => (503, "timed-out", "The request took too long",
+                "It was ended before it was done, and may have taken effect. Retry with the same key."),
             Self::Overloaded => (503, "overloaded", "The server is busy",
                 "Nothing was done. Retry with the same key."),
             Self::StoreUnavailable => (503, "store-unavailable", "The request can't be protected from duplicates now",

@@ -40,7 +40,8 @@ pub(super) async fn replay<S: Store, B>(
                 response,
                 replay,
             };
-            let limit = once.remaining().map(|left| left.saturating_sub(REPLY_TIME));
+            let left = once.remaining().filter(|_| !once.goes_on());
+            let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
             Box::pin(hook.change(replayed, limit)).await
         }
         _ => response,

@@ -27,7 +27,7 @@ use super::response_body::ResponseBody;
 use super::route_policy::RoutePolicy;
 use super::settings::{GuardedRoute, Settings};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, unheard};
+use crate::engine::{Begun, Disposition, Ended, times, unheard};
 use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::Verdict;
 use crate::protocol::fingerprint::Fingerprint;
@@ -126,7 +126,7 @@ where
     } = identity;
     let request = Request::from_parts(parts, body);
     // Where nothing is protected, a client that hangs up leaves no claim behind.
-    let is_detached = key.is_some() && !once.is_in_invocation() && !once.is_passive();
+    let is_detached = key.is_some() && !once.ends_with_invocation() && !once.is_passive();
     let layer = Arc::clone(&settings);
     // Boxed: it is moved into a task, or stays here, and both would have room for it.
     let run = |once| Box::pin(run(once, layer, inner, key, fingerprint, request).instrument(span));
@@ -196,6 +196,8 @@ where
     RB::Error: Into<BoxError>,
 {
     let accepted = AcceptedCodings::of(request.headers());
+    // Where nothing is protected, nothing is ended either.
+    let times = once.times(None).filter(|_| !once.is_passive());
     let mut run = match once.begin(key, fingerprint).await? {
         Begun::Run(run) => run,
         Begun::Replay(replayed) => {
@@ -203,6 +205,7 @@ where
             return Ok(replay(&once, &settings, &replayed, &accepted, Some(head)).await?);
         }
     };
+    run = Box::pin(run.in_time(times)).await?;
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(run.claim().clone());
     let own_response = parts.extensions.remove::<OwnResponse<RB>>();
@@ -220,11 +223,16 @@ where
         })
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
-    let response = match run.while_renewed(handling).await {
-        Ok(response) => response,
-        Err(panic) => {
+    let handling = run.while_renewed(handling);
+    let response = match times::within(times.map(|times| times.end), handling).await {
+        Some(Ok(response)) => response,
+        Some(Err(panic)) => {
             run.panicked().await;
             resume_unwind(panic);
+        }
+        None => {
+            times::ending(times, run.timed_out()).await;
+            return Err(Error::TimedOut.into());
         }
     };
     if let Err(error) = &response {

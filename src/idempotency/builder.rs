@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::engine::settings::{InFlight, MissingKey, Settings, StoreDown, Unrecorded};
-use crate::engine::{Deadlines, DetachedRuns, Engine, Meters, Pace, Permission, UnsentEndings};
+use crate::engine::settings::{AtDeadline, InFlight, MissingKey, Settings, StoreDown, Unrecorded};
+use crate::engine::{
+    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
+};
 use crate::idempotency::Idempotency;
 use crate::idempotency::build_error::BuildError;
 use crate::idempotency::switch::{self, DISABLED_VARIABLE};
@@ -60,7 +62,7 @@ impl<S: Store> Builder<S> {
             namespace: None,
             disabled: None,
             observing: false,
-            settings: Settings::default(),
+            settings: Settings::of(Host::of_process()),
         }
     }
 
@@ -88,9 +90,9 @@ impl<S: Store> Builder<S> {
         self
     }
 
-    /// Sets how long a claim lasts where no Lambda deadline is known. Default: 15 minutes, the
-    /// longest that a Lambda function can run. With a deadline, the claim lasts until then. The
-    /// skew margin is added to either.
+    /// Sets how long a claim lasts where no Lambda deadline is known. Default: 15 minutes, and 90
+    /// minutes on Lambda Managed Instances, the longest that an invocation can last there. With a
+    /// deadline, the claim lasts until then. The skew margin is added to either.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -128,10 +130,38 @@ impl<S: Store> Builder<S> {
     }
 
     /// Sets how long an attempt may take under a [renewed lease](Self::renewed_lease), from its
-    /// claim on. Then the lease is renewed no more, and another attempt may take the key over.
-    /// Default: 15 minutes.
+    /// claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the
+    /// deadline on. Then the lease is renewed no more, and another attempt may take the key over.
+    /// Default: 15 minutes, and 90 minutes on Lambda Managed Instances.
     pub fn max_duration(mut self, duration: Duration) -> Self {
         self.settings.max_duration = duration;
+        self
+    }
+
+    /// Sets what happens to a handler that still runs shortly before the deadline of its invocation:
+    /// it is ended, or it goes on under a lease that is renewed. Default: as the place where the
+    /// process runs says, `AtDeadline::End` in a Lambda function, `AtDeadline::GoOn` on Lambda
+    /// Managed Instances and outside of Lambda.
+    ///
+    /// It holds in [`run`](Idempotency::run), in the layers and in batches. A run of
+    /// [`begin`](Idempotency::begin) is never ended, and goes on within
+    /// [`while_renewed`](crate::Run::while_renewed). A claimless handler that goes on has no lease;
+    /// its commit is conditional, however late it is.
+    ///
+    /// Set `GoOn` in a Lambda function only to have nothing ended: Lambda kills the process at the
+    /// deadline all the same, and the key is then in flight for up to a minute longer.
+    ///
+    /// ```
+    /// use lambda_idempotency::{AtDeadline, Idempotency, store::MemoryStore};
+    ///
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("payments")
+    ///     .at_deadline(AtDeadline::End)
+    ///     .build()?;
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn at_deadline(mut self, policy: AtDeadline) -> Self {
+        self.settings.at_deadline = policy;
         self
     }
 

@@ -28,8 +28,9 @@ impl<S: Store> Idempotency<S> {
     /// a time. A server calls [`drain`](Self::drain) before its process ends.
     ///
     /// The task has the caller's tracing span and subscriber; task-locals stay behind. An engine
-    /// that is bound to an invocation's [deadline](Self::deadline) spawns nothing, since Lambda
-    /// freezes what goes on after the reply: there it is [`run`](Self::run).
+    /// that is bound to an invocation's [deadline](Self::deadline) spawns nothing where work
+    /// [ends](crate::AtDeadline::End) with it, since Lambda freezes what goes on after the reply:
+    /// there it is [`run`](Self::run).
     ///
     /// ```
     /// use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};
@@ -101,7 +102,7 @@ impl<S: Store> Idempotency<S> {
     {
         let (key, fingerprint) = (key.into(), fingerprint.into());
         let run = async move |once: Self| once.run_with(key, fingerprint, handler, verdict).await;
-        if self.is_in_invocation() {
+        if self.ends_with_invocation() {
             return run(self.clone()).await;
         }
         self.detach(run).await.map_err(Obstacle::widen)?
@@ -132,9 +133,9 @@ impl<S: Store> Idempotency<S> {
         left
     }
 
-    /// Tells whether the engine is bound to the deadline of an invocation.
-    pub(crate) fn is_in_invocation(&self) -> bool {
-        self.options.deadline.is_some()
+    /// Tells whether the engine is bound to the deadline of an invocation that ends its work.
+    pub(crate) fn ends_with_invocation(&self) -> bool {
+        self.options.deadline.is_some() && !self.goes_on()
     }
 
     /// Runs this in a task of its own, and joins it.

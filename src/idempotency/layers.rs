@@ -21,7 +21,6 @@ impl<S> Idempotency<S> {
     }
 
     /// Tells whether handlers run whatever the records say.
-    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn is_passive(&self) -> bool {
         self.engine.disabled || self.engine.is_observing()
     }

@@ -49,10 +49,6 @@ pub enum InvokeError<E> {
     /// nothing ran then.
     #[error("the handler panicked, or what reads the event{}", see!("panicked"))]
     Panicked,
-    /// The handler was ended shortly before the invocation's deadline, and its claim as after a
-    /// panic.
-    #[error("the handler was ended shortly before the invocation's deadline{}", see!("timed-out"))]
-    TimedOut,
 }
 
 /// Is the text, since `lambda_runtime` logs the `Debug` of what an invocation failed with. A stored
@@ -78,7 +74,6 @@ impl<E> InvokeError<E> {
             Self::Undecodable { .. } => "Idempotency.Undecodable",
             Self::NoKey => "Idempotency.Misconfigured",
             Self::Panicked => "Idempotency.Panicked",
-            Self::TimedOut => "Idempotency.TimedOut",
         })
     }
 }
@@ -99,7 +94,6 @@ impl<E: Into<Diagnostic>> From<InvokeError<E>> for Diagnostic {
             InvokeError::Undecodable { reason } => said(&InvokeError::Undecodable { reason }),
             InvokeError::NoKey => said(&InvokeError::NoKey),
             InvokeError::Panicked => said(&InvokeError::Panicked),
-            InvokeError::TimedOut => said(&InvokeError::TimedOut),
         };
         Self {
             error_type: word.to_owned(),
@@ -123,6 +117,7 @@ fn word(obstacle: &Obstacle) -> &'static str {
         Error::Exhausted { .. } => "Idempotency.Exhausted",
         Error::LeaseLost => "Idempotency.LeaseLost",
         Error::TooLate => "Idempotency.TooLate",
+        Error::TimedOut => "Idempotency.TimedOut",
         Error::OutcomeOmitted { .. } => "Idempotency.OutcomeOmitted",
         Error::Unrecorded(_) => "Idempotency.Unrecorded",
         Error::Refused(_) => "Idempotency.ConditionFailed",

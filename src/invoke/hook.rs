@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::time::Times;
+use crate::engine::times::Times;
 use crate::engine::{Replay, hook, unheard};
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
@@ -95,7 +95,7 @@ mod tests {
         F: Fn(()) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<u8, String>> + Send + 'static,
     {
-        let times = Times::of(Some(Duration::from_secs(1)), None);
+        let times = Some(Times::of(Duration::from_secs(1), None));
         let answer = Hook::new(hook, false)
             .answer("on_rejected", (), times)
             .await;

@@ -36,6 +36,5 @@ fn detail<E>(error: &InvokeError<E>) -> String {
         InvokeError::WrongEvent { reason } | InvokeError::Undecodable { reason } => reason.clone(),
         InvokeError::NoKey => InvokeError::<&str>::NoKey.to_string(),
         InvokeError::Panicked => InvokeError::<&str>::Panicked.to_string(),
-        InvokeError::TimedOut => InvokeError::<&str>::TimedOut.to_string(),
     }
 }

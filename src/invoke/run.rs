@@ -9,7 +9,6 @@ use lambda_runtime::{Context, LambdaEvent};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
-use tokio::time::timeout_at;
 use tower::{Service, ServiceExt};
 
 use super::error::InvokeError;
@@ -19,10 +18,10 @@ use super::log::{log, rejected};
 use super::reader::Contents;
 use super::reply::Reply;
 use super::service::Config;
-use super::time::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
+use crate::engine::times::{Times, ending, within};
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
@@ -71,7 +70,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let LambdaEvent { payload, context } = event;
         let reply = self.reader.kind.reply(payload.get());
         let once = self.once.invocation(&context);
-        let times = Times::of(once.remaining(), self.reserve);
+        let times = once.times(self.reserve);
         // Not the handler alone may panic: a closure that reads the event, or its type's own decoder.
         let answering = self.answer(once, handler, &payload, context, times);
         let answered = AssertUnwindSafe(Box::pin(answering)).catch_unwind().await;
@@ -121,7 +120,8 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             source.check(&once);
         }
         // A handler that is not ready holds no key.
-        match within(times, handler.ready()).await {
+        let end = times.map(|times| times.end);
+        match within(end, handler.ready()).await {
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(self.handler_failed(error)),
             None => return Err(Error::TooLate.into()),
@@ -134,19 +134,20 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             }
             Err(obstacle) => return self.refuse(obstacle),
         };
+        let run = Box::pin(run.in_time(times)).await?;
         let invocation = Invocation::new(payload, run.claim().clone(), context);
         // The call itself is inside, too: a handler may panic before it returns its future.
         let handling = Box::pin(async move { handler.call(invocation).await });
         let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
-        match within(times, handling).await {
+        match within(end, handling).await {
             Some(Ok(result)) => self.end(&once, run, event, result, times).await,
             Some(Err(_)) => {
-                ended(times, run.panicked()).await;
+                ending(times, run.panicked()).await;
                 Err(InvokeError::Panicked.into())
             }
             None => {
-                ended(times, run.timed_out()).await;
-                Err(InvokeError::TimedOut.into())
+                ending(times, run.timed_out()).await;
+                Err(Error::TimedOut.into())
             }
         }
     }
@@ -263,22 +264,6 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             (None, "") => UNNAMED.into(),
             (None, name) => name.into(),
         }
-    }
-}
-
-/// Awaits this until the handler's time is over.
-async fn within<F: Future>(times: Option<Times>, work: F) -> Option<F::Output> {
-    match times {
-        Some(times) => timeout_at(times.end, work).await.ok(),
-        None => Some(work.await),
-    }
-}
-
-/// Awaits the end of a run whose work didn't return. What is left of the reserve is the answer's.
-async fn ended(times: Option<Times>, ending: impl Future<Output = ()>) {
-    match times {
-        Some(times) => drop(timeout_at(times.give_up, ending).await),
-        None => ending.await,
     }
 }
 

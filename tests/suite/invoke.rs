@@ -8,7 +8,7 @@ use std::time::Duration;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::TestInvocation;
-use lambda_idempotency::{Builder, Idempotency};
+use lambda_idempotency::{AtDeadline, Builder, Idempotency};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -74,6 +74,7 @@ impl Runs {
 
 fn builder<S: Store>(store: S) -> Builder<S> {
     Idempotency::builder(store)
+        .at_deadline(AtDeadline::End)
         .clock(VirtualClock)
         .namespace("invoke")
 }

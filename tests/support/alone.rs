@@ -18,6 +18,7 @@ pub fn run(test: &str, child: &str, variables: &[(&str, &str)]) -> Output {
         .args(["--exact", test, "--nocapture"])
         .env_remove("AWS_LAMBDA_FUNCTION_NAME")
         .env_remove("AWS_LAMBDA_RUNTIME_API")
+        .env_remove("AWS_LAMBDA_MAX_CONCURRENCY")
         .env_remove(lambda_idempotency::DISABLED_VARIABLE)
         .env(CHILD, child)
         .envs(variables.iter().copied())

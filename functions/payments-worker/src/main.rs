@@ -71,7 +71,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| shop.clone().pay(message));
-    lambda_runtime::run(metrics.layer(worker)).await
+    lambda_runtime::run_concurrent(metrics.layer(worker)).await
 }
 
 fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {

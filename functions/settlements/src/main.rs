@@ -49,7 +49,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .operation("settle")
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
         .handler(move |event| payouts.clone().pay(event));
-    lambda_runtime::run(metrics.layer(function)).await
+    lambda_runtime::run_concurrent(metrics.layer(function)).await
 }
 
 fn delay() -> Result<Duration, String> {

@@ -53,7 +53,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .operation("book")
         .key(|movement: &Movement| movement.movement_id.clone())
         .handler(move |message| journal.clone().book(message));
-    lambda_runtime::run(metrics.layer(worker)).await
+    lambda_runtime::run_concurrent(metrics.layer(worker)).await
 }
 
 fn delay() -> Result<Duration, &'static str> {

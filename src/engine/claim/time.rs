@@ -9,8 +9,10 @@ use crate::protocol::clock::EpochMillis;
 pub(crate) struct ClaimTime {
     /// The end of the lease as it is stored, without the margin.
     until: AtomicI64,
-    /// The time when the attempt must be done; no renewal goes beyond.
+    /// The time that no renewal goes beyond.
     pub(super) limit: EpochMillis,
+    /// The time when the attempt must be done: the deadline of its invocation, else the limit.
+    pub(super) deadline: EpochMillis,
 }
 
 impl ClaimTime {
@@ -19,6 +21,16 @@ impl ClaimTime {
         Self {
             until: AtomicI64::new(until.0),
             limit,
+            deadline: limit,
+        }
+    }
+
+    /// Makes the time of a claim that lasts until the deadline of its invocation, and may be renewed
+    /// from then up to `limit`.
+    pub(crate) fn beyond(deadline: EpochMillis, limit: EpochMillis) -> Self {
+        Self {
+            deadline,
+            ..Self::renewed(deadline, limit)
         }
     }
 

@@ -43,6 +43,7 @@ fn errors() -> Vec<Own> {
         KeyError::ControlCharacter.into(),
         Fingerprint::of(&no_json).unwrap_err().into(),
         WriteError::NotSupported.into(),
+        Error::TimedOut,
         store().into(),
         StoreError::Denied("no permission".into()).into(),
         StoreError::Misconfigured("no table".into()).into(),
@@ -56,7 +57,6 @@ fn errors() -> Vec<Own> {
         },
         Own::NoKey,
         Own::Panicked,
-        Own::TimedOut,
     ];
     obstacles.into_iter().map(Own::from).chain(own).collect()
 }

@@ -8,6 +8,7 @@ use lambda_idempotency::{Begun, Claim, Disposition, EpochMillis};
 use super::*;
 
 mod disturbed;
+mod outlived;
 
 /// The lease, and how long an attempt may take.
 const RENEWED: Duration = Duration::from_secs(30);

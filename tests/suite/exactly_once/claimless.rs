@@ -6,13 +6,14 @@ use futures_util::future::join_all;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict};
+use lambda_idempotency::{
+    AtDeadline, Claim, Clock, Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict,
+};
 
 use super::{Bench, Failed, denied_action, key, number, payload, string};
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::Server;
-use crate::support::{Begun, Fault};
+use crate::support::{Begun, Fault, Server, VirtualClock};
 
 async fn deposit(
     bench: &Bench,
@@ -380,5 +381,32 @@ async fn a_retention_under_an_hour_is_refused_before_the_handler_runs(server: Se
         let refused = deposit(&bench, &builder.build().unwrap(), 1).await;
         assert_eq!(refused.unwrap_err().code(), "retention_too_short");
         assert_eq!(bench.proxy.take_total(), 0);
+    }
+}
+
+on_each_server!(a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once);
+async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(server: Server) {
+    for (policy, balance) in [(AtDeadline::End, 0), (AtDeadline::GoOn, 5)] {
+        let bench = Bench::on(&server).await;
+        let once = bench.builder().at_deadline(policy).build().unwrap();
+        let run = || {
+            let deadline = VirtualClock.now() + Duration::from_secs(2);
+            let once = once.deadline(deadline.into()).claimless();
+            let bench = &bench;
+            async move {
+                let handler = async |claim: Claim| {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    claim.write(bench.deposit(5))?;
+                    Ok::<_, Failed>(1)
+                };
+                once.run(key(), payload(), handler).await
+            }
+        };
+        for _ in 0..2 {
+            let done = run().await;
+            let is_ended = matches!(done, Err(Error::TimedOut));
+            assert_eq!(is_ended, policy == AtDeadline::End, "{done:?}");
+            assert_eq!(bench.balance().await, balance, "{policy:?}");
+        }
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Builder, Crashed, StoreDown, Unrecorded};
+use lambda_idempotency::{AtDeadline, Builder, Crashed, StoreDown, Unrecorded};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::api::{Api, Door, Failure, cut_off_at_work, place_order};
+use super::api::{Api, Call, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server, VirtualClock};
 
@@ -282,4 +282,52 @@ async fn a_record_that_cannot_be_understood_is_a_500_and_nothing_runs(server: Se
         assert_eq!(refused.retry_after(), None);
     }
     assert_eq!(api.runs(), 1);
+}
+
+/// An API whose first handler takes longer than the invocations of `call` have.
+async fn slow(server: &Server, policy: Option<AtDeadline>) -> Api {
+    let engine = |once: Builder<_>| match policy {
+        Some(policy) => once.at_deadline(policy),
+        None => once,
+    };
+    let handler = |run, _| async move {
+        if run == 1 {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        Ok::<_, Failure>(answer(201, format!("order {run}")))
+    };
+    Api::configured(server, engine, |layer| layer, handler).await
+}
+
+/// A request of an invocation that begins now.
+fn call() -> Call {
+    let mut context = lambda_http::Context::default();
+    context.deadline = VirtualClock::deadline(Duration::from_secs(2));
+    Door::Http.post("k-1").context(context)
+}
+
+on_each_server!(a_request_that_outlives_its_deadline_is_carried_out_once);
+async fn a_request_that_outlives_its_deadline_is_carried_out_once(server: Server) {
+    let api = slow(&server, None).await;
+    let first = api.spawn(&call());
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    api.send(&call()).await.assert_problem(409, "in-flight");
+
+    let first = first.await.unwrap();
+    assert_eq!(first.status, 201);
+    let retry = api.send(&call()).await;
+    assert!(retry.is_replayed());
+    assert_eq!(retry.body, first.body);
+    assert_eq!(api.runs(), 1);
+}
+
+on_each_server!(a_request_that_is_ended_at_its_deadline_is_answered_503_and_a_retry_runs);
+async fn a_request_that_is_ended_at_its_deadline_is_answered_503_and_a_retry_runs(server: Server) {
+    let api = slow(&server, Some(AtDeadline::End)).await;
+    let ended = api.send(&call()).await;
+    ended.assert_problem(503, "timed-out");
+    assert_eq!(ended.retry_after(), Some(0));
+    let retry = api.send(&call()).await;
+    assert_eq!((retry.status.as_u16(), retry.is_replayed()), (201, false));
+    assert_eq!(api.runs(), 2);
 }

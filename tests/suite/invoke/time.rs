@@ -65,6 +65,37 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = builder(store.clone()).build().unwrap();
+    let runs = Runs::default();
+    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(3_900)));
+    let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
+    event.context.deadline = VirtualClock::deadline(Duration::from_secs(4));
+    let late = settling(&once, &runs).oneshot(event).await.unwrap_err();
+    assert_eq!(late.error_type(), Some("Idempotency.TooLate"));
+
+    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(3_900)));
+    let deadline = VirtualClock::deadline(Duration::from_secs(4));
+    let deadline = std::time::UNIX_EPOCH + Duration::from_millis(deadline);
+    let key = lambda_idempotency::Key::new("settle", "s-2");
+    let run = once.deadline(deadline).run(key, None, |_| {
+        runs.count();
+        async { Ok::<_, String>(1) }
+    });
+    let late = run.await.unwrap_err();
+    assert!(
+        matches!(late, lambda_idempotency::Error::TooLate),
+        "{late:?}"
+    );
+    assert_eq!(runs.take(), 0);
+    invoke(&settling(&once, &runs), &settlement("s-1", 5))
+        .await
+        .unwrap();
+    assert_eq!(runs.take(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_store_behind_a_handler_that_hung_or_panicked_does_not_hold_the_answer_up() {
     const TIME: Duration = Duration::from_secs(4);
     let mut late = Vec::new();
@@ -95,4 +126,34 @@ async fn a_slow_store_behind_a_handler_that_hung_or_panicked_does_not_hold_the_a
         }
     }
     assert!(late.is_empty(), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invocation_that_outlives_its_deadline_runs_once_where_it_goes_on() {
+    let once = builder(MemoryStore::new()).at_deadline(AtDeadline::GoOn);
+    let once = once.build().unwrap();
+    let runs = Runs::default();
+    let count = runs.clone();
+    let function = settle(&once).handler(move |_| {
+        let count = count.clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Ok(count.count())
+        }
+    });
+    let call = async || {
+        let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
+        event.context.deadline = VirtualClock::deadline(Duration::from_secs(2));
+        function.clone().oneshot(event).await
+    };
+    let again = async {
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        call().await
+    };
+    let (first, again) = tokio::join!(call(), again);
+    let again = again.unwrap_err();
+    assert_eq!(again.error_type(), Some("Idempotency.InFlight"));
+    assert_eq!(first.unwrap().get(), "1");
+    assert_eq!(call().await.unwrap().get(), "1");
+    assert_eq!(runs.take(), 1);
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Begun, Crashed, InFlight, Key, Step};
+use lambda_idempotency::{AtDeadline, Begun, Crashed, InFlight, Key, Step};
 use tokio::time::Instant;
 use tower::Layer as _;
 
@@ -28,6 +28,7 @@ impl Bench {
     fn with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Self {
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("sqs")
+            .at_deadline(AtDeadline::End)
             .clock(VirtualClock);
         let once = settings(once).build().unwrap();
         Self { once }
@@ -137,6 +138,7 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
         let store = FaultyStore::new(MemoryStore::new());
         let once = Idempotency::builder(store.clone())
             .namespace("sqs")
+            .at_deadline(AtDeadline::End)
             .clock(VirtualClock)
             .build()
             .unwrap();
@@ -291,4 +293,42 @@ async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
     let mut again = bench.layer().handler(|_| async { Ok(()) });
     let reported = bench.call(&mut again, three()).await;
     assert_eq!(reported, ["m-1"], "a person must look at what ran alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_outlive_their_deadline_take_effect_once_where_they_go_on() {
+    let bench = Bench::with(|once| once.at_deadline(AtDeadline::GoOn));
+    let effects = Effects::default();
+    let worker = || {
+        let ran = effects.clone();
+        bench.layer().handler(move |message: Message<u64>| {
+            let ran = ran.clone();
+            async move {
+                if message.id() == "m-2" {
+                    tokio::time::sleep(2 * TIME).await;
+                }
+                ran.of(&message);
+                Ok::<_, Infallible>(())
+            }
+        })
+    };
+    let first = async {
+        let mut event = batch(three());
+        event.context.deadline = VirtualClock::deadline(TIME);
+        worker()
+            .call(event)
+            .await
+            .unwrap()
+            .batch_item_failures
+            .len()
+    };
+    let again = async {
+        // Lambda has told the queue that the invocation timed out.
+        tokio::time::sleep(TIME * 3 / 2).await;
+        bench.call(&mut worker(), three()).await
+    };
+    let (first, again) = tokio::join!(first, again);
+    assert_eq!((first, again), (0, vec!["m-2".to_owned()]));
+    assert_eq!(bench.call(&mut worker(), three()).await, NOTHING);
+    assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
 }

@@ -70,6 +70,15 @@ pub fn short() -> Vec<Scope> {
         two("renewals, a lost reply, a late copy")
             .renewing()
             .faults(|b| (b.renewals, b.replies_lost, b.copies) = (2, 1, 1)),
+        two("handlers that are ended, steps, a crash, a lost reply")
+            .ending()
+            .steps(1, Provider::HonoursKeys)
+            .faults(|b| (b.crashes, b.replies_lost) = (1, 1)),
+        two("a deadline that is outlived: renewals, a crash, a late copy")
+            .renewing()
+            .ending()
+            .another_payload()
+            .faults(|b| (b.renewals, b.crashes, b.copies) = (2, 1, 1)),
         two("an operator twice, a crash").faults(|b| (b.interventions, b.crashes) = (2, 1)),
         two("an operator, a lost reply, TTL")
             .faults(|b| (b.interventions, b.replies_lost, b.sweeps) = (1, 1, 1)),

@@ -155,6 +155,12 @@ impl Checker {
         match action {
             Action::Succeed(_) => self.end(world, w, true),
             Action::Fail(_) => self.end(world, w, false),
+            Action::TimeOut(_) => {
+                reach(Event::TimedOut);
+                // It is not known what the handler did.
+                world.workers[w].hold.as_mut()?.keeps = true;
+                self.end(world, w, false);
+            }
             Action::Step(_) => self.step(world, w),
             Action::Fire(_) => self.fire(world, w, false),
             Action::FireUnsure(_) => self.fire(world, w, true),
@@ -280,6 +286,7 @@ impl Model for Checker {
             | Action::Duplicate(w) => self.on_the_wire(&mut world, w, action)?,
             Action::Succeed(w)
             | Action::Fail(w)
+            | Action::TimeOut(w)
             | Action::Step(w)
             | Action::Fire(w)
             | Action::FireUnsure(w)

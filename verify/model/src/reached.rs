@@ -18,6 +18,7 @@ pub enum Event {
     Executed,
     LeaseLost,
     Failed,
+    TimedOut,
     Refused,
     FencedOff,
     Unknown,
@@ -47,7 +48,7 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 37] = [
         Self::Create,
         Self::Mine,
         Self::TakeOverFresh,
@@ -58,6 +59,7 @@ impl Event {
         Self::Executed,
         Self::LeaseLost,
         Self::Failed,
+        Self::TimedOut,
         Self::Refused,
         Self::FencedOff,
         Self::Unknown,

@@ -11,6 +11,8 @@ pub struct Scope {
     pub budget: Budget,
     /// Whether handlers may fail.
     pub failures: bool,
+    /// Whether handlers may be ended at their deadline. Where they go on instead, their leases are renewed.
+    pub ends: bool,
     /// Whether the workers of a process send their statements in groups.
     pub grouped: bool,
     /// How many steps a handler has.
@@ -89,6 +91,7 @@ impl Scope {
             workers: Vec::new(),
             budget: Budget::default(),
             failures: true,
+            ends: false,
             grouped: false,
             steps: 0,
             provider: Provider::HonoursKeys,
@@ -153,6 +156,12 @@ impl Scope {
         if let Some(spec) = self.workers.last_mut() {
             spec.payload = 1;
         }
+        self
+    }
+
+    /// Handlers may be ended at their deadline.
+    pub fn ending(mut self) -> Self {
+        self.ends = true;
         self
     }
 

@@ -62,6 +62,7 @@ impl World {
             }
             Action::Succeed(w) => format!("{}: the handler succeeds", who(w)),
             Action::Fail(w) => format!("{}: the handler fails", who(w)),
+            Action::TimeOut(w) => format!("{}: the handler is ended at its deadline", who(w)),
             Action::Step(w) => format!("{}: the handler comes to its next step", who(w)),
             Action::Fire(w) => format!("{}: the step's effect happens", who(w)),
             Action::FireUnsure(w) => {

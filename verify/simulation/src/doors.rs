@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::testing::FaultyStore;
 use lambda_idempotency::{
-    Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
+    AtDeadline, Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
 };
 
 use crate::scenario::{Books, Deed, Delivery, Door};
@@ -48,6 +48,7 @@ pub struct Worker {
     /// Whether its process dies where its delivery is cut off.
     pub dies: bool,
     pub lease: i64,
+    pub at_deadline: AtDeadline,
     pub once: Idempotency<Table>,
     /// The same engine in the claimless form, which needs a retention of an hour.
     pub claimless: Idempotency<Table>,

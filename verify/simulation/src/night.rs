@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Status;
 use lambda_idempotency::testing::{Call, FaultyStore};
-use lambda_idempotency::{Crashed, Idempotency, InFlight, Key, RecordId};
+use lambda_idempotency::{AtDeadline, Crashed, Idempotency, InFlight, Key, RecordId};
 use tokio::task::LocalSet;
 
 use crate::broken::Mutation;
@@ -98,7 +98,12 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         worker.dies = dies(scenario.door, number, &first);
         if worker.dies {
             // Another process on the same machine, whose engine nobody calls afterwards.
-            let once = engine(&scenario, &table, worker.clock);
+            let policy = match scenario.door {
+                // Where nothing ends with its deadline, a request has a task of its own, which this process would not take along.
+                Door::Http => AtDeadline::End,
+                _ => scenario.at_deadline,
+            };
+            let once = engine(&scenario, &table, worker.clock, policy);
             worker.claimless = once.claimless();
             worker.once = once;
         }
@@ -155,7 +160,7 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
 }
 
 fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedClock) -> Worker {
-    let once = engine(scenario, table, clock);
+    let once = engine(scenario, table, clock, scenario.at_deadline);
     Worker {
         door: scenario.door,
         world: clock.world,
@@ -163,13 +168,19 @@ fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedCloc
         clock,
         dies: false,
         lease: scenario.lease,
+        at_deadline: scenario.at_deadline,
         claimless: once.claimless(),
         once,
         ledger: ledger.clone(),
     }
 }
 
-fn engine(scenario: &Scenario, table: &Table, clock: SkewedClock) -> Idempotency<Table> {
+fn engine(
+    scenario: &Scenario,
+    table: &Table,
+    clock: SkewedClock,
+    at_deadline: AtDeadline,
+) -> Idempotency<Table> {
     // A commit without a claim may be late, so the records of its key must be kept for longer.
     let is_claimless = scenario
         .deliveries
@@ -186,6 +197,7 @@ fn engine(scenario: &Scenario, table: &Table, clock: SkewedClock) -> Idempotency
         .failure_retention(kept(scenario.failure_retention))
         .store_timeout(millis(2_000))
         .crashed(scenario.crashed)
+        .at_deadline(at_deadline)
         .disabled(false);
     if scenario.patience > 0 {
         builder = builder.in_flight(InFlight::WaitUpTo(millis(scenario.patience)));

@@ -9,7 +9,7 @@ use crate::night::Night;
 use crate::operator::Act;
 use crate::scenario::Door;
 use crate::watched::Kind;
-use crate::world::{End, What};
+use crate::world::{BASE, End, Execution, What};
 
 /// What a night may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +74,7 @@ const WRITES: [Kind; 14] = [
     Kind::Swept,
 ];
 
-const RESULTS: [&str; 25] = [
+const RESULTS: [&str; 26] = [
     "executed",
     "replayed",
     "unrecorded",
@@ -90,6 +90,7 @@ const RESULTS: [&str; 25] = [
     "exhausted",
     "lease_lost",
     "too_late",
+    "timed_out",
     "handler_failed",
     "condition_failed",
     "not_committed",
@@ -102,7 +103,11 @@ const RESULTS: [&str; 25] = [
     "HTTP 503",
 ];
 
-const BESIDES: [&str; 8] = [
+/// A handler that is still at work when its invocation's time is over.
+const OUTLIVED: &str = "a handler that outlives its deadline and goes on";
+
+const BESIDES: [&str; 9] = [
+    OUTLIVED,
     "a release of a run that was dropped",
     "a late transaction that applies",
     "a late transaction whose condition fails",
@@ -126,6 +131,9 @@ impl Report {
         for execution in &night.executions {
             let end = execution.ended.map(|(_, end)| end);
             self.count(Reached::Handler(end_of(end)), 1);
+            if has_outlived(night, execution) {
+                self.count(Reached::Besides(OUTLIVED), 1);
+            }
         }
         for ((call, fault), count) in &night.met {
             self.count(Reached::Fault(*call, fault), *count);
@@ -171,6 +179,16 @@ impl Report {
             .filter(|what| !self.counts.contains_key(what));
         missed.map(|what| what.to_string()).collect()
     }
+}
+
+/// Whether a handler returned after its deadline, by the clock of its machine, and its claim was not over.
+fn has_outlived(night: &Night, execution: &Execution) -> bool {
+    let delivery = night.scenario.deliveries.get(execution.delivery);
+    let outlived = delivery.and_then(|delivery| {
+        let over = BASE.0 + delivery.at + delivery.deadline?;
+        Some(execution.ended?.0 > over)
+    });
+    outlived == Some(true) && execution.ended_in_time && !execution.claimless
 }
 
 fn word(what: &What) -> &'static str {

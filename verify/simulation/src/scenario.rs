@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lambda_idempotency::Crashed;
+use lambda_idempotency::{AtDeadline, Crashed};
 
 use crate::operator::{self, Order};
 
@@ -129,6 +129,8 @@ pub struct Scenario {
     pub fifo: bool,
     /// The length of a lease that is renewed, and how long an attempt may take under it, where no deadline is known.
     pub renewed: Option<(i64, i64)>,
+    /// What happens to a handler at the deadline of its invocation.
+    pub at_deadline: AtDeadline,
     /// What an operator does.
     pub orders: Vec<Order>,
 }
@@ -173,6 +175,7 @@ impl Scenario {
             fifo: dice.bool(),
             renewed: (dice.u8(0..3) == 0)
                 .then(|| (dice.i64(lease / 4..=lease), dice.i64(lease..=4 * lease))),
+            at_deadline: at_deadline(seed),
             orders: operator::orders(seed, keys),
         }
     }
@@ -187,6 +190,16 @@ impl Scenario {
         let most = self.skews.iter().max().copied().unwrap_or(0);
         let least = self.skews.iter().min().copied().unwrap_or(0);
         most.max(0) - least.min(0)
+    }
+}
+
+/// By dice of its own, so that a seed's other settings stay as they were.
+fn at_deadline(seed: u64) -> AtDeadline {
+    let mut dice = Rng::with_seed(seed ^ u64::from_be_bytes(*b"deadline"));
+    if dice.bool() {
+        AtDeadline::GoOn
+    } else {
+        AtDeadline::End
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Action {
     Late(usize),
     Succeed(usize),
     Fail(usize),
+    /// The deadline of the invocation comes, and the handler is ended wherever it is.
+    TimeOut(usize),
     /// The handler comes to its next step.
     Step(usize),
     /// A step's effect happens.
@@ -176,6 +178,9 @@ impl Checker {
         }
         if self.scope.failures {
             actions.push(Action::Fail(w));
+        }
+        if self.scope.ends {
+            actions.push(Action::TimeOut(w));
         }
         if budget.renewals > 0 && self.may_renew(w, hold) {
             actions.push(Action::Renew(w));

@@ -68,6 +68,9 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 }
                 // A copy may be so late that it has expired when it arrives.
                 "lease_lost" => !stood(&|change| !is_expired(change)),
+                "timed_out" => {
+                    !mine.is_empty() && !mine.iter().any(|execution| ever_recorded(execution.value))
+                }
                 "handler_failed" | "unrecorded" | "outcome_unknown" => !mine.is_empty(),
                 // A status says little of what became of the run; and a step may have found out about an interruption.
                 "HTTP 409" | "HTTP 422" | "HTTP 500" | "HTTP 503" | "interrupted" => true,

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
+use lambda_idempotency::AtDeadline;
 use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
 use lambda_runtime::{Context, LambdaEvent};
 use serde::Deserialize;
@@ -50,7 +51,8 @@ pub async fn deliver(worker: Worker, batch: Vec<(usize, Delivery)>, fifo: bool) 
         .collect();
     let event: SqsEvent = serde_json::from_value(json!({ "Records": records })).expect("an event");
     let run = AssertUnwindSafe(service.call(LambdaEvent::new(event, context))).catch_unwind();
-    // Lambda ends what is over its time, or the caller does.
+    // Lambda ends what is over its time, or the caller does. On a Managed Instance nobody does.
+    let deadline = deadline.filter(|_| worker.at_deadline == AtDeadline::End);
     let limit = millis(deadline.unwrap_or(3_600_000));
     let reply = match tokio::time::timeout(limit, run).await {
         Ok(Ok(Ok(reply))) => reply,
