@@ -16,6 +16,7 @@
 )]
 
 use std::env;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use aws_sdk_dynamodb::types::Put;
@@ -30,11 +31,15 @@ use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
 use telemetry::Exporter;
+use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceBuilder;
 
 mod order;
 
 use order::Order;
+
+/// How long a process that is told to end waits for its orders.
+const DRAIN: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 struct Orders {
@@ -147,7 +152,7 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
     let once = Idempotency::builder(store)
         .namespace("orders-api")
         .build()?;
-    let layer = IdempotencyLayer::scoped(once, tenant)
+    let layer = IdempotencyLayer::scoped(once.clone(), tenant)
         .route("POST /orders", RoutePolicy::required())?
         // What isn't there is answered with 404 or 405, with a key or without.
         .other_routes(RoutePolicy::off())
@@ -156,7 +161,16 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         .layer(metrics)
         .layer(layer)
         .service_fn(move |request| std::future::ready(orders.serve(request)));
-    run_concurrent(api).await
+    // A Managed Instance is told to end so. Its orders have tasks of their own there.
+    let mut told_to_end = signal(SignalKind::terminate())?;
+    tokio::select! {
+        served = run_concurrent(api) => served,
+        _ = told_to_end.recv() => {
+            // Logs how many are left.
+            let _ = once.drain(DRAIN).await;
+            Ok(())
+        }
+    }
 }
 
 fn variable(name: &str) -> Option<String> {
