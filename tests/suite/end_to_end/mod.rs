@@ -4,6 +4,7 @@
 
 mod crash_points;
 mod drift_audit;
+mod managed_instances;
 mod orders_api;
 mod outbox;
 mod payments_worker;

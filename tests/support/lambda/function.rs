@@ -358,16 +358,9 @@ impl Function {
     }
 
     async fn scan(&self, table: &str) -> Vec<Item> {
-        let reply = self
-            .server
-            .client()
-            .scan()
-            .table_name(table)
-            .consistent_read(true)
-            .send()
-            .await
-            .expect("a scan");
-        assert!(reply.last_evaluated_key.is_none(), "more than one page");
-        reply.items.unwrap_or_default()
+        let pages = self.server.client().scan();
+        let pages = pages.table_name(table).consistent_read(true);
+        let items = pages.into_paginator().items().send();
+        items.collect::<Result<_, _>>().await.expect("a scan")
     }
 }

@@ -71,13 +71,18 @@ impl Sandbox {
 
     /// Delivers an event.
     pub async fn begin(&self, event: Value) -> Invocation {
-        let timeout = self.timeout.as_millis().try_into().expect("short");
+        self.begin_within(event, self.timeout).await
+    }
+
+    /// Delivers an event with a deadline of its own.
+    pub async fn begin_within(&self, event: Value, timeout: Duration) -> Invocation {
+        let millis = timeout.as_millis().try_into().expect("short");
         let invocation = InvocationBuilder::new()
             .payload(event)
-            .timeout_ms(timeout)
+            .timeout_ms(millis)
             .build()
             .expect("complete");
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + timeout;
         let id = self.simulator.enqueue(invocation).await;
         Invocation { id, deadline }
     }
@@ -90,6 +95,20 @@ impl Sandbox {
         } else {
             self.kill();
             Reply::TimedOut
+        }
+    }
+
+    /// Waits for what the caller is told on a Managed Instance: at the deadline that the invocation timed out, which ends
+    /// nothing. For many invocations at once.
+    pub async fn told(&self, invocation: &Invocation) -> Reply {
+        loop {
+            if let Some(reply) = self.replied(invocation).await {
+                return reply;
+            }
+            if Instant::now() >= invocation.deadline {
+                return Reply::TimedOut;
+            }
+            sleep(LOOK_AGAIN).await;
         }
     }
 
@@ -118,21 +137,43 @@ impl Sandbox {
         loop {
             // Looked at first: a process that answered and then ended has answered.
             let alive = self.process.is_alive();
-            let state = self.simulator.get_invocation_state(&invocation.id).await;
-            let state = state.expect("an event that was delivered");
-            match state.status {
-                InvocationStatus::Success => {
-                    return state
-                        .response
-                        .map(|response| Reply::Answered(response.payload));
-                }
-                InvocationStatus::Error => {
-                    return state.error.map(|error| Reply::Failed(error.error_message));
-                }
-                _ if !alive => return Some(Reply::Died),
-                _ if Instant::now() >= until => return None,
-                _ => sleep(LOOK_AGAIN).await,
+            if let Some(reply) = self.replied(invocation).await {
+                return Some(reply);
             }
+            if !alive {
+                return Some(Reply::Died);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// The reply, if there is one by now.
+    async fn replied(&self, invocation: &Invocation) -> Option<Reply> {
+        let state = self.simulator.get_invocation_state(&invocation.id).await;
+        let state = state.expect("an event that was delivered");
+        match state.status {
+            InvocationStatus::Success => state
+                .response
+                .map(|response| Reply::Answered(response.payload)),
+            InvocationStatus::Error => state.error.map(|error| Reply::Failed(error.error_message)),
+            _ => None,
+        }
+    }
+
+    /// SIGTERM, as Lambda sends it to an environment that it no longer needs.
+    pub fn tell_to_end(&self) {
+        kill(self.pid(), Signal::SIGTERM).expect("a process to end");
+    }
+
+    /// Waits until the process has ended by itself.
+    pub async fn ended(&mut self) {
+        let patience = Instant::now() + PATIENCE;
+        while self.process.is_alive() {
+            assert!(Instant::now() < patience, "it goes on");
+            sleep(LOOK_AGAIN).await;
         }
     }
 
