@@ -15,20 +15,15 @@ use super::layout::{Item, TableLayout};
 use crate::protocol::causes::in_words;
 use crate::store::StoreError;
 
-/// Lists the SDK's words for missing credentials: of a provider that finds none, and of a client
-/// without a provider.
+/// The SDK's words for missing credentials: of a provider that finds none, and of a client without a
+/// provider.
 const NO_CREDENTIALS: [&str; 2] = [
     "the credential provider was not enabled",
     "there was no identity resolver",
 ];
 
-/// Lists the SDK's words for a provider of credentials that failed, such as the metadata service of
-/// a machine, or that gave no answer.
-const NOT_LOADED: [&str; 3] = [
-    "an error occurred while loading credentials",
-    "identity resolver timed out",
-    "credentials provider timed out",
-];
+/// Words of the SDK's errors of any provider of credentials.
+const OF_CREDENTIALS: [&str; 2] = ["credential", "identity resolver"];
 
 const CREDENTIALS_ADVICE: &str =
     "give the process a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
@@ -165,24 +160,30 @@ pub(super) fn says_too_large(message: &str) -> bool {
     message.contains("size has exceeded") || message.contains("size to update has exceeded")
 }
 
-/// The error for a request without an answer, with what to do about missing credentials, and about a
-/// server whose certificate isn't trusted. Both are known by the words of the SDK and of rustls alone.
-/// Without credentials nothing was sent, so that it says nothing of the store.
+/// The error for a request that was sent and has no answer, with what to do about a server whose
+/// certificate isn't trusted, which the words of rustls alone tell.
 pub(super) fn unreached(mut text: String) -> StoreError {
-    if NO_CREDENTIALS.iter().any(|words| text.contains(words)) {
+    if text.contains("UnknownIssuer") {
+        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
+    }
+    StoreError::Unavailable(text.into())
+}
+
+/// The error for a request that failed before it was sent, with what to do about credentials, which the
+/// words of the SDK alone tell. It says nothing of the store.
+pub(super) fn unsent(text: String) -> StoreError {
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    if has(&NO_CREDENTIALS) {
         let text = format!(
             "no AWS credentials were found: {CREDENTIALS_ADVICE}; a local server takes any"
         );
         return StoreError::Unauthenticated(text.into());
     }
-    if NOT_LOADED.iter().any(|words| text.contains(words)) {
+    if has(&OF_CREDENTIALS) {
         let text = format!("the AWS credentials could not be loaded: {CREDENTIALS_ADVICE}: {text}");
         return StoreError::Unauthenticated(text.into());
     }
-    if text.contains("UnknownIssuer") {
-        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
-    }
-    StoreError::Unavailable(text.into())
+    StoreError::Rejected(text.into())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{of_credentials, unreached};
+use super::failure::{of_credentials, unreached, unsent};
 use crate::protocol::causes::in_words;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::LargeOutcome;
@@ -117,6 +117,9 @@ impl OutcomeBucket {
         let status = match error {
             SdkError::TimeoutError(_) => return StoreError::Timeout,
             SdkError::ServiceError(context) => context.raw().status().as_u16(),
+            SdkError::DispatchFailure(failure) if !failure.is_io() && !failure.is_timeout() => {
+                return unsent(in_words(error));
+            }
             _ => return unreached(in_words(error)),
         };
         if let Some(refused) = error.code().and_then(of_credentials) {

@@ -106,9 +106,7 @@ impl<S: Store> Engine<S> {
                 now = self.moment();
             }
             rounds += 1;
-            if right.is_none() {
-                right = self.permission.claim(now.time);
-            }
+            right = right.or_else(|| self.permission.claim(now.time));
             if right.is_none() {
                 return Err(StoreError::Denied(NO_COMPLETION.into()).into());
             }
@@ -265,7 +263,9 @@ impl<S: Store> Engine<S> {
         if let Ok(Answer::Refused(Some(_))) = answer {
             request.note_record();
         }
-        if self.may_arrive(request, &sent, &answer) {
+        if answer.as_ref().is_err_and(StoreError::is_transient) {
+            self.leave(request, hold, sent.into(), None);
+        } else if self.may_arrive(request, &sent, &answer) {
             self.leave_for_later(request, hold, sent, 0);
         }
     }

@@ -119,6 +119,9 @@ impl<S: Store> Engine<S> {
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
     pub(super) async fn end_claimless_crashed(&self, request: &Request, claim: &Claim) {
+        // An open transaction among them holds the record's place, and a connection that the read may
+        // wait for.
+        drop(claim.collected().close());
         if claim.derived_generation().is_some()
             && let Ok(Ok(now)) = self.look_unclaimed(request, true).await
         {

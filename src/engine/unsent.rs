@@ -67,6 +67,10 @@ impl Later {
         let due = Instant::now() + *Self::PAUSES.get(tries)?;
         Some(Self { due, tries })
     }
+
+    fn is_due(&self) -> bool {
+        self.due <= Instant::now()
+    }
 }
 
 impl Unsent {
@@ -101,8 +105,7 @@ impl Unsent {
 
     /// Tells whether the call for this key sends it: its own key's at once.
     fn is_due(&self, id: &RecordId) -> bool {
-        let is_over = |later: Later| later.due <= Instant::now();
-        self.later.is_none_or(is_over) || self.write.id() == id
+        self.later.is_none_or(|later| later.is_due()) || self.write.id() == id
     }
 }
 

@@ -8,6 +8,7 @@
 //! not be polled.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -131,6 +132,7 @@ impl Groups {
         }
         match timeout_at(deadline, &mut wait.answer).await {
             Ok(Ok(answer)) => answer,
+            Err(_) if wait.way.waits() => Err(StoreError::NotSent),
             Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
         }
     }
@@ -287,6 +289,39 @@ struct Group<R: Request> {
     waiters: Vec<(u64, Waiter<R>)>,
     /// The latest of their deadlines: each caller keeps to its own.
     deadline: Instant,
+    way: Way,
+}
+
+tokio::task_local! {
+    static WAY: Way;
+}
+
+/// How far a group has come in this process: a store may wait, for credentials say, before it sends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way(Arc<AtomicU8>);
+
+impl Way {
+    /// The store has not said that it waits.
+    const UNKNOWN: u8 = 0;
+    const WAITS: u8 = 1;
+    const SENT: u8 = 2;
+
+    fn waits(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::WAITS
+    }
+
+    /// Notes that a request of the group under way, if there is one, was made and isn't sent yet.
+    #[cfg(any(test, feature = "dynamodb"))]
+    pub(crate) fn note_request() {
+        let (from, to, order) = (Self::UNKNOWN, Self::WAITS, Ordering::Relaxed);
+        let _ = WAY.try_with(|way| way.0.compare_exchange(from, to, order, order));
+    }
+
+    /// Notes that a request of the group under way, if there is one, is sent.
+    #[cfg(any(test, feature = "dynamodb"))]
+    pub(crate) fn note_send() {
+        let _ = WAY.try_with(|way| way.0.store(Self::SENT, Ordering::Relaxed));
+    }
 }
 
 /// How a request enters its queue.
@@ -307,6 +342,7 @@ enum Entry<R: Request> {
 struct Wait<R: Request> {
     number: u64,
     answer: oneshot::Receiver<Result<R::Answer, StoreError>>,
+    way: Way,
 }
 
 impl<R: Request> Queue<R> {
@@ -336,7 +372,12 @@ impl<R: Request> Queue<R> {
         let number = state.last;
         let (waiter, answer) = oneshot::channel();
         state.gathering.add(request, (number, waiter), deadline);
-        let wait = Wait { number, answer };
+        let way = state.gathering.way.clone();
+        let wait = Wait {
+            number,
+            answer,
+            way,
+        };
         state.is_crowded |= !is_free;
         if state.gathering.requests.len() == GROUP {
             let group = std::mem::replace(&mut state.gathering, Group::new());
@@ -392,6 +433,7 @@ impl<R: Request> Group<R> {
             requests: Vec::new(),
             waiters: Vec::new(),
             deadline: Instant::now(),
+            way: Way::default(),
         }
     }
 
@@ -426,7 +468,8 @@ impl<R: Request> Group<R> {
     /// callers get a timeout.
     async fn send(mut self, store: &AnyStore) {
         let waiters = std::mem::take(&mut self.waiters);
-        let answers = R::send_all(&self.requests, store, self.deadline).await;
+        let send = R::send_all(&self.requests, store, self.deadline);
+        let answers = WAY.scope(self.way.clone(), send).await;
         let answers = answers
             .into_iter()
             .map(Some)

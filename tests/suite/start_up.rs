@@ -6,6 +6,8 @@ use std::time::Duration;
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
 use aws_config::imds;
 use aws_config::imds::credentials::ImdsCredentialsProvider;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{IdentityCache, Region};
@@ -136,6 +138,35 @@ async fn missing_credentials_are_said_to_be_missing() {
     let said = said_without(config().credentials_provider(is_forbidden.build())).await;
     let advice = "the AWS credentials could not be loaded: give the process a role";
     assert!(said.contains(advice), "{said}");
+}
+
+/// A provider of credentials that fails, in each way that it may.
+#[derive(Debug)]
+struct Failing(fn(&'static str) -> CredentialsError);
+
+impl ProvideCredentials for Failing {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::ready(Err(self.0("the vault is closed")))
+    }
+}
+
+#[tokio::test]
+async fn a_provider_of_credentials_that_fails_says_nothing_of_the_store() {
+    let failures: [fn(&'static str) -> CredentialsError; 4] = [
+        |why| CredentialsError::provider_error(why),
+        |why| CredentialsError::unhandled(why),
+        |why| CredentialsError::invalid_configuration(why),
+        |_| CredentialsError::provider_timed_out(Duration::from_secs(1)),
+    ];
+    for failure in failures {
+        let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
+        let said = said_without(config.credentials_provider(Failing(failure))).await;
+        let advice = "the AWS credentials could not be loaded: give the process a role";
+        assert!(said.contains(advice), "{said}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

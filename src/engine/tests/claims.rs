@@ -188,6 +188,7 @@ async fn a_claim_that_is_dropped_without_a_reply_keeps_its_payload() {
 #[derive(Debug, Default)]
 struct Late {
     is_next: AtomicBool,
+    is_takeover: bool,
     arrives: bool,
     releases: AtomicU32,
 }
@@ -204,7 +205,11 @@ impl Script for Late {
         if matches!(write, RecordWrite::Release(_)) {
             self.releases.fetch_add(1, Ordering::Relaxed);
         }
-        let is_claim = matches!(write, RecordWrite::Create(_) | RecordWrite::TakeOver { .. });
+        let is_claim = match write {
+            RecordWrite::Create(_) => !self.is_takeover,
+            RecordWrite::TakeOver { .. } => self.is_takeover,
+            _ => false,
+        };
         if !is_claim || !self.is_next.swap(false, Ordering::Relaxed) {
             return table.write(write, deadline).await;
         }
@@ -230,6 +235,7 @@ async fn one(
 /// Makes a claim that is late: of a new key, or of one that an attempt has released.
 async fn late(arrives: bool, is_takeover: bool) -> Idempotency<Scripted<Late>> {
     let once = engine(Late {
+        is_takeover,
         arrives,
         ..Late::default()
     });
@@ -250,7 +256,8 @@ async fn a_claim_that_arrives_after_its_release_is_released_by_a_later_call() {
         for next in ["another", "order-1"] {
             let once = late(true, is_takeover).await;
             sleep(2 * LATE).await;
-            assert!(!record(&once).await.unwrap().is_released());
+            let arrived = record(&once).await.unwrap();
+            assert!(!arrived.is_released(), "{is_takeover} {next} {arrived:?}");
             one(&once, next).await.unwrap();
             assert_eq!(one(&once, "order-1").await.unwrap().into_inner(), 1);
         }

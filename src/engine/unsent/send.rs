@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Unsent, with_outcome};
+use super::{Later, Unsent, with_outcome};
 use crate::engine::fence::{Fence, fence, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
@@ -52,7 +52,7 @@ impl<S: Store> Engine<S> {
     async fn send_one(&self, unsent: &Arc<Unsent>, deadline: Instant) {
         let Unsent { request, hold, .. } = &**unsent;
         if let (RecordWrite::Release(release), Some(later)) = (&unsent.write, unsent.later) {
-            return self.send_late(unsent, release, later.tries, deadline).await;
+            return self.send_late(unsent, release, later, deadline).await;
         }
         let mut write = self.packed(unsent).await;
         let mut answer = self.send_again(&write, deadline).await;
@@ -90,16 +90,26 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Sends the release of a claim that may still arrive, once. The try counts, whatever becomes of it.
-    async fn send_late(&self, unsent: &Unsent, release: &Release, tries: usize, deadline: Instant) {
+    /// Sends the release of a claim that may still arrive, once. An answer counts as a try where the
+    /// release was due; without one it is sent again after the same pause.
+    async fn send_late(&self, unsent: &Unsent, release: &Release, later: Later, deadline: Instant) {
         let Unsent { request, hold, .. } = unsent;
-        self.unsent.remove(unsent);
-        if self.clock.now() < hold.lease {
-            self.leave_for_later(request, hold, release.clone(), tries + 1);
+        let is_due = later.is_due();
+        let put_off = |tries| {
+            self.unsent.remove(unsent);
+            if self.clock.now() < hold.lease {
+                self.leave_for_later(request, hold, release.clone(), tries);
+            }
+        };
+        if is_due {
+            put_off(later.tries);
         }
         let answer = self.store.write(&unsent.write, deadline).await;
+        let is_answered = !answer.as_ref().is_err_and(StoreError::is_transient);
         if !self.may_arrive(request, release, &answer) {
             self.unsent.remove(unsent);
+        } else if is_due && is_answered {
+            put_off(later.tries + 1);
         }
         if let Ok(Answer::Applied(_)) = answer {
             events::released(request, hold.attempt, release.last_error.as_deref());
@@ -107,7 +117,8 @@ impl<S: Store> Engine<S> {
     }
 
     /// Tells whether a claim may still be on its way, and apply, whose release had this answer: it met no
-    /// claim, or a record that any claim takes over.
+    /// claim, or a record that any claim takes over. Where the claim itself is shown, it came after the
+    /// release.
     pub(in crate::engine) fn may_arrive(
         &self,
         request: &Request,
@@ -122,8 +133,11 @@ impl<S: Store> Engine<S> {
         let fingerprint = request.fingerprint.as_ref();
         let asking = Asking::new(&release.owner, fingerprint, self.clock.now());
         let decision = decide(found, asking, &self.settings.rules);
-        let is_free = matches!(decision, Decision::Create | Decision::TakeOver { .. });
-        is_free && !is_mine(found, &release.tombstone)
+        let is_open = matches!(
+            decision,
+            Decision::Create | Decision::TakeOver { .. } | Decision::Mine(_)
+        );
+        is_open && !is_mine(found, &release.tombstone)
     }
 
     /// Returns the write, whose large outcome is kept first.

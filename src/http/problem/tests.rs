@@ -3,7 +3,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use super::details::{TYPES, seconds};
 use super::*;
 
-const ALL: [Problem; 31] = [
+const ALL: [Problem; 32] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
@@ -27,6 +27,7 @@ const ALL: [Problem; 31] = [
     Problem::LeaseLost,
     Problem::OutcomeOmitted,
     Problem::TooLate,
+    Problem::TimedOut,
     Problem::Overloaded,
     Problem::StoreUnavailable,
     Problem::Unrecorded,

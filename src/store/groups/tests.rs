@@ -323,6 +323,51 @@ fn is_pending(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut context).is_pending()
 }
 
+/// Says that a group's request is made, and maybe that it is sent; then it hangs.
+#[derive(Debug)]
+struct Waiting {
+    is_sent: bool,
+}
+
+impl Store for Waiting {
+    async fn write(&self, _: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        tokio::time::sleep(PATIENCE / 2).await;
+        Ok(Answer::Applied(None))
+    }
+
+    async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        std::future::pending().await
+    }
+
+    async fn write_all(&self, _: &[RecordWrite], _: Instant) -> Vec<Result<Answer, StoreError>> {
+        Way::note_request();
+        if self.is_sent {
+            Way::note_send();
+        }
+        std::future::pending().await
+    }
+}
+
+/// A store that waits for credentials says so, and each member of the group has its own deadline.
+#[tokio::test(start_paused = true)]
+async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
+    for is_sent in [false, true] {
+        let store = GroupedStore::new(Waiting { is_sent });
+        let at = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let (one, two, three) = (claim(0), claim(1), claim(2));
+        let (first, second, third) = tokio::join!(
+            store.write(&one, at(1)),
+            store.write(&two, at(2)),
+            store.write(&three, at(3)),
+        );
+        assert!(first.unwrap().is_applied());
+        for member in [second, third] {
+            let is_silent = matches!(member, Err(StoreError::Timeout));
+            assert_eq!(is_silent, is_sent, "{member:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_single_request_that_is_dropped_lets_the_others_leave() {
     let gate = Gate::closed();

@@ -1,6 +1,6 @@
 //! Runs in tasks of their own, and their callers.
 
-use lambda_idempotency::{Begun, Disposition, StoreError};
+use lambda_idempotency::{AtDeadline, Begun, Disposition, StoreError};
 use tokio::sync::Notify;
 
 use super::*;
@@ -198,7 +198,7 @@ async fn the_panic_of_a_detached_handler_reaches_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_in_an_invocation_spawns_nothing() {
-    let bench = bench();
+    let bench = bench_with(|once| once.at_deadline(AtDeadline::End));
     let deadline = bench.clock.now() + LEASE;
     let once = bench.once.deadline(deadline.into());
     let gate = Gate::default();

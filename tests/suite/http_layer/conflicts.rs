@@ -326,7 +326,7 @@ async fn a_request_that_is_ended_at_its_deadline_is_answered_503_and_a_retry_run
     let api = slow(&server, Some(AtDeadline::End)).await;
     let ended = api.send(&call()).await;
     ended.assert_problem(503, "timed-out");
-    assert_eq!(ended.retry_after(), Some(0));
+    assert_eq!(ended.retry_after(), Some(1));
     let retry = api.send(&call()).await;
     assert_eq!((retry.status.as_u16(), retry.is_replayed()), (201, false));
     assert_eq!(api.runs(), 2);

@@ -18,7 +18,7 @@ use http::HeaderMap;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::Store;
-use lambda_idempotency::{Builder, Idempotency, InFlight, Key};
+use lambda_idempotency::{AtDeadline, Builder, Idempotency, InFlight, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
@@ -356,7 +356,8 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
             Ok::<_, Failure>(answer(201, format!("order {run}")))
         }
     };
-    let api = Api::new(&server, handler).await;
+    let in_lambda = |once: Builder<_>| once.at_deadline(AtDeadline::End);
+    let api = Api::configured(&server, in_lambda, |layer| layer, handler).await;
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_mins(2));
     let call = Door::Http.post("k-1").context(context);

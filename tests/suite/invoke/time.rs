@@ -67,19 +67,21 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
     let store = FaultyStore::new(MemoryStore::new());
-    let once = builder(store.clone()).build().unwrap();
+    let once = builder(store.clone()).store_timeout(Duration::from_secs(20));
+    let once = once.build().unwrap();
     let runs = Runs::default();
-    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(3_900)));
+    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(9_600)));
     let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
-    event.context.deadline = VirtualClock::deadline(Duration::from_secs(4));
+    event.context.deadline = VirtualClock::deadline(Duration::from_secs(10));
     let late = settling(&once, &runs).oneshot(event).await.unwrap_err();
     assert_eq!(late.error_type(), Some("Idempotency.TooLate"));
 
-    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(3_900)));
-    let deadline = VirtualClock::deadline(Duration::from_secs(4));
+    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(9_600)));
+    let deadline = VirtualClock::deadline(Duration::from_secs(10));
     let deadline = std::time::UNIX_EPOCH + Duration::from_millis(deadline);
     let key = lambda_idempotency::Key::new("settle", "s-2");
-    let run = once.deadline(deadline).run(key, None, |_| {
+    let once_more = once.deadline(deadline);
+    let run = once_more.run(key, None, |_| {
         runs.count();
         async { Ok::<_, String>(1) }
     });

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    Builder, Clock, Crashed, Fingerprint, Idempotency, Key, Omission, Unrecorded, Verdict,
+    AtDeadline, Builder, Clock, Crashed, Fingerprint, Idempotency, Key, Omission, Unrecorded,
+    Verdict,
 };
 use proptest::prelude::*;
 
@@ -205,6 +206,15 @@ async fn crashed(bench: &Bench, seen: &mut Seen) {
             .await
             .unwrap_err(),
     );
+    let ending = bench.builder().at_deadline(AtDeadline::End);
+    let soon = bench.clock.now() + Duration::from_secs(2);
+    let ending = ending.build().unwrap().deadline(soon.into());
+    let hangs = async |_| {
+        std::future::pending::<()>().await;
+        bench.works().await
+    };
+    let timed_out = ending.run(bench.key("timed out"), None, hangs);
+    seen.error(timed_out.await.unwrap_err());
     // As `cargo lambda watch` sends it.
     let unknown = once.deadline(SystemTime::UNIX_EPOCH + Duration::from_mins(10));
     unknown

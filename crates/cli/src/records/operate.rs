@@ -13,7 +13,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::records::acts::{Act, GivenBack, Kept, acts, note};
+use crate::records::acts::{Act, GIVEN_BACK, GivenBack, Kept, acts, note};
 use crate::time;
 
 /// How a record is to end.
@@ -98,7 +98,7 @@ impl Order {
     }
 
     /// A rerun is carried out once for each reason, whatever became of the record since, and a record
-    /// that waits for its next delivery isn't given back once more, whatever the reason.
+    /// on which no attempt has left a trace since isn't given back once more, whatever the reason.
     fn run_again_before(
         &self,
         record: &Record,
@@ -107,7 +107,7 @@ impl Order {
     ) -> Result<Option<Act>, String> {
         let mut acts = acts(&record.journal);
         acts.retain(|act| act.act == self.act.act);
-        let how = |act: &Act| GivenBack::by(act, &record.journal);
+        let how = |act: &Act| GivenBack::by(act, record);
         let of_the_reason = acts.iter().rfind(|act| act.reason == self.act.reason);
         let is_waiting = |act: &&Act| how(act).is_some_and(|how| how.waits(record));
         let waiting = acts.last().filter(is_waiting);
@@ -134,7 +134,7 @@ impl Order {
                     return Ok(None);
                 }
                 Err(format!(
-                    "{}, and waits for its next delivery: new keys, and steps that fire again, can't be taken back. \
+                    "{}, and no attempt has left a trace since: new keys, and steps that fire again, can't be taken back. \
                      Wait until it has run, or end it by `complete` or `fail`",
                     words(act)
                 ))
@@ -254,7 +254,7 @@ pub(crate) fn intervention(
                 *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
             });
             let again = again.map(|(name, entry)| {
-                let entry = entry.ended(StepState::Failed, Some("rerun by an operator"), now);
+                let entry = entry.ended(StepState::Failed, Some(GIVEN_BACK), now);
                 StepNote::new(name, entry)
             });
             steps.extend(again);

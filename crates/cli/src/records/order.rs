@@ -148,6 +148,17 @@ pub(crate) async fn give(
         before,
         after: None,
     };
+    let expired = || {
+        Failure::usage(
+            "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that"
+                .to_owned(),
+        )
+    };
+    let is_expired = State::of(&found, now, SKEW_MARGIN) == State::Expired;
+    // What a rerun says of the next attempt holds no more, whether it was carried out before or not.
+    if is_expired && matches!(order.ending, Ending::RunAgain { .. }) {
+        return Err(expired());
+    }
     let earlier = order.carried_out(record);
     if let Ok(Some(act)) = earlier {
         report.act = act;
@@ -156,12 +167,12 @@ pub(crate) async fn give(
         return Ok(Exit::Fine);
     }
     let fits = earlier.and_then(|_| check(record));
-    fits.map_err(|words| match State::of(&found, now, SKEW_MARGIN) {
-        State::Expired => Failure::usage(
-            "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that"
-                .to_owned(),
-        ),
-        _ => Failure::Usage(words),
+    fits.map_err(|words| {
+        if is_expired {
+            expired()
+        } else {
+            Failure::Usage(words)
+        }
     })?;
     let live = live_until(&found, record, now);
     if let Some(until) = live.filter(|_| !args.while_live) {

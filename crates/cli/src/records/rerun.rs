@@ -133,7 +133,7 @@ pub enum Done {
     /// The same, if it were no dry run.
     WouldBeGiven,
     /// It was given back before, for the same reason, perhaps by a command that was interrupted; or
-    /// for another one, and waits for its next delivery.
+    /// for another one, and no attempt has left a trace since.
     Before,
     /// It was left alone.
     Left,
@@ -158,8 +158,8 @@ impl fmt::Display for Line {
 /// Gives the key of a record that is final back, so that its next delivery is its next attempt.
 ///
 /// What it was given back for is kept on the record, and the same reason gives it back once: the
-/// command may be given again until all is done. One that waits for its next delivery is not given
-/// back again, whatever the reason.
+/// command may be given again until all is done. One on which no attempt has left a trace since is not
+/// given back again, whatever the reason.
 ///
 /// # Errors
 ///
@@ -375,14 +375,14 @@ async fn give_one(
         ending: args.ending(),
         act: args.why.act(WORD, now),
     };
-    let before = order.carried_out(record);
-    if let Ok(Some(act)) = before {
-        return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
-    }
     if is_expired(&found, now) {
         return left(
             "the record has expired: the next delivery runs anyway, with the keys that it had first",
         );
+    }
+    let before = order.carried_out(record);
+    if let Ok(Some(act)) = before {
+        return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
     }
     if let Err(words) = before.and_then(|_| args.check(record)) {
         return left(&words);

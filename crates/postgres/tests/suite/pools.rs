@@ -149,3 +149,21 @@ async fn a_handler_that_fails_releases_its_claim_beside_its_transaction() {
         assert!(matches!(run, Err(Error::Handler(Failed::Own))), "{run:?}");
     }
 }
+
+#[tokio::test]
+async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
+    let (store, _) = store_of(&url(), 1).await;
+    // The derived key has the end look at the record, by the pool's only connection.
+    let once = engine_of(store.clone()).store_timeout(MINUTE * 10);
+    let claimless = once.build().unwrap().claimless();
+    let run = tokio::spawn(async move {
+        let run = claimless.run(Key::new("op", "a"), None, async |claim| {
+            let _tx = store.transaction(&claim).await?;
+            assert_eq!(claim.derive_key("charge"), "", "the handler panics here");
+            Ok::<i64, Failed>(1)
+        });
+        run.await.map_err(|error| error.to_string())
+    });
+    let ended = timeout(MINUTE, run).await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
+}

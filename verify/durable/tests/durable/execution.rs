@@ -7,6 +7,7 @@ use lambda_idempotency::Claim;
 pub enum StartError {
     #[error("the execution may have started or not: {0}")]
     NotStarted(String),
+    /// It has run as a plain function, and runs again with each retry.
     #[error("the function is not durable")]
     NotDurable,
 }
@@ -18,12 +19,14 @@ pub async fn start(
     claim: &Claim,
     payload: String,
 ) -> Result<String, StartError> {
+    // The same in every attempt, so that Lambda answers a repetition with the first one's execution. Another one for each function: a
+    // name is one execution in an account and region.
+    let name = claim.derive_key(&format!("execution of {function}"));
     let started = lambda
         .invoke()
         .function_name(function)
         .invocation_type(InvocationType::Event)
-        // The same in every attempt, so that Lambda answers a repetition with the first one's execution.
-        .durable_execution_name(claim.derive_key("execution"))
+        .durable_execution_name(name)
         .payload(Blob::new(payload))
         .send()
         .await

@@ -20,7 +20,7 @@ pub async fn serve<S: Store>(
     order: Order,
     ctx: DurableContext,
 ) -> Result<String, BoxError> {
-    let once = once.invocation(ctx.lambda_context());
+    // Not bound to the invocation: a bound claim lasts until its deadline, and isn't renewed.
     let charge = ctx.step(move |_| charge(once, gateway, order));
     let payment = charge.name("charge").await?;
     // No claim is held here: the execution suspends, and is replayed in another invocation.

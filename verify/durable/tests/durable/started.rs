@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::orchestrator::{
 use aws_smithy_types::body::SdkBody;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
-use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Key, Outcome};
+use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use serde_json::{Value, json};
 
 use crate::{execution, state_machine};
@@ -68,18 +68,21 @@ impl Service {
             .unwrap();
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         assert!(name.len() <= 64 && name.bytes().all(is_allowed), "{name}");
+        let mut answer = answered(202, SdkBody::empty());
+        if !self.is_durable {
+            // A plain function runs with each request, whatever the name.
+            *self.requests.lock().unwrap() += 1;
+            return answer;
+        }
         let (_, is_same) = self.started(name, request.body().bytes().unwrap());
         if !is_same {
             return refused(409, "DurableExecutionAlreadyStartedException");
         }
-        let mut answer = answered(202, SdkBody::empty());
-        if self.is_durable {
-            let function = "arn:aws:lambda:eu-central-1:123456789012:function:orders:1";
-            let arn = format!("{function}/durable-execution/{name}/e-1");
-            answer
-                .headers_mut()
-                .insert("x-amz-durable-execution-arn", arn);
-        }
+        let function = "arn:aws:lambda:eu-central-1:123456789012:function:orders:1";
+        let arn = format!("{function}/durable-execution/{name}/e-1");
+        answer
+            .headers_mut()
+            .insert("x-amz-durable-execution-arn", arn);
         answer
     }
 
@@ -96,7 +99,8 @@ impl Service {
             return refused(400, "ExecutionAlreadyExists");
         }
         let machine = asked["stateMachineArn"].as_str().unwrap();
-        let arn = machine.replace(":stateMachine:", ":execution:") + ":" + name;
+        let arn = machine.replace(":stateMachine:", ":execution:");
+        let arn = arn.trim_end_matches(":live").to_owned() + ":" + name;
         let answer = json!({ "executionArn": arn, "startDate": 1_700_000_000 });
         answered(200, SdkBody::from(answer.to_string()))
     }
@@ -241,41 +245,68 @@ async fn a_crash_between_invoke_and_completion_starts_no_second_durable_executio
 
 #[tokio::test]
 async fn a_crash_after_start_execution_starts_no_second_one_whether_the_first_runs_or_has_ended() {
-    for closed in [false, true] {
+    for (closed, qualifier) in [(false, ""), (true, ""), (false, ":live"), (true, ":live")] {
         let service = Service::new(true, closed);
         let states = service.states();
+        let machine = format!("{MACHINE}{qualifier}");
         let start = |claim: Claim, input| {
-            let states = states.clone();
-            async move { state_machine::start(&states, MACHINE, &claim, input).await }
+            let (states, machine) = (states.clone(), machine.clone());
+            async move { state_machine::start(&states, &machine, &claim, input).await }
         };
         let arn = is_started_once(&service, start).await;
-        assert!(
-            arn.starts_with("arn:aws:states:eu-central-1:123456789012:execution:orders:"),
-            "{arn}"
-        );
+        let (execution, name) = arn.rsplit_once(':').unwrap();
+        let wanted = "arn:aws:states:eu-central-1:123456789012:execution:orders";
+        assert_eq!((execution, name.len()), (wanted, 64), "{arn}");
     }
 }
 
 #[tokio::test]
-async fn a_function_that_is_not_durable_is_told_and_no_outcome_is_kept() {
+async fn one_request_starts_an_execution_of_each_of_two_functions() {
+    let service = Service::new(true, false);
+    let lambda = service.lambda();
+    let worker = Worker::new();
+    let start = |claim: Claim, payload: String| {
+        let lambda = lambda.clone();
+        async move {
+            let first = execution::start(&lambda, "orders:live", &claim, payload).await?;
+            let other = "{}".to_owned();
+            let second = execution::start(&lambda, "mails:live", &claim, other).await?;
+            Ok::<_, execution::StartError>(format!("{first} {second}"))
+        }
+    };
+    worker.deliver(&order(5), start).await.unwrap();
+    assert_eq!(service.counts(), (2, 2));
+}
+
+/// It has run by then: a retry would have it run again.
+#[tokio::test]
+async fn a_function_that_is_not_durable_runs_once_where_that_is_a_permanent_failure() {
     let service = Service::new(false, false);
     let lambda = service.lambda();
     let worker = Worker::new();
-    for attempt in 1..=2 {
+    let deliver = |is_permanent: bool, token: &'static str| {
         let lambda = lambda.clone();
-        let start = |claim, payload| async move {
-            execution::start(&lambda, "orders", &claim, payload).await
+        let start =
+            async move |claim: Claim| execution::start(&lambda, "orders", &claim, order(5)).await;
+        let verdict = move |result: &Result<String, execution::StartError>| match result {
+            Err(execution::StartError::NotDurable) if is_permanent => Verdict::Fail,
+            other => Verdict::of(other),
         };
-        let refused = worker.deliver(&order(5), start).await;
-        assert!(
-            matches!(
-                refused,
-                Err(Error::Handler(execution::StartError::NotDurable))
-            ),
-            "{refused:?}"
-        );
-        assert_eq!(service.counts(), (attempt, 1));
+        let key = Key::new("start", token);
+        worker.once.run_with(key, None, start, verdict)
+    };
+    for runs in 1..=2 {
+        let refused = deliver(false, "retried").await.unwrap_err();
+        let is_told = matches!(refused, Error::Handler(execution::StartError::NotDurable));
+        assert!(is_told, "{refused:?}");
+        assert_eq!(service.counts(), (runs, 0));
     }
+    let refused = deliver(true, "permanent").await.unwrap_err();
+    let is_told = matches!(refused, Error::Handler(execution::StartError::NotDurable));
+    assert!(is_told, "{refused:?}");
+    let again = deliver(true, "permanent").await.unwrap_err();
+    assert!(matches!(again, Error::Failed(_)), "{again:?}");
+    assert_eq!(service.counts(), (3, 0));
 }
 
 #[tokio::test]

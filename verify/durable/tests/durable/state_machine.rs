@@ -14,13 +14,19 @@ pub async fn start(
     input: String,
 ) -> Result<String, NotStarted> {
     let name = claim.derive_key("execution");
-    let execution = machine.replacen(":stateMachine:", ":execution:", 1) + ":" + &name;
+    // An execution's ARN has no version or alias.
+    let machine_alone: Vec<&str> = machine.split(':').take(7).collect();
+    let execution = machine_alone
+        .join(":")
+        .replacen(":stateMachine:", ":execution:", 1);
     let start = states.start_execution().state_machine_arn(machine);
-    match start.name(name).input(input).send().await {
+    match start.name(&name).input(input).send().await {
         Ok(started) => Ok(started.execution_arn),
         Err(error) => match error.as_service_error() {
             // An earlier attempt started it, and it has ended.
-            Some(StartExecutionError::ExecutionAlreadyExists(_)) => Ok(execution),
+            Some(StartExecutionError::ExecutionAlreadyExists(_)) => {
+                Ok(format!("{execution}:{name}"))
+            }
             _ => Err(NotStarted(DisplayErrorContext(error).to_string())),
         },
     }

@@ -358,10 +358,10 @@ async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
     for why in ["charged 0", "another"] {
         one("same", why)
             .await
-            .refused(2, "waits for its next delivery");
+            .refused(2, "no attempt has left a trace since");
         listed("same", why)
             .await
-            .refused(1, "waits for its next delivery");
+            .refused(1, "no attempt has left a trace since");
         one("new", why).await.refused(0, "was done before");
         assert_eq!(get(&table, &id).await, given);
     }
@@ -398,10 +398,44 @@ async fn an_attempt_that_did_not_begin_leaves_a_rerun_waiting() {
             .expression_attribute_values(":how", AttributeValue::S(how.to_owned()))
             .send()
     };
-    ended("2", "not started").await.unwrap();
-    rerun("two").await.refused(0, "was done before");
+    for how in ["not started", "claim without a reply"] {
+        ended("2", how).await.unwrap();
+        rerun(how).await.refused(0, "was done before");
+    }
     ended("2", "panic").await.unwrap();
     rerun("three").await.refused(0, "released before");
+}
+
+/// Earlier releases kept no `@rerun`.
+#[tokio::test]
+async fn a_record_that_an_earlier_release_gave_back_is_not_given_back_again() {
+    for (keys, other) in [("same", "new"), ("new", "same")] {
+        let table = table().await;
+        deliver(&table, "A-17").await.unwrap();
+        let id = id(&table, "A-17");
+        let rerun = async |keys: &str, why: &str| {
+            let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
+            on(&table, &rerun).await
+        };
+        rerun(keys, "one").await.ended_with(0);
+        let update = dynamodb().client().update_item().table_name(&table);
+        update
+            .key("id", AttributeValue::S(id.clone()))
+            .update_expression("REMOVE #rerun")
+            .expression_attribute_names("#rerun", "step:@rerun")
+            .send()
+            .await
+            .unwrap();
+        let given = get(&table, &id).await;
+        rerun(keys, "two").await.refused(0, "was done before");
+        assert_eq!(get(&table, &id).await, given);
+        let said = rerun(other, "two").await;
+        if other == "new" {
+            said.ended_with(0);
+        } else {
+            said.refused(2, "no attempt has left a trace since");
+        }
+    }
 }
 
 #[tokio::test]
@@ -420,7 +454,7 @@ async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
     rerun("repeat").await.refused(0, "released before");
     rerun("keep")
         .await
-        .refused(2, "waits for its next delivery");
+        .refused(2, "no attempt has left a trace since");
     let ran = deliver_in_steps(&once, "A-17", charge).await.unwrap();
     assert_eq!(ran, Outcome::Executed("charge 1".to_owned()));
     rerun("keep").await.refused(2, "give another reason");

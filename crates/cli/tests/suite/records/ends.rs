@@ -284,6 +284,33 @@ async fn of_two_operators_at_once_one_ends_the_record() {
 }
 
 #[tokio::test]
+async fn a_rerun_of_a_record_that_expired_while_it_waited_is_not_said_to_be_done() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    std::fs::write(&file, &id).unwrap();
+    let one = ["rerun", &id, "--keys", "new"];
+    order(&table, &one).await.ended_with(0);
+    let expire = dynamodb().client().update_item().table_name(&table);
+    expire
+        .key("id", AttributeValue::S(id.clone()))
+        .update_expression("SET expiration = :past")
+        .expression_attribute_values(":past", AttributeValue::N("1700000000".to_owned()))
+        .send()
+        .await
+        .unwrap();
+    order(&table, &one)
+        .await
+        .refused(2, "has expired: the next delivery runs the handler");
+    let listed = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+    order(&table, &listed)
+        .await
+        .refused(1, "the next delivery runs anyway");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
 async fn of_a_record_that_has_expired_it_is_said_what_the_next_delivery_does() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
@@ -317,6 +344,9 @@ async fn of_a_record_that_has_expired_it_is_said_what_the_next_delivery_does() {
     order(&table, &rerun)
         .await
         .refused(1, "the next delivery runs anyway");
+    order(&table, &["rerun", &id, "--keys", "new"])
+        .await
+        .refused(2, "has expired: the next delivery runs the handler");
     std::fs::remove_file(file).unwrap();
     assert_eq!(item(&table, &id).await, before);
     assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
