@@ -1,7 +1,12 @@
 """What docs/operations says about the templates is what the templates say."""
 
+import os
 import re
+import subprocess
+import tempfile
+import textwrap
 import unittest
+from pathlib import Path
 
 import yaml
 
@@ -13,6 +18,16 @@ DEPLOY = (ROOT / "docs/operations/deploy.md").read_text()
 FUNCTION, QUEUE, TABLE, STREAM = "AWS::Serverless::Function", "AWS::SQS::Queue", "AWS::DynamoDB::Table", "AWS::Kinesis::Stream"
 DAY = 86_400
 NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+
+# What the page's function has in common with any other.
+MANAGED = """
+AWSTemplateFormatVersion: "2010-09-09"
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  CapacityProviderArn: { Type: String }
+Globals: { Function: { CodeUri: ., Runtime: provided.al2023, Handler: bootstrap, Architectures: [arm64] } }
+Resources:
+"""
 
 
 def properties(kind):
@@ -145,6 +160,22 @@ class OtherPages(unittest.TestCase):
         page = (ROOT / "docs/recipes/outbox.md").read_text()
         events = properties(FUNCTION)["OutboxRelay"]["Events"]
         self.assertIn(f"after {events['Events']['Properties']['MaximumRetryAttempts']} attempts", " ".join(page.split()))
+
+    def test_sam_takes_the_managed_instance_of_its_page(self):
+        page = (ROOT / "docs/recipes/managed-instances.md").read_text()
+        (resources,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        template = MANAGED + textwrap.indent(resources, "  ")
+        for text, says in (
+            (template, "is a valid SAM Template"),
+            (template.replace("Arn: !Ref", "Name: !Ref"), "'Arn' is a required property"),
+            (template.replace("Timeout: 5400", "Timeout: 5401"), "5401"),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "template.yaml"
+                path.write_text(text)
+                command = [os.environ["SAM"], "validate", "--lint", "--region", "eu-central-1", "--template", path]
+                validated = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertIn(says, validated.stdout + validated.stderr)
 
 
 if __name__ == "__main__":
