@@ -301,24 +301,26 @@ tokio::task_local! {
 pub(crate) struct Way(Arc<AtomicU8>);
 
 impl Way {
-    /// The store has not said that it waits.
-    const UNKNOWN: u8 = 0;
     const WAITS: u8 = 1;
-    const SENT: u8 = 2;
 
     fn waits(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::WAITS
     }
+}
+
+#[cfg(any(test, feature = "dynamodb"))]
+impl Way {
+    /// The store has not said that it waits.
+    const UNKNOWN: u8 = 0;
+    const SENT: u8 = 2;
 
     /// Notes that a request of the group under way, if there is one, was made and isn't sent yet.
-    #[cfg(any(test, feature = "dynamodb"))]
     pub(crate) fn note_request() {
         let (from, to, order) = (Self::UNKNOWN, Self::WAITS, Ordering::Relaxed);
         let _ = WAY.try_with(|way| way.0.compare_exchange(from, to, order, order));
     }
 
     /// Notes that a request of the group under way, if there is one, is sent.
-    #[cfg(any(test, feature = "dynamodb"))]
     pub(crate) fn note_send() {
         let _ = WAY.try_with(|way| way.0.store(Self::SENT, Ordering::Relaxed));
     }
