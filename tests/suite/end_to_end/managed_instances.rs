@@ -1,7 +1,7 @@
 //! The functions on a Managed Instance: one process serves many invocations at once, nothing ends what is late, and SIGTERM comes at
 //! the end.
 //!
-//! `MANAGED_EVENTS` is the number of events of each function.
+//! `MANAGED_EVENTS` is the number of events of each function; `make verify` runs 2,000.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::payments_worker::batch;
 use crate::support::gateway::{Gateway, Response, order};
 use crate::support::lambda::{Function, PATIENCE, Reply, Sandbox, number, text};
 use crate::support::proxy::Meddler;
+use crate::support::shards::{DataStream, event};
 use crate::support::{Fault, Proxy};
 
 /// Invocations that a process serves at once.
@@ -126,6 +127,20 @@ async fn settlements_that_outlive_their_deadlines_are_paid_out_once() {
     let slow = function.with("PAYMENT_DELAY_MS", PAUSE);
     assert_outlived(&serve(&slow, settlement, SHORT).await);
     assert_one_effect_each(&function, "settlement_id").await;
+}
+
+#[tokio::test]
+async fn movements_that_outlive_their_deadlines_are_booked_once() {
+    let function = Function::stock_movements().await;
+    let movement = |n| {
+        let mut stream = DataStream::new("movements", 1);
+        let data = json!({ "movement_id": format!("m-{n}"), "sku": "tea", "delta": 1 });
+        stream.put("tea", &data);
+        event(&stream.shards[0])
+    };
+    let slow = function.with("MOVEMENT_DELAY_MS", PAUSE);
+    assert_outlived(&serve(&slow, movement, SHORT).await);
+    assert_one_effect_each(&function, "movement_id").await;
 }
 
 fn order_of(n: usize) -> Value {
