@@ -385,15 +385,16 @@ impl<S: Store> Idempotency<S> {
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
         let running = run.while_renewed(running);
-        let result = match times::within(times.map(|times| times.end), running).await {
+        let running = times::within(times.map(|times| times.end), running).await;
+        let result = match running.flatten() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {
                 Box::pin(run.panicked()).await;
                 resume_unwind(panic);
             }
             None => {
-                Box::pin(times::ending(times, run.timed_out())).await;
-                return Err(Error::TimedOut);
+                let ended = Box::pin(run.timed_out(times)).await;
+                return Err(ended.widen());
             }
         };
         // The caller's verdict may panic, after a handler that succeeded: then the default verdict

@@ -74,7 +74,7 @@
 //! | `Idempotency.InFlight` | another attempt is running | retry, when its lease is over at the latest |
 //! | `Idempotency.LeaseLost` | another attempt took over while this one ran | retry: it gets the other's answer |
 //! | `Idempotency.TooLate` | no time was left; nothing ran | retry |
-//! | `Idempotency.TimedOut` | the handler was ended shortly before the deadline | retry, with a longer timeout |
+//! | `Idempotency.TimedOut` | the handler was ended shortly before the deadline, or when its lease could not be renewed | retry, with a longer timeout |
 //! | `Idempotency.Panicked` | the handler panicked, or what reads the event | retry |
 //! | `Idempotency.StoreUnavailable` | the store failed; nothing ran | retry |
 //! | `Idempotency.NotCommitted` | the handler's transaction wrote nothing | retry |

@@ -36,7 +36,7 @@ pub(super) enum Reason {
     /// The body doesn't decode, for this reason.
     Undecodable(String),
     Panicked,
-    /// The handler was ended shortly before the invocation's deadline.
+    /// The handler was ended: shortly before the invocation's deadline, or with its lease.
     TimedOut,
     /// The store is not set up as it is configured, or the function lacks a permission.
     Misconfigured(String),
@@ -159,7 +159,7 @@ impl Reason {
             ),
             Self::TimedOut => (
                 "timed_out",
-                "the handler was ended shortly before the invocation's deadline",
+                "the handler was ended before it was done: its time was over, or its lease could not be renewed",
             ),
             Self::Misconfigured(detail) => ("store_failed", detail.as_str()),
             Self::Key(error) => return (error.code(), error.to_string().into()),

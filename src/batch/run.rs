@@ -120,16 +120,16 @@ where
         let _ending = self.endings.acquire().await;
         self.place.leave();
         // The run's store calls end in time for the other messages' reply.
-        match handled {
+        match handled.flatten() {
             Some(Ok(handled)) => end(run, handled, permanent, quotes).await,
             Some(Err(_)) => {
                 run.panicked().await;
                 Fate::Reported(Reason::Panicked)
             }
-            None if is_called.load(Ordering::Relaxed) => {
-                run.timed_out().await;
-                Fate::Reported(Reason::TimedOut)
-            }
+            None if is_called.load(Ordering::Relaxed) => match run.timed_out(None).await {
+                Error::TimedOut => Fate::Reported(Reason::TimedOut),
+                obstacle => refuse(&obstacle, quotes),
+            },
             // The service was never ready, so the work did not begin.
             None => {
                 let _ = run.too_late().await;

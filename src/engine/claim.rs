@@ -282,8 +282,9 @@ impl Claim {
         self.inner.is_over() || self.is_lost()
     }
 
-    /// Waits until the claim [is over](Self::is_over): for handlers that end their work then. Never
-    /// returns where nothing protects the run.
+    /// Waits until the claim [is over](Self::is_over): for work that isn't [ended](crate::Run::while_renewed)
+    /// with it, under a [lease](crate::Builder::lease) that lasts for the whole attempt, or in a task of its own. Never returns
+    /// where nothing protects the run.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, Key, store::MemoryStore};

@@ -60,8 +60,9 @@ pub enum Error<E> {
         /// The number of attempts, with those that failed.
         attempts: u32,
     },
-    /// The handler outlived its lease and another attempt took the key over. Its outcome was not
-    /// stored; its effect may have happened beside the successor's.
+    /// The handler outlived its lease and another attempt took the key over. A handler whose lease
+    /// was renewed, or bound to a deadline, was ended. Its outcome was not stored; its effect may have
+    /// happened beside the successor's.
     #[error("the lease ran out while the handler was running, and another attempt took over{}", see!("lease-lost"))]
     LeaseLost,
     /// The claim came back from the store when its time was over, because the invocation's deadline
@@ -70,10 +71,11 @@ pub enum Error<E> {
         "the deadline of the invocation, or the claim's own lease, had passed when the store answered: nothing ran; retry in a new invocation{}", see!("too-late")
     )]
     TooLate,
-    /// The handler was [ended](crate::AtDeadline::End) shortly before the invocation's deadline, and
-    /// its claim as after a panic: released, or left for a person
-    /// ([`Crashed`](crate::Crashed)). It may have had its effect.
-    #[error("the handler was ended shortly before the invocation's deadline{}", see!("timed-out"))]
+    /// The handler was ended: [shortly before](crate::AtDeadline::End) the invocation's deadline, or
+    /// when its lease could not be [renewed](crate::Builder::renewed_lease) any more. Its claim ends
+    /// as after a panic: released, or left for a person ([`Crashed`](crate::Crashed)). It may have had
+    /// its effect.
+    #[error("the handler was ended before it was done: its time was over, or its lease could not be renewed{}", see!("timed-out"))]
     TimedOut,
     /// The handler succeeded once, but its outcome was not kept, so that it can't be replayed. It
     /// is not run again.

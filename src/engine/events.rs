@@ -2,6 +2,7 @@
 //! or an outcome.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use crate::engine::Request;
 use crate::engine::claim::{Claim, Hold};
@@ -199,6 +200,14 @@ pub(super) fn renewal_failed(request: &Request, hold: &Hold, error: &dyn Display
     request.meter.count(Count::StoreErrors);
     let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
     tracing::warn!(event = "renewal_failed", operation, %key, attempt, %error, "idempotency");
+}
+
+/// Reports a renewal that something kept from its turn: a handler that blocks the thread, or a
+/// machine that stood still.
+pub(super) fn renewal_late(request: &Request, hold: &Hold, late: Duration) {
+    let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
+    let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+    tracing::warn!(event = "renewal_late", operation, %key, attempt, late_ms, "idempotency");
 }
 
 /// Reports work that returned after the deadline of its invocation, whose caller was told meanwhile

@@ -1,13 +1,15 @@
 //! Renews the lease of a run while its work goes on.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tokio::time::Instant;
 
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::fence::is_mine;
+use crate::engine::moment::{LONGEST, Moment};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::protection::Protection;
@@ -27,10 +29,20 @@ const LONGEST_BEYOND: Duration = Duration::from_mins(1);
 /// The least pause between two renewals.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 
+/// The least pause before a renewal that failed is sent again.
+const LEAST_RETRY: Duration = Duration::from_millis(100);
+
+/// A renewal that begins so much later than its turn is warned of: something blocks the thread.
+const LATE: Duration = Duration::from_millis(500);
+
 impl<S: Store> Run<S> {
     /// Awaits the work of this run, and renews its lease meanwhile, where the engine has a
     /// [renewed lease](crate::Builder::renewed_lease), or where work [goes
-    /// on](crate::AtDeadline::GoOn) after the deadline of its invocation; else it only awaits.
+    /// on](crate::AtDeadline::GoOn) after the deadline of its invocation. `None` where the lease is
+    /// over before the work is done: another attempt may have the key then, so the work is polled no
+    /// more.
+    ///
+    /// Work whose lease is neither renewed nor bound to a deadline is only awaited.
     ///
     /// [`run`](crate::Idempotency::run) and the layers do it by themselves.
     ///
@@ -44,8 +56,10 @@ impl<S: Store> Run<S> {
     ///     .renewed_lease(Duration::from_secs(30))
     ///     .build()?;
     /// if let Begun::Run(run) = once.begin(Key::new("monthly", "2026-11"), None).await? {
-    ///     let report = run.while_renewed(Box::pin(async { "a long report" })).await;
-    ///     run.end(Disposition::Complete(Ok(format!("{report:?}")))).await?;
+    ///     match run.while_renewed(Box::pin(async { "a long report" })).await {
+    ///         Some(report) => drop(run.end(Disposition::Complete(Ok(format!("{report:?}")))).await?),
+    ///         None => run.panicked().await,
+    ///     }
     /// }
     /// # Ok(()) }
     /// ```
@@ -54,19 +68,34 @@ impl<S: Store> Run<S> {
     ///
     /// A future that is dropped ends the work and the renewals. The run is still to be ended, or
     /// dropped.
-    pub async fn while_renewed<W: Future + Unpin>(&self, work: W) -> W::Output {
+    pub async fn while_renewed<W: Future + Unpin>(&self, mut work: W) -> Option<W::Output> {
         let Protection::Claimed(request, hold) = &self.protection else {
-            return work.await;
+            return Some(work.await);
         };
-        let lease = self.engine.renewed_lease(&request.options);
-        let Some(lease) = lease.or_else(|| self.engine.lease_beyond(&request.options)) else {
-            return work.await;
-        };
-        let renewals = Box::pin(self.engine.renew(request, hold, &self.claim, lease));
-        match select(work, renewals).await {
-            Either::Left((done, _)) => done,
-            Either::Right(((), work)) => work.await,
+        let options = &request.options;
+        let lease = self.engine.renewed_lease(options);
+        let lease = lease.or_else(|| self.engine.lease_beyond(options));
+        if lease.is_none() && options.deadline.is_none() {
+            return Some(work.await);
         }
+        let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease));
+        let mut renewals = lease.map(renew);
+        poll_fn(|context| {
+            // Looked at first: after a thread was blocked, the work has no effect beyond its lease.
+            if let Some(renewals) = &mut renewals {
+                if renewals.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if self.claim.is_over() {
+                    // The last renewal is under way, and decides.
+                    return Poll::Pending;
+                }
+            } else if self.claim.is_over() {
+                return Poll::Ready(None);
+            }
+            Pin::new(&mut work).poll(context).map(Some)
+        })
+        .await
     }
 }
 
@@ -94,11 +123,10 @@ impl<S> Engine<S> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Renews the claim's lease again and again, until its limit is reached, its time is over, or
-    /// the fence was lost.
+    /// Renews the claim's lease again and again, and returns when the lease is over: its limit is
+    /// reached, it could not be renewed, or the fence was lost.
     async fn renew(&self, request: &Request, hold: &Hold, claim: &Claim, lease: Duration) {
-        let margin = self.settings.rules.skew_margin;
-        let pause = (lease / RENEWALS).max(LEAST_PAUSE);
+        let pause = (lease / RENEWALS).clamp(LEAST_PAUSE, LONGEST);
         // A third of the lease after the claim, which may have been answered late.
         let left = claim.time().map_or(Duration::ZERO, |(until, _)| {
             until.saturating_since(self.clock.now())
@@ -112,44 +140,74 @@ impl<S: Store> Engine<S> {
             Instant::now() + left.min(lease).saturating_sub(early)
         };
         while let Some((until, limit)) = claim.time() {
-            tokio::time::sleep_until(turn).await;
             let now = self.moment();
-            turn = now.instant + pause;
-            if now.time >= until || until >= limit || claim.is_lost() {
+            let end = now.instant + until.saturating_since(now.time).min(LONGEST);
+            let wake = if until < limit { turn.min(end) } else { end };
+            tokio::time::sleep_until(wake).await;
+            let now = self.moment();
+            let late = now.instant.saturating_duration_since(wake);
+            if late >= LATE {
+                events::renewal_late(request, hold, late);
+            }
+            let left = until.saturating_since(now.time);
+            if claim.is_lost() || now.time >= limit {
                 return;
+            }
+            if !left.is_zero() && now.instant < turn {
+                continue;
             }
             let next = (now.time + lease).min(limit);
             if next <= until {
+                turn = now.instant + pause;
                 continue;
             }
-            let stored = next + margin;
-            let expiration = self.expiration(request, stored);
-            let (id, owner) = (request.id.clone(), hold.owner.clone());
-            let renewal = Renewal::new(id, owner, stored, expiration);
-            let renewal = RecordWrite::from(renewal);
-            let deadline = request.store_deadline(now, until, pause);
-            let send = || self.store.write(&renewal, deadline);
-            match persist(
-                Turns::End(&self.pace, &request.id),
-                deadline,
-                StoreError::is_transient,
-                send,
-            )
-            .await
+            match self
+                .renew_until(request, hold, now, (until, next), pause)
+                .await
             {
-                Ok(Answer::Applied(_)) => claim.set_time(next),
-                // An earlier send of the same renewal applied.
-                Ok(Answer::Refused(met)) if has_lease(met.as_ref(), &hold.owner, stored) => {
+                Ok(true) => {
                     claim.set_time(next);
+                    turn = now.instant + pause;
                 }
-                Ok(Answer::Refused(_)) => {
+                Ok(false) => {
                     events::renewal_refused(request, hold);
                     return claim.lose();
                 }
-                // It is tried again at the next turn.
-                Err(error) => events::renewal_failed(request, hold, &error),
+                Err(error) => {
+                    events::renewal_failed(request, hold, &error);
+                    // The work waited for this renewal, which was the last one.
+                    if left.is_zero() {
+                        return;
+                    }
+                    turn = now.instant + pause.min((left / 2).max(LEAST_RETRY));
+                }
             }
         }
+    }
+
+    /// Sends a renewal of a lease from its one end to another; `false` where the fence was lost.
+    async fn renew_until(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        now: Moment,
+        (until, next): (EpochMillis, EpochMillis),
+        limit: Duration,
+    ) -> Result<bool, StoreError> {
+        let stored = next + self.settings.rules.skew_margin;
+        let expiration = self.expiration(request, stored);
+        let (id, owner) = (request.id.clone(), hold.owner.clone());
+        let renewal = RecordWrite::from(Renewal::new(id, owner, stored, expiration));
+        let deadline = request.store_deadline(now, until, limit);
+        let send = || self.store.write(&renewal, deadline);
+        let turns = Turns::End(&self.pace, &request.id);
+        Ok(
+            match persist(turns, deadline, StoreError::is_transient, send).await? {
+                Answer::Applied(_) => true,
+                // An earlier send of the same renewal applied.
+                Answer::Refused(met) => has_lease(met.as_ref(), &hold.owner, stored),
+            },
+        )
     }
 }
 

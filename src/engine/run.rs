@@ -184,14 +184,25 @@ impl<S: Store> Run<S> {
         self.crashed("panic").await;
     }
 
-    /// Ends a run whose work was ended before it returned, as one whose work panicked.
-    pub(crate) async fn timed_out(self) {
+    /// Ends a run whose work was ended before it returned, as one whose work panicked; one whose key
+    /// another attempt has is left to that one. Returns the reason.
+    pub(crate) async fn timed_out(mut self, times: Option<Times>) -> Obstacle {
+        let is_lost = self.claim.is_lost();
+        let error = if is_lost {
+            Error::LeaseLost
+        } else {
+            Error::TimedOut
+        };
         if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
             &self.protection
         {
-            events::refused(request, &Error::TimedOut);
+            events::refused(request, &error);
         }
-        self.crashed("timed out").await;
+        if is_lost {
+            drop(self.take_protection());
+        }
+        ending(times, self.crashed("timed out")).await;
+        error
     }
 
     /// Ends a run whose work didn't return: what it did is not known.

@@ -74,7 +74,7 @@ pub enum AtDeadline {
     End,
     /// The handler goes on. Its lease is renewed from shortly before the deadline on, each time for a
     /// minute at most, and for [`max_duration`](crate::Builder::max_duration) after the deadline at
-    /// most. So a duplicate is told that it is in flight; the outcome is stored and replayed, and
+    /// most; it is ended with a lease that could not be renewed. So a duplicate is told that it is in flight; the outcome is stored and replayed, and
     /// logged as `deadline_outlived`.
     GoOn,
 }

@@ -224,15 +224,15 @@ where
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
     let handling = run.while_renewed(handling);
-    let response = match times::within(times.map(|times| times.end), handling).await {
+    let handled = times::within(times.map(|times| times.end), handling).await;
+    let response = match handled.flatten() {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {
             run.panicked().await;
             resume_unwind(panic);
         }
         None => {
-            times::ending(times, run.timed_out()).await;
-            return Err(Error::TimedOut.into());
+            return Err(run.timed_out(times).await.into());
         }
     };
     if let Err(error) = &response {

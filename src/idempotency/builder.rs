@@ -100,7 +100,8 @@ impl<S: Store> Builder<S> {
 
     /// Sets a short lease that is renewed for as long as the handler runs, where no Lambda deadline
     /// is known: three times in its own length, and never beyond
-    /// [`max_duration`](Self::max_duration). Default: none, and a claim lasts for
+    /// [`max_duration`](Self::max_duration). A handler is ended with a lease that could not be
+    /// renewed, before another attempt may take the key over. Default: none, and a claim lasts for
     /// [`lease`](Self::lease).
     ///
     /// For servers and long jobs: a process that dies blocks a key for this long, and not for as
@@ -131,7 +132,8 @@ impl<S: Store> Builder<S> {
 
     /// Sets how long an attempt may take under a [renewed lease](Self::renewed_lease), from its
     /// claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the
-    /// deadline on. Then the lease is renewed no more, and another attempt may take the key over.
+    /// deadline on. Then the lease is renewed no more, the handler is ended, and another attempt may
+    /// take the key over.
     /// Default: 15 minutes, and 90 minutes on Lambda Managed Instances.
     pub fn max_duration(mut self, duration: Duration) -> Self {
         self.settings.max_duration = duration;
@@ -144,7 +146,7 @@ impl<S: Store> Builder<S> {
     /// Managed Instances and outside of Lambda.
     ///
     /// It holds in [`run`](Idempotency::run), in the layers and in batches. A run of
-    /// [`begin`](Idempotency::begin) is never ended, and goes on within
+    /// [`begin`](Idempotency::begin) goes on, and is ended with its lease, within
     /// [`while_renewed`](crate::Run::while_renewed). A claimless handler that goes on has no lease;
     /// its commit is conditional, however late it is.
     ///

@@ -139,16 +139,13 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         // The call itself is inside, too: a handler may panic before it returns its future.
         let handling = Box::pin(async move { handler.call(invocation).await });
         let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
-        match within(end, handling).await {
+        match within(end, handling).await.flatten() {
             Some(Ok(result)) => self.end(&once, run, event, result, times).await,
             Some(Err(_)) => {
                 ending(times, run.panicked()).await;
                 Err(InvokeError::Panicked.into())
             }
-            None => {
-                ending(times, run.timed_out()).await;
-                Err(Error::TimedOut.into())
-            }
+            None => Err(run.timed_out(times).await.into()),
         }
     }
 

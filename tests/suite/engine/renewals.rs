@@ -1,11 +1,13 @@
 //! Leases that are renewed while the handler runs. The engine's clock and the runtime's go together here.
 
-use std::sync::atomic::AtomicI64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU32};
 
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Begun, Claim, Disposition, EpochMillis};
 
 use super::*;
+use crate::secrets::Log;
 
 mod disturbed;
 mod outlived;
@@ -142,20 +144,20 @@ async fn a_process_that_dies_blocks_its_key_for_the_short_lease_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_lease_is_renewed_beyond_the_longest_duration() {
+async fn a_handler_is_ended_after_the_longest_duration() {
     let bench = &Bench::new();
-    let lost = bench.run(|claim| async move {
-        let began = claim.now();
-        claim.over().await;
-        assert_eq!(claim.now().saturating_since(began), LONGEST);
-        assert!(claim.is_over());
-        assert_eq!(claim.deadline(), claim.lease_end());
-        // The margin is for the clocks of others.
-        tokio::time::sleep(MARGIN).await;
-        assert_eq!(bench.elsewhere().await.unwrap(), 2);
-        1
+    let seen = &OnceLock::new();
+    let began = bench.clock.now();
+    let run = bench.run(|claim| {
+        seen.set(claim).unwrap();
+        std::future::pending::<i32>()
     });
-    assert_eq!(lost.await.unwrap(), 2, "the successor's");
+    assert!(matches!(run.await, Err(Error::TimedOut)));
+    let claim = seen.get().unwrap();
+    assert_eq!(claim.now().saturating_since(began), LONGEST);
+    assert!(claim.is_over());
+    assert_eq!(claim.deadline(), claim.lease_end());
+    assert_eq!(bench.elsewhere().await.unwrap(), 2, "at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,38 +188,62 @@ async fn a_renewal_that_fails_is_tried_again_before_the_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_hears_that_its_lease_ran_out_and_another_took_over() {
+async fn a_handler_whose_key_another_took_over_has_no_further_effect() {
+    let (log, _capture) = Log::capture();
     let bench = &Bench::new();
+    let effects = &AtomicU32::new(0);
     let run = bench.run(|claim| async move {
-        // A thread that is blocked: nothing is renewed meanwhile.
-        tokio::time::advance(RENEWED + MARGIN).await;
-        assert_eq!(bench.elsewhere().await.unwrap(), 2);
-        claim.over().await;
+        // A thread that is blocked, while another process goes on.
+        let blocked = i64::try_from((RENEWED + MARGIN).as_millis()).unwrap();
+        bench.clock.step.store(blocked, Ordering::SeqCst);
+        let elsewhere = bench.elsewhere().now_or_never();
+        assert_eq!(elsewhere.unwrap().unwrap(), 2);
         let step = claim.step("charge", |_| async { Ok::<_, HandlerError>(1) });
-        step.await.unwrap_err();
-        1
+        step.now_or_never().unwrap().unwrap_err();
+        tokio::task::yield_now().await;
+        effects.fetch_add(1, Ordering::SeqCst)
     });
-    assert_eq!(run.await.unwrap(), 2, "the successor's");
+    assert!(matches!(run.await, Err(Error::LeaseLost)));
+    assert_eq!(effects.load(Ordering::SeqCst), 0);
+    assert_eq!(bench.elsewhere().await.unwrap(), 2, "a replay");
+    for event in ["renewal_refused", "lease_lost"] {
+        assert!(log.text().contains(event), "{event}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_ran_out_is_not_renewed() {
+async fn a_lease_that_ran_out_is_renewed_before_its_handler_goes_on() {
+    let (log, _capture) = Log::capture();
     let bench = &Bench::new();
     let run = bench.run(|claim| async move {
-        let lease = bench.record().await.lease;
-        // A thread that is blocked.
+        // A thread that is blocked. Nobody takes over.
         tokio::time::advance(RENEWED + MARGIN).await;
-        tokio::time::sleep(TICK).await;
-        assert!(claim.is_over());
-        assert_eq!(bench.record().await.lease, lease);
+        assert!(!claim.is_over());
+        in_flight_for(bench.elsewhere().await);
         1
     });
     assert_eq!(run.await.unwrap(), 1);
+    assert!(log.text().contains("renewal_late"), "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_fence_ends_the_wait_before_the_lease_is_over() {
+async fn a_handler_whose_lease_cannot_be_renewed_is_ended_before_another_may_begin() {
     let bench = &Bench::new();
+    for _ in 0..1_000 {
+        bench.store.inject(Call::Renew, Fault::RequestLost);
+    }
+    let began = bench.clock.now();
+    let run = bench.run(|_| std::future::pending::<i32>());
+    assert!(matches!(run.await, Err(Error::TimedOut)));
+    let took = bench.clock.now().saturating_since(began);
+    assert!(took >= RENEWED && took < RENEWED + MARGIN, "{took:?}");
+    assert_eq!(bench.elsewhere().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_fence_ends_the_handler_before_the_lease_is_over() {
+    let bench = &Bench::new();
+    let began = bench.clock.now();
     let run = bench.run(|claim| async move {
         // By hand, as a person does who is sure that nothing runs.
         let record = bench.record().await;
@@ -228,12 +254,10 @@ async fn a_lost_fence_ends_the_wait_before_the_lease_is_over() {
         let deadline = Instant::now() + LEASE;
         bench.store.write(&release.into(), deadline).await.unwrap();
         assert!(!claim.is_over());
-        let began = claim.now();
-        claim.over().await;
-        assert_eq!(claim.now().saturating_since(began), TICK);
-        assert!(claim.is_over());
+        std::future::pending::<()>().await;
     });
     assert!(matches!(run.await, Err(Error::LeaseLost)));
+    assert_eq!(bench.clock.now().saturating_since(began), TICK);
 }
 
 #[tokio::test(start_paused = true)]

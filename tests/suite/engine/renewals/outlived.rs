@@ -1,11 +1,8 @@
 //! A handler that still runs at the deadline of its invocation: it goes on under a lease that is renewed, or is ended.
 
-use std::sync::atomic::AtomicU32;
-
 use lambda_idempotency::AtDeadline;
 
 use super::*;
-use crate::secrets::Log;
 use crate::support::alone;
 
 /// The time that an invocation has, and that its handler takes.
@@ -123,17 +120,18 @@ async fn a_lease_is_renewed_for_the_longest_duration_after_the_deadline_and_no_l
     let bench = &bench_with(|once| once.at_deadline(AtDeadline::GoOn).max_duration(LONGEST));
     let deadline = bench.clock.now() + TIME;
     let once = bench.once.deadline(deadline.into());
-    let run = once.run(key(), payload(), |claim| async move {
-        assert_eq!(claim.deadline(), Some(deadline.into()));
-        claim.over().await;
-        assert_eq!(claim.now(), deadline + LONGEST);
-        assert_eq!(claim.remaining(), Some(Duration::ZERO));
-        assert_eq!(claim.lease_end(), Some((deadline + LONGEST).into()));
-        tokio::time::sleep(MARGIN).await;
-        assert_eq!(bench.elsewhere().await.unwrap(), 2);
-        Ok::<_, HandlerError>(1)
+    let seen = &OnceLock::new();
+    let run = once.run(key(), payload(), |claim| {
+        seen.set(claim).unwrap();
+        std::future::pending::<Result<i32, HandlerError>>()
     });
-    assert_eq!(run.await.unwrap().into_inner(), 2, "the successor's");
+    assert!(matches!(run.await, Err(Error::TimedOut)));
+    let claim = seen.get().unwrap();
+    assert_eq!(claim.deadline(), Some(deadline.into()));
+    assert_eq!(claim.now(), deadline + LONGEST);
+    assert_eq!(claim.remaining(), Some(Duration::ZERO));
+    assert_eq!(claim.lease_end(), Some((deadline + LONGEST).into()));
+    assert_eq!(bench.elsewhere().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,6 +166,89 @@ async fn a_lost_renewal_before_the_deadline_is_sent_again() {
     };
     let (run, ()) = tokio::join!(run, looking);
     assert_eq!(run.unwrap().into_inner(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_before_the_deadline_that_has_no_answer_in_time_is_sent_again() {
+    let bench = &bench(AtDeadline::GoOn);
+    bench.store.inject(Call::Renew, Fault::Delayed(LONGEST));
+    let effects = &AtomicU32::new(0);
+    let duplicate = async {
+        tokio::time::sleep(TIME + MARGIN).await;
+        bench.slow(effects).await
+    };
+    let (first, duplicate) = tokio::join!(bench.slow(effects), duplicate);
+    assert!(
+        matches!(duplicate, Err(Error::InFlight { .. })),
+        "{duplicate:?}"
+    );
+    assert_eq!(first.unwrap().into_inner(), 1);
+    assert_eq!(effects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_whose_lease_ends_unrenewed_is_ended_before_another_may_begin() {
+    let (log, _capture) = Log::capture();
+    let bench = &bench(AtDeadline::GoOn);
+    for _ in 0..100 {
+        bench.store.inject(Call::Renew, Fault::RequestLost);
+    }
+    let effects = &AtomicU32::new(0);
+    let began = bench.clock.now();
+    let ended = bench.slow(effects).await;
+    assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
+    let took = bench.clock.now().saturating_since(began);
+    assert!(took >= TIME && took < TIME + MARGIN, "{took:?}");
+    assert_eq!(bench.elsewhere().await.unwrap(), 2);
+    assert_eq!(effects.load(Ordering::SeqCst), 0);
+    for event in ["renewal_failed", "timed_out"] {
+        assert!(log.text().contains(event), "{event}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_handler_that_blocks_the_thread_none_has_an_effect_beyond_its_lease() {
+    for (policy, is_taken_over) in [
+        (AtDeadline::GoOn, true),
+        (AtDeadline::GoOn, false),
+        (AtDeadline::End, true),
+        (AtDeadline::End, false),
+    ] {
+        let (log, _capture) = Log::capture();
+        let bench = &bench(policy);
+        let effects = &AtomicU32::new(0);
+        let once = bench.invocation();
+        let neighbour = once.run(key(), payload(), |_| async {
+            tokio::time::sleep(TIME * 3 / 4).await;
+            Ok::<_, HandlerError>(effects.fetch_add(1, Ordering::SeqCst) + 1)
+        });
+        let blocking = async {
+            tokio::time::sleep(TIME / 2).await;
+            tokio::time::advance(TIME * 2).now_or_never();
+            if is_taken_over {
+                let elsewhere = bench.elsewhere().now_or_never();
+                assert_eq!(elsewhere.unwrap().unwrap(), 2);
+            }
+        };
+        let (ended, ()) = tokio::join!(neighbour, blocking);
+        let logged = match (policy, is_taken_over) {
+            (AtDeadline::GoOn, false) => {
+                assert_eq!(ended.unwrap().into_inner(), 1);
+                "renewal_late"
+            }
+            (AtDeadline::GoOn, true) => {
+                assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
+                "lease_lost"
+            }
+            _ => {
+                assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
+                "timed_out"
+            }
+        };
+        assert!(log.text().contains(logged), "{logged}: {}", log.text());
+        let expected = u32::from(logged == "renewal_late");
+        assert_eq!(effects.load(Ordering::SeqCst), expected, "{policy:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
