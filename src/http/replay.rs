@@ -40,8 +40,8 @@ pub(super) async fn replay<S: Store, B>(
                 response,
                 replay,
             };
-            let left = once.remaining().filter(|_| !once.goes_on());
-            let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
+            // Whatever goes on after the deadline: an answer that is late is lost.
+            let limit = once.remaining().map(|left| left.saturating_sub(REPLY_TIME));
             Box::pin(hook.change(replayed, limit)).await
         }
         _ => response,

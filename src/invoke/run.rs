@@ -70,9 +70,11 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let LambdaEvent { payload, context } = event;
         let reply = self.reader.kind.reply(payload.get());
         let once = self.once.invocation(&context);
-        let times = once.times(self.reserve);
+        // A hook is given up before the deadline, whatever goes on: an answer that is late is lost.
+        let limits = once.remaining();
+        let limits = limits.map(|remaining| Times::of(remaining, self.reserve));
         // Not the handler alone may panic: a closure that reads the event, or its type's own decoder.
-        let answering = self.answer(once, handler, &payload, context, times);
+        let answering = self.answer(once, handler, &payload, context, limits);
         let answered = AssertUnwindSafe(Box::pin(answering)).catch_unwind().await;
         let Unanswered { error, rejection } = match answered {
             Ok(Ok(answer)) => return Ok(replied(reply.as_ref(), answer)),
@@ -80,7 +82,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             Err(_) => InvokeError::Panicked.into(),
         };
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
-            && let Some(answer) = hook.answer("on_rejected", (payload, why), times).await
+            && let Some(answer) = hook.answer("on_rejected", (payload, why), limits).await
         {
             rejected(&error, why);
             return Ok(replied(reply.as_ref(), answer));
@@ -98,7 +100,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         mut handler: Svc,
         event: &RawValue,
         context: Context,
-        times: Option<Times>,
+        limits: Option<Times>,
     ) -> Result<Box<RawValue>, Unanswered<E>>
     where
         Svc: Service<Invocation<T>, Error = E>,
@@ -119,6 +121,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         if let Some(source) = &self.source_retention {
             source.check(&once);
         }
+        let times = limits.filter(|_| !once.goes_on());
         // A handler that is not ready holds no key.
         let end = times.map(|times| times.end);
         match within(end, handler.ready()).await {
@@ -128,7 +131,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         }
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
-            Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, times).await,
+            Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, limits).await,
             Err(Error::Key(KeyError::Missing)) => {
                 return Err(Error::Key(self.reader.key.absence()).into());
             }
@@ -140,7 +143,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         let handling = Box::pin(async move { handler.call(invocation).await });
         let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
         match within(end, handling).await.flatten() {
-            Some(Ok(result)) => self.end(&once, run, event, result, times).await,
+            Some(Ok(result)) => self.end(&once, run, event, result, limits).await,
             Some(Err(_)) => {
                 ending(times, run.panicked()).await;
                 Err(InvokeError::Panicked.into())
@@ -156,7 +159,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         run: Run<S>,
         event: &RawValue,
         result: Result<R, E>,
-        times: Option<Times>,
+        limits: Option<Times>,
     ) -> Result<Box<RawValue>, Unanswered<E>> {
         let (disposition, answer) = match result {
             Ok(value) => {
@@ -177,7 +180,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             }
         };
         match run.ended(disposition).await {
-            Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, times).await,
+            Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, limits).await,
             Ok(_) => match answer {
                 Ok(_) if !self.answers => Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
@@ -207,7 +210,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
         &self,
         event: &RawValue,
         replayed: &Replayed,
-        times: Option<Times>,
+        limits: Option<Times>,
     ) -> Result<Box<RawValue>, Unanswered<E>> {
         if !self.answers {
             let IgnoredAny = replayed.decode()?;
@@ -222,7 +225,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
             answer: stored.clone(),
             replay: replayed.replay(),
         };
-        let changed = hook.answer("on_replay", replayed, times).await;
+        let changed = hook.answer("on_replay", replayed, limits).await;
         Ok(changed.unwrap_or(stored))
     }
 

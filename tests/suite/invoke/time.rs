@@ -159,3 +159,27 @@ async fn an_invocation_that_outlives_its_deadline_runs_once_where_it_goes_on() {
     assert_eq!(call().await.unwrap().get(), "1");
     assert_eq!(runs.take(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_hangs_is_given_up_before_the_deadline_whatever_goes_on() {
+    const TIME: Duration = Duration::from_secs(2);
+    for policy in [AtDeadline::GoOn, AtDeadline::End] {
+        let once = builder(MemoryStore::new()).at_deadline(policy);
+        let layer = settle(&once.build().unwrap())
+            .on_replay(|_| std::future::pending::<Result<(), SettleError>>())
+            .on_rejected(|_, _| std::future::pending::<Result<(), SettleError>>());
+        let function = counting(layer, &Runs::default());
+        let call = async |payload: &Value| {
+            let mut event = TestInvocation::json(payload).unwrap().event();
+            event.context.deadline = VirtualClock::deadline(TIME);
+            let answered = function.clone().oneshot(event);
+            let answered = tokio::time::timeout(TIME, answered).await;
+            answered.expect("an answer in time")
+        };
+        let first = call(&settlement("s-1", 5)).await.unwrap();
+        let replayed = call(&settlement("s-1", 5)).await.unwrap();
+        assert_eq!(replayed.get(), first.get());
+        let rejected = call(&json!("hunter2")).await.unwrap_err();
+        assert_eq!(rejected.error_type(), Some("Idempotency.Undecodable"));
+    }
+}
