@@ -3,21 +3,27 @@
 
 use std::time::Duration;
 
+use aws_config::ecs::EcsCredentialsProvider;
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
 use aws_config::environment::region::EnvironmentVariableRegionProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
+use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_sdk_dynamodb::{Client, config};
 
 mod environment;
+mod renewed;
 mod roots;
 mod sent;
 mod throttled;
 
 pub(super) use sent::{in_time, noting_sends};
 pub(super) use throttled::without_repeats;
+
+use renewed::Renewed;
 
 /// Makes the configuration that [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env) uses,
 /// for your own clients in a function.
@@ -43,7 +49,9 @@ pub(super) use throttled::without_repeats;
 /// **In a Lambda function** the SDK has nothing to look for: region and credentials are in the
 /// environment. They are taken from there, without the chain of providers, and the certificates to
 /// trust are Mozilla's, compiled in. To read the system's takes up to half of a cold start
-/// (`docs/internals/performance.md` in the repository).
+/// (`docs/internals/performance.md` in the repository). Keys in the environment are those of the
+/// start: in every function where `AWS_CONTAINER_CREDENTIALS_FULL_URI` or its like names an endpoint
+/// that renews credentials, they are taken from there.
 ///
 /// **The SDK's own defaults** hold in any other process, and where one of these variables is set:
 ///
@@ -61,16 +69,38 @@ pub async fn sdk_config() -> SdkConfig {
         .retry_config(retries())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     let is_complete = environment::is_complete(std::env::vars_os());
-    match is_complete.then(roots::compiled_in).flatten() {
-        None => config.load().await,
-        Some(client) => {
-            let config = config
-                .http_client(client)
-                .region(EnvironmentVariableRegionProvider::new())
-                .credentials_provider(EnvironmentVariableCredentialsProvider::new());
-            config.load().await
-        }
+    let client = is_complete.then(roots::compiled_in).flatten();
+    let config = match &client {
+        None => config,
+        Some(client) => config
+            .http_client(client.clone())
+            .region(EnvironmentVariableRegionProvider::new())
+            .credentials_provider(EnvironmentVariableCredentialsProvider::new()),
+    };
+    // The SDK's chain would take keys in the environment first, which are those of the start.
+    let config = if environment::is_renewed(std::env::vars_os()) {
+        config.credentials_provider(endpoint(client))
+    } else {
+        config
+    };
+    config.load().await
+}
+
+/// Makes the provider that asks the endpoint in the environment.
+fn endpoint(client: Option<SharedHttpClient>) -> EcsCredentialsProvider {
+    let mut config = ProviderConfig::default();
+    if let Some(client) = client {
+        config = config.with_http_client(client);
     }
+    EcsCredentialsProvider::builder().configure(&config).build()
+}
+
+/// Makes the client of [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env).
+pub(super) async fn from_env() -> Client {
+    let renewed = Renewed::default();
+    let config = config::Builder::from(&sdk_config().await);
+    let config = config.identity_cache(renewed.clone()).interceptor(renewed);
+    Client::from_conf(config.build())
 }
 
 fn timeouts() -> TimeoutConfig {

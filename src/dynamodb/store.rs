@@ -109,7 +109,8 @@ impl DynamoDbStore {
     ///
     /// Region, credentials and endpoint come from the environment. [`sdk_config`](super::sdk_config)
     /// has the client's timeouts, retries and trusted certificates, and makes the same configuration
-    /// for your own clients.
+    /// for your own clients. When AWS refuses the credentials as expired, that call fails with
+    /// [`StoreError::Unauthenticated`], and the next one asks their provider anew.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl DynamoDbStore {
         if table.is_empty() {
             return Err(TableNotNamed);
         }
-        Ok(Self::new(Client::new(&client::sdk_config().await), table))
+        Ok(Self::new(client::from_env().await, table))
     }
 
     /// Takes a table with other attribute names or a composite key. Building an engine on the store

@@ -1,6 +1,7 @@
 //! What a `main` prints that can't set the library up: Rust prints the `Debug` of the error that it returns.
 
 use std::convert::Infallible;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
@@ -217,4 +218,105 @@ async fn forbidding() -> String {
         }
     });
     format!("http://{address}")
+}
+
+/// AWS, for a store whose credentials expire: an endpoint that gives other keys each time, and a DynamoDB that takes the second ones.
+fn expiring() -> String {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut given = 0;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = Vec::new();
+            while !is_whole(&request) {
+                let mut part = [0; 4_096];
+                match stream.read(&mut part) {
+                    // A connection that was not needed.
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => request.extend_from_slice(&part[..read]),
+                }
+            }
+            if !is_whole(&request) {
+                continue;
+            }
+            let request = String::from_utf8(request).unwrap();
+            let (status, body) = if request.starts_with("GET /credentials") {
+                given += 1;
+                let keys = serde_json::json!({
+                    "AccessKeyId": format!("given-{given}"), "SecretAccessKey": "secret", "Token": "token",
+                    "Expiration": "2099-01-01T00:00:00Z",
+                });
+                ("200 OK", keys.to_string())
+            } else if request.contains("Credential=given-2/") {
+                ("200 OK", "{}".to_owned())
+            } else {
+                let kind = "com.amazon.coral.service#ExpiredTokenException";
+                let refused = serde_json::json!({ "__type": kind, "message": "expired" });
+                ("400 Bad Request", refused.to_string())
+            };
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close");
+            stream
+                .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+                .unwrap();
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Tells whether a request has its head, and as much of a body as the head says.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.split("content-length: ").nth(1);
+    let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_process_that_outlives_its_credentials_gets_others() {
+    if alone::child().is_none() {
+        let test = concat!(
+            module_path!(),
+            "::a_process_that_outlives_its_credentials_gets_others"
+        );
+        let server = expiring();
+        let function = [
+            ("AWS_LAMBDA_FUNCTION_NAME", "payments"),
+            ("AWS_REGION", "eu-central-1"),
+            ("AWS_ACCESS_KEY_ID", "of-the-start"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_ENDPOINT_URL_DYNAMODB", &server),
+            (
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                &format!("{server}/credentials"),
+            ),
+            ("IDEMPOTENCY_TABLE", "idempotency"),
+        ];
+        alone::run(test, "a function", &function);
+        return;
+    }
+    let store = DynamoDbStore::from_env().await.unwrap();
+    let once = Idempotency::builder(store.clone())
+        .namespace("shop")
+        .build()
+        .unwrap();
+    let id = once.record_id(&Key::new("charge", "1")).unwrap();
+    let load = || store.load(&id, Instant::now() + Duration::from_mins(1));
+    let expired = load().await.unwrap_err();
+    assert!(
+        matches!(expired, StoreError::Unauthenticated(_)),
+        "{expired:?}"
+    );
+    assert!(
+        expired.to_string().contains("a provider that renews them"),
+        "{expired}"
+    );
+    for _ in 0..2 {
+        assert!(load().await.unwrap().is_none());
+    }
 }

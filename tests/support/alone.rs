@@ -25,7 +25,8 @@ pub fn run(test: &str, child: &str, variables: &[(&str, &str)]) -> Output {
         .output()
         .expect("a process");
     let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{printed}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{said}");
     assert!(printed.contains("1 passed"), "no such test: {printed}");
     output
 }

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 
+const FUNCTION_NAME: &str = "AWS_LAMBDA_FUNCTION_NAME";
+
 /// What Lambda gives every function that has a role and no file of settings.
 const GIVEN: [&str; 4] = [
-    "AWS_LAMBDA_FUNCTION_NAME",
+    FUNCTION_NAME,
     "AWS_REGION",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -28,6 +30,12 @@ const LOOKED_UP: [&str; 13] = [
     "AWS_SHARED_CREDENTIALS_FILE",
 ];
 
+/// What names an endpoint that gives credentials, and new ones before those expire.
+const RENEWED_AT: [&str; 2] = [
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+];
+
 /// `AWS_ENDPOINT_URL`, and `AWS_ENDPOINT_URL_DYNAMODB` and its like.
 const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
@@ -44,6 +52,17 @@ pub(super) fn is_complete(variables: impl Iterator<Item = (OsString, OsString)>)
         given += usize::from(GIVEN.contains(&name));
     }
     given == GIVEN.len()
+}
+
+/// Says whether this is a function, and an endpoint is named that renews its credentials.
+pub(super) fn is_renewed(variables: impl Iterator<Item = (OsString, OsString)>) -> bool {
+    let (mut is_function, mut has_endpoint) = (false, false);
+    for (name, _) in variables.filter(|(_, value)| !value.is_empty()) {
+        let Some(name) = name.to_str() else { continue };
+        is_function |= name == FUNCTION_NAME;
+        has_endpoint |= RENEWED_AT.contains(&name);
+    }
+    is_function && has_endpoint
 }
 
 #[cfg(test)]
@@ -94,6 +113,21 @@ mod tests {
             assert!(!with(name, "/var/task/own"), "{name}");
             assert!(with(name, ""), "an empty {name}");
         }
+    }
+
+    #[test]
+    fn credentials_of_a_function_are_renewed_where_an_endpoint_is_named() {
+        let renewed = |variables: &[(&str, &str)]| {
+            let variables = variables.iter();
+            is_renewed(variables.map(|(name, value)| ((*name).into(), (*value).into())))
+        };
+        let (at, function) = ("http://127.0.0.1:9001/credentials", (FUNCTION_NAME, "f"));
+        for name in RENEWED_AT {
+            assert!(renewed(&[function, (name, at)]), "{name}");
+            assert!(!renewed(&[function, (name, "")]), "an empty {name}");
+            assert!(!renewed(&[(name, at)]), "elsewhere");
+        }
+        assert!(!renewed(&FUNCTION));
     }
 
     #[test]
