@@ -10,7 +10,7 @@ mod table;
 use crate::doctor::facts::Deployment;
 use crate::doctor::finding::{Finding, Report, Severity};
 
-pub(crate) use queue::longest_redelivery;
+pub(crate) use queue::{least_visibility, longest_redelivery};
 
 /// What a rule has to say of one place.
 pub(crate) enum Verdict {

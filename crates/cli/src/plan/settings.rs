@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::QueueArgs;
 use super::report::Suggestion;
 use crate::doctor::facts::{DeadLetters, Deployment, Function, Mapping, Queue, Source};
-use crate::doctor::rules::longest_redelivery;
+use crate::doctor::rules::{least_visibility, longest_redelivery};
 use crate::time::length;
 
 /// The worker that the flags describe; none without its timeout.
@@ -14,7 +14,9 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
     let queue = Queue {
         name: "QUEUE".to_owned(),
         fifo: args.fifo,
-        visibility: Some(args.visibility.unwrap_or(timeout * 6 + args.window)),
+        visibility: args
+            .visibility
+            .or(Some(least_visibility(timeout, args.window).0)),
         retention: Some(args.queue_retention),
         dead_letters: Some(Some(DeadLetters {
             name: "DEAD_LETTERS".to_owned(),
@@ -56,7 +58,8 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
                     });
                 }
             };
-            let visibility = function.timeout.map(|timeout| timeout * 6 + mapping.window);
+            let least = |timeout| least_visibility(timeout, mapping.window).0;
+            let visibility = function.timeout.map(least);
             let dead_letters = queue.dead_letters.as_ref().and_then(Option::as_ref);
             let receives = dead_letters.map(|dead_letters| dead_letters.max_receive_count);
             let hidden = queue.visibility.or(visibility);

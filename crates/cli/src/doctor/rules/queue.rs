@@ -11,6 +11,8 @@ use crate::time::length;
 const LONGEST: Duration = Duration::from_hours(14 * 24);
 /// [What AWS asks for](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
 const TIMEOUTS: u32 = 6;
+/// The longest timeout but on [Managed Instances](https://docs.aws.amazon.com/lambda/latest/dg/configuration-timeout.html).
+const LONGEST_TIMEOUT: Duration = Duration::from_mins(15);
 /// Room for a crash, a deployment and a throttle.
 const RECEIVES: u32 = 5;
 
@@ -33,13 +35,26 @@ fn set(queue: &Queue, attribute: &str, seconds: u64) -> String {
     )
 }
 
+/// Returns the least visibility timeout for a function's timeout and a batch window, and how many
+/// timeouts are in it. Six times 90 minutes would hide the message of a process that died for 9 hours:
+/// on Managed Instances one timeout is enough, and a message that comes back early is in flight.
+pub(crate) fn least_visibility(timeout: Duration, window: Duration) -> (Duration, u32) {
+    let times = if timeout > LONGEST_TIMEOUT {
+        1
+    } else {
+        TIMEOUTS
+    };
+    (timeout * times + window, times)
+}
+
 pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, mapping, queue| {
         let (visibility, timeout) = (queue.visibility?, function.timeout?);
-        let least = timeout * TIMEOUTS + mapping.window;
+        let (least, times) = least_visibility(timeout, mapping.window);
         Some(judge(visibility < least, || {
+            let times = if times == 1 { "" } else { "six times " };
             let what = format!(
-                "its visibility timeout is {}, less than six times the timeout of {} and the batch window: {}",
+                "its visibility timeout is {}, less than {times}the timeout of {} and the batch window: {}",
                 length(visibility),
                 function.name,
                 length(least)

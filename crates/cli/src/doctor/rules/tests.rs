@@ -228,6 +228,23 @@ fn standard_and_fifo_queues_count_ages_differently() {
 }
 
 #[test]
+fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
+    let mut deployment = sound();
+    deployment.functions[0].timeout = Some(Duration::from_mins(90));
+    deployment.functions[0].mappings[0].window = Duration::from_mins(1);
+    the_queue(&mut deployment).visibility = Some(Duration::from_mins(91));
+    let report = check(&deployment, &[]);
+    assert!(report.fine.contains(&"visibility-timeout"), "{report}");
+
+    the_queue(&mut deployment).visibility = Some(Duration::from_mins(90));
+    let report = check(&deployment, &[]);
+    let ids: Vec<_> = report.findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(ids, ["visibility-timeout"]);
+    let said = "less than the timeout of worker and the batch window: 1h 31m";
+    assert!(report.to_string().contains(said), "{report}");
+}
+
+#[test]
 fn the_worst_comes_first() {
     let mut deployment = sound();
     the_table(&mut deployment).deletion_protection = Some(false);
