@@ -36,6 +36,10 @@ pub fn controls() -> Vec<(Mutation, Scope)> {
             Mutation::RenewalShortens,
             two().renewing().faults(|b| (b.renewals, b.copies) = (2, 1)),
         ),
+        (
+            Mutation::GoesOnUnrenewed,
+            two().renewing().ending().faults(|b| b.renewals = 1),
+        ),
         (Mutation::AmendWithoutFence, charging(Provider::HonoursKeys)),
         (
             Mutation::JournalLost,

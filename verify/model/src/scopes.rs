@@ -11,7 +11,8 @@ pub struct Scope {
     pub budget: Budget,
     /// Whether handlers may fail.
     pub failures: bool,
-    /// Whether handlers may be ended at their deadline. Where they go on instead, their leases are renewed.
+    /// Whether handlers may be ended at their deadline. Where they go on instead, their leases are renewed, and they are ended with a lease
+    /// that could not be.
     pub ends: bool,
     /// Whether the workers of a process send their statements in groups.
     pub grouped: bool,
@@ -99,6 +100,11 @@ impl Scope {
             retention: 3,
         };
         scope.clocks(&NEAR)
+    }
+
+    /// Whether a handler is ended with its lease: where that is renewed, or ends with a deadline.
+    pub fn holds(&self) -> bool {
+        self.ends || self.budget.renewals > 0
     }
 
     pub fn keys(&self) -> usize {

@@ -35,7 +35,7 @@ pub enum Action {
     Late(usize),
     Succeed(usize),
     Fail(usize),
-    /// The deadline of the invocation comes, and the handler is ended wherever it is.
+    /// The deadline of the invocation comes, or the lease ends unrenewed, and the handler is ended wherever it is.
     TimeOut(usize),
     /// The handler comes to its next step.
     Step(usize),
@@ -171,15 +171,18 @@ impl Checker {
             }
             return;
         }
-        if hold.step < self.scope.steps {
-            actions.push(Action::Step(w));
-        } else {
-            actions.push(Action::Succeed(w));
+        let is_suspended = self.is_suspended(w, hold);
+        if !is_suspended {
+            if hold.step < self.scope.steps {
+                actions.push(Action::Step(w));
+            } else {
+                actions.push(Action::Succeed(w));
+            }
+            if self.scope.failures {
+                actions.push(Action::Fail(w));
+            }
         }
-        if self.scope.failures {
-            actions.push(Action::Fail(w));
-        }
-        if self.scope.ends {
+        if self.scope.ends || is_suspended {
             actions.push(Action::TimeOut(w));
         }
         if budget.renewals > 0 && self.may_renew(w, hold) {

@@ -27,6 +27,11 @@ impl Checker {
         if !succeeds {
             return Self::release(world, w, &hold, Answer::Failed);
         }
+        let key = &world.keys[spec.key];
+        let is_anothers = key.rec.is_some_and(|rec| rec.owner != hold.owner);
+        if is_anothers && self.scope.holds() && self.clocks_agree && !key.released_live {
+            world.note("14: a handler whose lease is renewed, or ends with a deadline, has no effect after another took over");
+        }
         let completion = self.completion(w, hold.owner);
         if spec.form == Form::Transaction {
             hold.until = spec.skew;

@@ -2,6 +2,8 @@
 
 use super::answer;
 use crate::checker::Checker;
+use crate::mutation::Mutation;
+use crate::scopes::Form;
 use crate::values::{Lease, Renewal, Reply};
 use crate::world::{Answer, Hold, World};
 
@@ -19,10 +21,16 @@ impl Checker {
         }
     }
 
-    /// Whether there is more time to be had.
+    /// Whether there is more time to be had. The fence tells whether a lease that is over is still its own.
     pub fn may_renew(&self, w: usize, hold: &Hold) -> bool {
-        let now = self.scope.workers[w].skew;
-        hold.renewal.is_none() && now < hold.until && hold.until < self.until(self.lease(w))
+        hold.renewal.is_none() && hold.until < self.until(self.lease(w))
+    }
+
+    /// Whether the handler does nothing more until its lease is renewed, or it is ended.
+    pub fn is_suspended(&self, w: usize, hold: &Hold) -> bool {
+        let spec = &self.scope.workers[w];
+        let is_over = spec.skew >= hold.until && spec.form != Form::Claimless;
+        is_over && self.scope.holds() && self.mutation != Mutation::GoesOnUnrenewed
     }
 
     /// A renewal is answered, while the handler runs.
