@@ -5,7 +5,7 @@ use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 
 use crate::doors::http;
 use crate::night::{BATCH, Night};
-use crate::scenario::{Door, MARGIN};
+use crate::scenario::{Delivery, Door, MARGIN};
 use crate::watched::{Change, Kind};
 use crate::world::{Execution, What};
 
@@ -20,7 +20,7 @@ type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 /// What should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
-    let checks: [(&str, Check); 13] = [
+    let checks: [(&str, Check); 14] = [
         (
             "a booking stands if and only if its record is completed",
             bookings::bookings_match,
@@ -34,6 +34,10 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
         ("a live lease is not taken over", live_leases_stay),
         ("no two run at once while the first has time", no_overlap),
         ("no handler starts after its claim's time", none_start_late),
+        (
+            "a handler ends with a lease that is renewed, or lasts until a deadline",
+            none_outlive_their_lease,
+        ),
         ("an attempt runs once", attempts_run_once),
         ("what callers are told is so", results::results_are_true),
         (
@@ -233,6 +237,20 @@ fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
         .filter(late)
         .map(|execution| format!("{execution:?}"))
         .collect()
+}
+
+/// Whatever the clocks say, as long as no step has told it of a lost fence. A batch's messages aren't renewed before its deadline.
+fn none_outlive_their_lease(night: &Night, _: &[RecordId]) -> Vec<String> {
+    let renews = night.scenario.renewed.is_some() && night.scenario.door != Door::Sqs;
+    let late = |execution: &&Execution| {
+        let delivery = night.scenario.deliveries.get(execution.delivery);
+        let is_held =
+            |delivery: &Delivery| delivery.steps == 0 && (renews || delivery.deadline.is_some());
+        let is_held = !execution.claimless && delivery.is_some_and(is_held);
+        is_held && execution.ended.is_some() && !execution.ended_in_time
+    };
+    let late = night.executions.iter().filter(late);
+    late.map(|execution| format!("{execution:?}")).collect()
 }
 
 /// Between two executions of one attempt lies a fresh start.

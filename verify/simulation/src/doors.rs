@@ -6,19 +6,17 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use lambda_idempotency::store::transaction::Write;
-use lambda_idempotency::testing::FaultyStore;
 use lambda_idempotency::{
     AtDeadline, Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, Verdict,
 };
 
+use crate::process::Process;
 use crate::scenario::{Books, Deed, Delivery, Door};
-use crate::watched::{Booking, Watched};
+use crate::watched::Booking;
 use crate::world::{Effect, End, Execution, Ledger, SkewedClock, What, World, millis};
 
 pub mod http;
 pub mod sqs;
-
-pub type Table = FaultyStore<Watched>;
 
 /// The handler's own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +45,10 @@ pub struct Worker {
     pub clock: SkewedClock,
     /// Whether its process dies where its delivery is cut off.
     pub dies: bool,
-    pub lease: i64,
     pub at_deadline: AtDeadline,
-    pub once: Idempotency<Table>,
+    pub once: Idempotency<Process>,
     /// The same engine in the claimless form, which needs a retention of an hour.
-    pub claimless: Idempotency<Table>,
+    pub claimless: Idempotency<Process>,
     pub ledger: Ledger,
 }
 
@@ -71,13 +68,19 @@ pub fn payload(delivery: &Delivery) -> String {
 }
 
 impl Worker {
-    /// What every handler does: it takes its time, and then does its deed.
+    /// What every handler does, as long as its process lives.
     pub async fn handle(
         self,
         number: usize,
         delivery: Delivery,
         claim: Claim,
     ) -> Result<usize, Trouble> {
+        let process = self.once.store().clone();
+        process.alive(self.work(number, delivery, claim)).await
+    }
+
+    /// It takes its time, and then does its deed.
+    async fn work(self, number: usize, delivery: Delivery, claim: Claim) -> Result<usize, Trouble> {
         if delivery.derives {
             claim.derive_key("gateway");
         }

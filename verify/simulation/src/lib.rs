@@ -26,6 +26,7 @@ mod doors;
 pub mod night;
 pub mod nights;
 mod operator;
+mod process;
 pub mod report;
 mod scenario;
 mod seeds;

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Status;
 use lambda_idempotency::testing::{Call, FaultyStore};
-use lambda_idempotency::{AtDeadline, Crashed, Idempotency, InFlight, Key, RecordId};
+use lambda_idempotency::{Crashed, Idempotency, InFlight, Key, RecordId};
 use tokio::task::LocalSet;
 
 use crate::broken::Mutation;
 use crate::checks;
-use crate::doors::{OPERATION, OnPurpose, Table, Worker, http, sqs, token};
+use crate::doors::{OPERATION, OnPurpose, Worker, http, sqs, token};
 use crate::operator;
+use crate::process::Process;
 use crate::scenario::{Delivery, Door, MARGIN, Scenario};
 use crate::watched::{Booking, Change, Watched};
 use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
@@ -84,7 +85,7 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         .map(|&skew| {
             let jumps = mutation.jumps();
             let clock = SkewedClock { world, skew, jumps };
-            worker(&scenario, &table, &ledger, clock)
+            worker(&scenario, Process::new(table.clone()), &ledger, clock)
         })
         .collect();
     let ids: Vec<_> = (0..scenario.keys)
@@ -98,12 +99,8 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         worker.dies = dies(scenario.door, number, &first);
         if worker.dies {
             // Another process on the same machine, whose engine nobody calls afterwards.
-            let policy = match scenario.door {
-                // Where nothing ends with its deadline, a request has a task of its own, which this process would not take along.
-                Door::Http => AtDeadline::End,
-                _ => scenario.at_deadline,
-            };
-            let once = engine(&scenario, &table, worker.clock, policy);
+            let process = Process::new(table.clone());
+            let once = engine(&scenario, process, worker.clock);
             worker.claimless = once.claimless();
             worker.once = once;
         }
@@ -159,15 +156,14 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
     night
 }
 
-fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedClock) -> Worker {
-    let once = engine(scenario, table, clock, scenario.at_deadline);
+fn worker(scenario: &Scenario, process: Process, ledger: &Ledger, clock: SkewedClock) -> Worker {
+    let once = engine(scenario, process, clock);
     Worker {
         door: scenario.door,
         world: clock.world,
         skew: clock.skew,
         clock,
         dies: false,
-        lease: scenario.lease,
         at_deadline: scenario.at_deadline,
         claimless: once.claimless(),
         once,
@@ -175,12 +171,7 @@ fn worker(scenario: &Scenario, table: &Table, ledger: &Ledger, clock: SkewedCloc
     }
 }
 
-fn engine(
-    scenario: &Scenario,
-    table: &Table,
-    clock: SkewedClock,
-    at_deadline: AtDeadline,
-) -> Idempotency<Table> {
+fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempotency<Process> {
     // A commit without a claim may be late, so the records of its key must be kept for longer.
     let is_claimless = scenario
         .deliveries
@@ -188,7 +179,7 @@ fn engine(
         .any(|delivery| delivery.claimless);
     let least = Duration::from_hours(u64::from(is_claimless));
     let kept = |retention| millis(retention).max(least);
-    let mut builder = Idempotency::builder(table.clone())
+    let mut builder = Idempotency::builder(process)
         .namespace("night")
         .clock(clock)
         .lease(millis(scenario.lease))
@@ -197,7 +188,7 @@ fn engine(
         .failure_retention(kept(scenario.failure_retention))
         .store_timeout(millis(2_000))
         .crashed(scenario.crashed)
-        .at_deadline(at_deadline)
+        .at_deadline(scenario.at_deadline)
         .disabled(false);
     if scenario.patience > 0 {
         builder = builder.in_flight(InFlight::WaitUpTo(millis(scenario.patience)));
@@ -250,14 +241,20 @@ async fn send(
     let (_, first) = batch[0];
     tokio::time::sleep(millis(first.at - world.elapsed())).await;
     let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
+    let process = worker.once.store().clone();
     let running = answer(&scenario, worker, batch);
-    // A process that dies drops what it was doing, with its engine. Where a caller hangs up the engine lives on. What is on the wire
-    // arrives.
+    // A process that dies drops what it was doing, with its engine and its tasks. Where a caller hangs up the engine lives on. What is on the
+    // wire arrives.
     let whats = match first.cut_off() {
         None => running.await,
         Some((life, dies)) => tokio::time::timeout(millis(life), running)
             .await
-            .unwrap_or_else(|_| vec![What::cut_off(dies); numbers.len()]),
+            .unwrap_or_else(|_| {
+                if dies {
+                    process.die();
+                }
+                vec![What::cut_off(dies); numbers.len()]
+            }),
     };
     for (number, what) in numbers.into_iter().zip(whats) {
         results.note(world, number, what);

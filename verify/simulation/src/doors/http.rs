@@ -44,10 +44,7 @@ pub async fn request(worker: Worker, number: usize, delivery: Delivery) -> What 
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(payload(&delivery))))
         .expect("a request");
-    // Without a deadline the run has a task of its own, which goes on when the request is dropped: a hang-up, but no process that dies.
-    // That one is an invocation, which ends with the lease.
-    let lease = delivery.dies_after.map(|_| worker.lease);
-    if let Some(left) = delivery.deadline.or(lease) {
+    if let Some(left) = delivery.deadline {
         let mut context = Context::default();
         context.deadline = worker.deadline(left);
         request.extensions_mut().insert(context);
