@@ -1,6 +1,10 @@
 //! The functions under the real `cargo lambda watch`, called as its users call them. It sends the deadline 600000, ten minutes
 //! after 1970, with each event. `docs/local.md` sends the same two events.
 
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use http::StatusCode;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use serde_json::{Value, json};
@@ -43,6 +47,26 @@ async fn an_order_is_placed_once_and_replayed_and_its_key_is_refused_for_another
     let orders = function.effects().await;
     assert_eq!(orders.len(), 1);
     assert_eq!(first.json()["order_id"], text(&orders[0], "order_id"));
+    assert_eq!(warnings(&mut running), 1);
+}
+
+#[tokio::test]
+async fn orders_that_come_at_once_are_placed_once_by_a_process_that_serves_several() {
+    let (watch, function) = (Watch::start().await, Function::orders_api().await);
+    let several = function.with("AWS_LAMBDA_MAX_CONCURRENCY", "4");
+    let mut running = several.start_under(&watch);
+    let post = async |n: usize| {
+        let key = format!("cart-{n}");
+        let mut order = order();
+        order["sku"] = json!(format!("KETTLE-{n}"));
+        let headers = [("idempotency-key", key.as_str())];
+        let answer = watch.post("orders-api", "/orders", &headers, &order).await;
+        answer.status
+    };
+    let twice = join_all((0..16).map(|n| post(n / 2))).await;
+    let statuses: BTreeSet<_> = twice.iter().map(StatusCode::as_u16).collect();
+    assert!(statuses.is_subset(&[201, 409].into()), "{statuses:?}");
+    assert_eq!(function.effects().await.len(), 8);
     assert_eq!(warnings(&mut running), 1);
 }
 

@@ -74,6 +74,16 @@ impl Service {
             *self.requests.lock().unwrap() += 1;
             return answer;
         }
+        // A durable function is invoked with its version or alias.
+        let (_, function) = request.uri().split_once("/functions/").unwrap();
+        let (function, _) = function.split_once("/invocations").unwrap();
+        let function = function.replace("%3A", ":");
+        let (_, qualified) = function
+            .rsplit_once(":function:")
+            .unwrap_or(("", &function));
+        if !qualified.contains(':') {
+            return refused(400, "InvalidParameterValueException");
+        }
         let (_, is_same) = self.started(name, request.body().bytes().unwrap());
         if !is_same {
             return refused(409, "DurableExecutionAlreadyStartedException");
@@ -307,6 +317,31 @@ async fn a_function_that_is_not_durable_runs_once_where_that_is_a_permanent_fail
     let again = deliver(true, "permanent").await.unwrap_err();
     assert!(matches!(again, Error::Failed(_)), "{again:?}");
     assert_eq!(service.counts(), (3, 0));
+}
+
+#[tokio::test]
+async fn a_durable_function_without_its_version_is_refused_and_leaves_its_key_to_a_retry() {
+    let service = Service::new(true, false);
+    let lambda = service.lambda();
+    let worker = Worker::new();
+    let deliver = async |function: &'static str| {
+        let lambda = lambda.clone();
+        let start = async move |claim: Claim, payload| {
+            execution::start(&lambda, function, &claim, payload).await
+        };
+        worker.deliver(&order(5), start).await
+    };
+    for function in [
+        "orders",
+        "arn:aws:lambda:eu-central-1:123456789012:function:orders",
+    ] {
+        let refused = deliver(function).await.unwrap_err().to_string();
+        let says = "InvalidParameterValueException";
+        assert!(refused.contains(says), "{refused}");
+        assert_eq!(service.counts(), (0, 0));
+    }
+    deliver("orders:1").await.unwrap();
+    assert_eq!(service.counts(), (1, 1));
 }
 
 #[tokio::test]
