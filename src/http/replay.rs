@@ -40,7 +40,8 @@ pub(super) async fn replay<S: Store, B>(
                 response,
                 replay,
             };
-            let left = once.remaining().filter(|_| !once.goes_on());
+            // After the deadline nobody takes the answer, whatever becomes of a handler.
+            let left = once.remaining();
             let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
             Box::pin(hook.change(replayed, limit)).await
         }
