@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::request::Parts;
 
+use super::BODY_LIMIT;
 use super::coding::opened;
 use super::problem::Problem;
 use super::request_body::RequestBody;
@@ -74,7 +75,8 @@ pub(super) async fn identify<S: Store, B: RequestBody>(
     Ok(identity)
 }
 
-/// Reads a body up to the limit, and opens its coding up to the same one. Where nothing is protected, the
+/// Reads a body up to the limit, and opens its coding up to the same one, or to the default one where that is less:
+/// a small body may open to a thousand times its size. Where nothing is protected, the
 /// handler meets a body that can't be read as it is, and the request is not compared.
 async fn bounded<S: Store, B: RequestBody>(
     parts: &Parts,
@@ -84,7 +86,10 @@ async fn bounded<S: Store, B: RequestBody>(
 ) -> Result<(Option<bytes::Bytes>, B), Problem> {
     let limit = settings.body_limit;
     match body.read(limit).await {
-        (Ok(bytes), body) => Ok((Some(opened(&parts.headers, bytes, limit)), body)),
+        (Ok(bytes), body) => Ok((
+            Some(opened(&parts.headers, bytes, limit.min(BODY_LIMIT))),
+            body,
+        )),
         (Err(_), body) if once.is_passive() => Ok((None, body)),
         (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
         (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),

@@ -197,8 +197,8 @@ impl<S: Store> IdempotencyLayer<S> {
         self
     }
 
-    /// Limits the bytes of a request body; more gets a 413. A compressed body that opens to more is compared
-    /// by its bytes. Default: [`BODY_LIMIT`](super::BODY_LIMIT). Where the engine only
+    /// Limits the bytes of a request body; more gets a 413. A compressed body that opens to more, or to more
+    /// than [`BODY_LIMIT`](super::BODY_LIMIT), is compared by its bytes. Default: `BODY_LIMIT`. Where the engine only
     /// [observes](crate::Builder::observe), a longer body is passed through uncompared.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;

@@ -40,8 +40,9 @@ pub(super) async fn replay<S: Store, B>(
                 response,
                 replay,
             };
-            // Whatever goes on after the deadline: an answer that is late is lost.
-            let limit = once.remaining().map(|left| left.saturating_sub(REPLY_TIME));
+            // After the deadline nobody takes the answer, whatever becomes of a handler.
+            let left = once.remaining();
+            let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
             Box::pin(hook.change(replayed, limit)).await
         }
         _ => response,

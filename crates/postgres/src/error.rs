@@ -41,11 +41,14 @@ pub enum Problem {
         "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables, and let a role that may create tables run `create_tables`"
     )]
     NoPrivilege,
-    /// The server didn't let the role in (`28000`, `28P01`, `3D000`).
+    /// The server didn't let the role in (`28000`, `28P01`).
     #[error(
-        "the server refused the connection: check the role's name, its password (or token) and the database's name"
+        "the server refused the connection: check the role's name and its password; a token of RDS holds for 15 minutes, so make one for each connection"
     )]
     NotLetIn,
+    /// The server has no database of this name (`3D000`).
+    #[error("the server has no database of this name: correct the name, or create it")]
+    NoDatabase,
     /// The server takes encrypted connections only, or the client asks for encryption and has none.
     #[error(
         "the server and the client disagree about TLS: give the pool a TLS connector, and `sslmode=require` or `verify-full`"
@@ -155,12 +158,13 @@ impl PostgresError {
             "25006" => Problem::ReadOnly,
             "42501" => Problem::NoPrivilege,
             "28000" if message.contains("encryption") || message.contains("SSL") => Problem::Tls,
-            "28000" | "28P01" | "3D000" => Problem::NotLetIn,
+            "28000" | "28P01" => Problem::NotLetIn,
+            "3D000" => Problem::NoDatabase,
             "57014" => Problem::Cancelled,
             "55P03" => Problem::Locked,
             "40001" | "40P01" => Problem::Conflict,
             "25P02" => Problem::Aborted,
-            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Problem::Unreachable,
+            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Problem::Unreachable,
             "22021" => Problem::Nul,
             // A statement has another number of parameters than it was given values.
             "08P01" => Problem::Refused,
@@ -244,8 +248,10 @@ impl From<PostgresError> for StoreError {
             | Problem::Cancelled
             | Problem::Locked => Self::Throttled(error.into()),
             Problem::Unreachable => Self::Unavailable(error.into()),
-            Problem::NoPrivilege | Problem::NotLetIn | Problem::Tls => Self::Denied(error.into()),
+            Problem::NotLetIn => Self::Unauthenticated(error.into()),
+            Problem::NoPrivilege | Problem::Tls => Self::Denied(error.into()),
             Problem::NoTable
+            | Problem::NoDatabase
             | Problem::OtherSchema { .. }
             | Problem::ReadOnly
             | Problem::Isolation

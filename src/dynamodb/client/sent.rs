@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::interceptors::BeforeTransmitInterceptorContextRef;
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents, SharedInterceptor};
 use aws_sdk_dynamodb::error::{BoxError, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::time::{Instant, timeout_at};
@@ -23,8 +23,10 @@ tokio::task_local! {
 
 /// The same client, which notes each send for [`in_time`].
 pub(in super::super) fn noting_sends(client: &Client) -> Client {
-    let config = client.config().to_builder();
-    Client::from_conf(config.interceptor(Sent).build())
+    let mut config = client.config().to_builder();
+    // One that can't be switched off isn't looked up in each of the SDK's steps.
+    config.push_interceptor(SharedInterceptor::permanent(Sent));
+    Client::from_conf(config.build())
 }
 
 #[derive(Debug)]

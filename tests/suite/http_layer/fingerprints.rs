@@ -194,9 +194,10 @@ async fn a_body_that_opens_to_more_than_the_layers_limit_is_compared_by_its_byte
             let call = Door::Http.post(key).header("Content-Encoding", "deflate");
             call.binary(&body)
         };
-        assert_eq!(api.send(&call("k-1", limit, 1)).await.status, 201);
-        assert!(api.send(&call("k-1", limit, 9)).await.is_replayed());
-        let more = limit + 1;
+        let opened = limit.min(BODY_LIMIT);
+        assert_eq!(api.send(&call("k-1", opened, 1)).await.status, 201);
+        assert!(api.send(&call("k-1", opened, 9)).await.is_replayed());
+        let more = opened + 1;
         assert_eq!(api.send(&call("k-2", more, 1)).await.status, 201);
         assert!(api.send(&call("k-2", more, 1)).await.is_replayed());
         let other = api.send(&call("k-2", more, 9)).await;

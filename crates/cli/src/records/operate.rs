@@ -212,9 +212,11 @@ pub(crate) fn intervention(
     let released = || Ended::Released {
         last_error: Some(format!("{} by an operator", order.act.act)),
     };
+    // What the record knows of earlier attempts outlives the next one.
+    let kept = record.expiration.max((now + KEPT).ceil_seconds());
     let mut steps = Vec::new();
     let (end, expiration) = match &order.ending {
-        Ending::Released => (released(), record.expiration),
+        Ending::Released => (released(), kept),
         Ending::Final {
             status,
             outcome,
@@ -231,7 +233,7 @@ pub(crate) fn intervention(
             let before = record.journal.get(step).cloned();
             let begun = before.unwrap_or_else(|| StepEntry::begun(None, now));
             steps.push(StepNote::new(step, begun.ended(state.clone(), None, now)));
-            (released(), record.expiration)
+            (released(), kept)
         }
         Ending::Redacted => {
             let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
@@ -266,10 +268,7 @@ pub(crate) fn intervention(
                 repeats_steps: *repeats_steps,
             };
             steps.push(how.note(&record.journal, now));
-            (
-                released(),
-                record.expiration.max((now + KEPT).ceil_seconds()),
-            )
+            (released(), kept)
         }
     };
     if order.ending != Ending::Redacted {

@@ -43,7 +43,7 @@ impl fmt::Display for Explanation {
         write!(f, "{NL}{DIM}by the rules --crashed {crashed}{assumed}")?;
         match max_attempts {
             Some(attempts) => write!(f, ", --max-attempts {attempts}")?,
-            None => write!(f, ", no --max-attempts")?,
+            None => write!(f, ", no --max-attempts (assumed)")?,
         }
         write!(f, ", --skew-margin {skew_margin}{DIM:#}")?;
         if !self.timeline.is_empty() {

@@ -1,6 +1,7 @@
 //! The commands that end a record: what deliveries are told after each.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
@@ -26,11 +27,35 @@ async fn item(table: &str, id: &str) -> HashMap<String, AttributeValue> {
         .unwrap()
 }
 
+/// Sets when a record expires, in seconds since the epoch.
+async fn expire(table: &str, id: &str, at: i64) {
+    let update = dynamodb().client().update_item().table_name(table);
+    update
+        .key("id", AttributeValue::S(id.to_owned()))
+        .update_expression("SET expiration = :at")
+        .expression_attribute_values(":at", AttributeValue::N(at.to_string()))
+        .send()
+        .await
+        .unwrap();
+}
+
+/// Lets a record expire in a minute, carries an order out, and asserts that it is kept for a week.
+async fn order_and_keep(table: &str, id: &str, words: &[&str]) -> Said {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let soon = i64::try_from(now.as_secs()).unwrap() + 60;
+    expire(table, id, soon).await;
+    let said = order(table, words).await.ended_with(0);
+    let kept = item(table, id).await["expiration"].as_n().unwrap().clone();
+    let kept: i64 = kept.parse().unwrap();
+    assert!(kept > soon + 6 * 24 * 3_600, "{words:?}: {soon}, {kept}");
+    said
+}
+
 #[tokio::test]
 async fn a_released_key_runs_again_and_keeps_who_released_it() {
     let table = table().await;
     let id = dead(&table, "A-17").await;
-    let said = order(&table, &["release", &id]).await.ended_with(0);
+    let said = order_and_keep(&table, &id, &["release", &id]).await;
     let report = said.json();
     assert_eq!(report["before"]["state"], "stuck");
     assert_eq!(report["after"]["state"], "released");
@@ -174,9 +199,7 @@ async fn a_step_goes_on_from_what_the_operator_says() {
             .ended_with(1);
         assert!(listed.out.contains(&id), "{listed:?}");
 
-        order(&table, &[&["settle-step", &id], words].concat())
-            .await
-            .ended_with(0);
+        order_and_keep(&table, &id, &[&["settle-step", &id], words].concat()).await;
         let charges = std::cell::Cell::new(0);
         let charge = async || {
             charges.set(charges.get() + 1);
@@ -292,14 +315,7 @@ async fn a_rerun_of_a_record_that_expired_while_it_waited_is_not_said_to_be_done
     std::fs::write(&file, &id).unwrap();
     let one = ["rerun", &id, "--keys", "new"];
     order(&table, &one).await.ended_with(0);
-    let expire = dynamodb().client().update_item().table_name(&table);
-    expire
-        .key("id", AttributeValue::S(id.clone()))
-        .update_expression("SET expiration = :past")
-        .expression_attribute_values(":past", AttributeValue::N("1700000000".to_owned()))
-        .send()
-        .await
-        .unwrap();
+    expire(&table, &id, 1_700_000_000).await;
     order(&table, &one)
         .await
         .refused(2, "has expired: the next delivery runs the handler");
@@ -315,14 +331,7 @@ async fn of_a_record_that_has_expired_it_is_said_what_the_next_delivery_does() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
-    let expire = dynamodb().client().update_item().table_name(&table);
-    expire
-        .key("id", AttributeValue::S(id.clone()))
-        .update_expression("SET expiration = :past")
-        .expression_attribute_values(":past", AttributeValue::N("1700000000".to_owned()))
-        .send()
-        .await
-        .unwrap();
+    expire(&table, &id, 1_700_000_000).await;
     let explained = on(&table, &["explain", &id]).await;
     explained.refused(
         0,

@@ -109,7 +109,7 @@ async fn a_read_only_server_names_the_primary() {
 async fn a_wrong_password_is_the_roles() {
     let wrong = url_with("guarded:wrong", "postgres", "");
     for error in refused(&wrong, "idempotency", "password").await {
-        assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+        assert!(matches!(error, StoreError::Unauthenticated(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::NotLetIn);
     }
 }
@@ -117,8 +117,9 @@ async fn a_wrong_password_is_the_roles() {
 #[tokio::test]
 async fn a_database_that_is_not_there_is_named() {
     let none = url_with("postgres", "nowhere", "");
-    for error in refused(&none, "idempotency", "the database's name").await {
-        assert_eq!(problem(&error), Problem::NotLetIn);
+    for error in refused(&none, "idempotency", "no database of this name").await {
+        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::NoDatabase);
     }
 }
 
