@@ -85,7 +85,7 @@ async fn a_step_whose_checkpoint_is_lost_runs_again_without_a_second_effect() {
         let runner = LocalRunner::new().fail_checkpoints_after_retryable(1, 1);
         let done = function.execute(runner, 5).await;
         let wanted = format!("payment {charges} of 5 confirmed");
-        assert_eq!(done.output().unwrap(), wanted, "{done:?}");
+        assert_eq!(*done.output().unwrap(), wanted, "{done:?}");
         assert!(done.invocation_count() >= 3, "{done:?}");
         assert_eq!(function.gateway.charges(), charges);
     }
