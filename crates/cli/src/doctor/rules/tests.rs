@@ -233,6 +233,7 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     deployment.functions[0].timeout = Some(Duration::from_mins(90));
     deployment.functions[0].mappings[0].window = Duration::from_mins(1);
     the_queue(&mut deployment).visibility = Some(Duration::from_mins(91));
+    deployment.settings.failure_retention = DAY;
     let report = check(&deployment, &[]);
     assert!(report.fine.contains(&"visibility-timeout"), "{report}");
 
