@@ -1,15 +1,22 @@
 //! What stands in a request's way, and whether a retry may help.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{AtDeadline, Builder, Crashed, StoreDown, Unrecorded};
+use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::testing::{self, FaultyStore, ManualClock};
+use lambda_idempotency::{AtDeadline, Builder, Crashed, Idempotency, StoreDown, Unrecorded};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
@@ -330,4 +337,32 @@ async fn a_request_that_is_ended_at_its_deadline_is_answered_503_and_a_retry_run
     let retry = api.send(&call()).await;
     assert_eq!((retry.status.as_u16(), retry.is_replayed()), (201, false));
     assert_eq!(api.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_lease_is_not_renewed_is_answered_503_and_has_no_effect() {
+    let store = FaultyStore::new(MemoryStore::new());
+    for _ in 0..100 {
+        store.inject(testing::Call::Renew, testing::Fault::RequestLost);
+    }
+    let once = Idempotency::builder(store).namespace("orders");
+    let once = once.at_deadline(AtDeadline::GoOn).clock(VirtualClock);
+    let effects = Arc::new(AtomicUsize::new(0));
+    let placed = Arc::clone(&effects);
+    let orders = service_fn(move |_: Request<_>| {
+        let placed = Arc::clone(&placed);
+        async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            placed.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        }
+    });
+    let api = IdempotencyLayer::unscoped(once.build().unwrap()).layer(orders);
+    let mut context = lambda_http::Context::default();
+    context.deadline = VirtualClock::deadline(Duration::from_secs(2));
+    let request = Request::post("/orders").header("idempotency-key", "k-1");
+    let request = request.extension(context).body(Full::<Bytes>::default());
+    let answer = api.oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(effects.load(Ordering::SeqCst), 0);
 }

@@ -183,3 +183,33 @@ async fn a_hook_that_hangs_is_given_up_before_the_deadline_whatever_goes_on() {
         assert_eq!(rejected.error_type(), Some("Idempotency.Undecodable"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_invocation_whose_lease_is_not_renewed_is_ended_and_a_retry_runs() {
+    let store = FaultyStore::new(MemoryStore::new());
+    for _ in 0..100 {
+        store.inject(Call::Renew, Fault::RequestLost);
+    }
+    let once = builder(store)
+        .at_deadline(AtDeadline::GoOn)
+        .build()
+        .unwrap();
+    let runs = Runs::default();
+    let count = runs.clone();
+    let function = settle(&once).handler(move |_| {
+        let count = count.clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Ok(count.count())
+        }
+    });
+    let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
+    event.context.deadline = VirtualClock::deadline(Duration::from_secs(2));
+    let ended = function.oneshot(event).await.unwrap_err();
+    assert_eq!(ended.error_type(), Some("Idempotency.TimedOut"));
+    assert_eq!(runs.take(), 0);
+    invoke(&settling(&once, &runs), &settlement("s-1", 5))
+        .await
+        .unwrap();
+    assert_eq!(runs.take(), 1);
+}

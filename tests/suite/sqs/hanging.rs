@@ -332,3 +332,32 @@ async fn messages_that_outlive_their_deadline_take_effect_once_where_they_go_on(
     assert_eq!(bench.call(&mut worker(), three()).await, NOTHING);
     assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_lease_is_not_renewed_is_reported_alone_and_has_no_effect() {
+    let store = FaultyStore::new(MemoryStore::new());
+    for _ in 0..100 {
+        store.inject(Call::Renew, Fault::RequestLost);
+    }
+    let once = Idempotency::builder(store).namespace("sqs");
+    let once = once.at_deadline(AtDeadline::GoOn).clock(VirtualClock);
+    let layer = BatchLayer::new(once.build().unwrap()).operation("charge");
+    let effects = Effects::default();
+    let ran = effects.clone();
+    let mut worker = layer.handler(move |message: Message<u64>| {
+        let ran = ran.clone();
+        async move {
+            if message.id() == "m-2" {
+                tokio::time::sleep(2 * TIME).await;
+            }
+            ran.of(&message);
+            Ok::<_, Infallible>(())
+        }
+    });
+    let mut event = batch(three());
+    event.context.deadline = VirtualClock::deadline(TIME);
+    let failures = worker.call(event).await.unwrap().batch_item_failures;
+    let reported: Vec<_> = failures.iter().map(|one| &one.item_identifier).collect();
+    assert_eq!(reported, ["m-2"]);
+    assert_eq!(effects.take(), ["m-1", "m-3"]);
+}
