@@ -100,6 +100,17 @@ async fn an_ended_handler_waits_for_a_person_where_the_policy_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_invocation_whose_deadline_is_over_runs_nothing_and_blocks_no_key() {
+    let bench = &bench(AtDeadline::GoOn);
+    let once = bench.once.deadline(bench.clock.now().into());
+    let effects = &AtomicU32::new(0);
+    let run = once.run(key(), payload(), |_| slow(effects));
+    assert!(matches!(run.await, Err(Error::TooLate)));
+    assert_eq!(bench.elsewhere().await.unwrap(), 2);
+    assert_eq!(effects.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_dies_after_the_deadline_blocks_its_key_for_a_minute_at_most() {
     let bench = &bench(AtDeadline::GoOn);
     let begun = crate::support::Begun::default();
