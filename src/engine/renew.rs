@@ -5,8 +5,6 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::fence::is_mine;
 use crate::engine::moment::{LONGEST, Moment};
@@ -127,24 +125,24 @@ impl<S: Store> Engine<S> {
     /// reached, it could not be renewed, or the fence was lost.
     async fn renew(&self, request: &Request, hold: &Hold, claim: &Claim, lease: Duration) {
         let pause = (lease / RENEWALS).clamp(LEAST_PAUSE, LONGEST);
+        let mut now = self.moment();
         // A third of the lease after the claim, which may have been answered late.
         let left = claim.time().map_or(Duration::ZERO, |(until, _)| {
-            until.saturating_since(self.clock.now())
+            until.saturating_since(now.time)
         });
         let early = lease.saturating_sub(pause);
         let mut turn = if request.options.deadline.is_some() {
             // Most work ends long before its deadline, and is never renewed.
-            Instant::now() + left.saturating_sub(early.min(left / RENEWALS))
+            now.instant + left.saturating_sub(early.min(left / RENEWALS))
         } else {
             // A clock that was put back shows more than the lease.
-            Instant::now() + left.min(lease).saturating_sub(early)
+            now.instant + left.min(lease).saturating_sub(early)
         };
         while let Some((until, limit)) = claim.time() {
-            let now = self.moment();
             let end = now.instant + until.saturating_since(now.time).min(LONGEST);
             let wake = if until < limit { turn.min(end) } else { end };
             tokio::time::sleep_until(wake).await;
-            let now = self.moment();
+            now = self.moment();
             let late = now.instant.saturating_duration_since(wake);
             if late >= LATE {
                 events::renewal_late(request, hold, late);
@@ -180,6 +178,8 @@ impl<S: Store> Engine<S> {
                         return;
                     }
                     turn = now.instant + pause.min((left / 2).max(LEAST_RETRY));
+                    now = self.moment();
+                    turn = turn.max(now.instant);
                 }
             }
         }
