@@ -23,6 +23,7 @@ mod throttled;
 pub(super) use sent::{in_time, noting_sends};
 pub(super) use throttled::without_repeats;
 
+use environment::Environment;
 use renewed::Renewed;
 
 /// Makes the configuration that [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env) uses,
@@ -68,8 +69,8 @@ pub async fn sdk_config() -> SdkConfig {
         .timeout_config(timeouts())
         .retry_config(retries())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
-    let is_complete = environment::is_complete(std::env::vars_os());
-    let client = is_complete.then(roots::compiled_in).flatten();
+    let environment = Environment::of(std::env::vars_os());
+    let client = environment.is_complete.then(roots::compiled_in).flatten();
     let config = match &client {
         None => config,
         Some(client) => config
@@ -78,7 +79,7 @@ pub async fn sdk_config() -> SdkConfig {
             .credentials_provider(EnvironmentVariableCredentialsProvider::new()),
     };
     // The SDK's chain would take keys in the environment first, which are those of the start.
-    let config = if environment::is_renewed(std::env::vars_os()) {
+    let config = if environment.is_renewed {
         config.credentials_provider(endpoint(client))
     } else {
         config

@@ -39,30 +39,33 @@ const RENEWED_AT: [&str; 2] = [
 /// `AWS_ENDPOINT_URL`, and `AWS_ENDPOINT_URL_DYNAMODB` and its like.
 const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
-/// Says whether region and credentials are in the environment itself and only AWS's own servers, or
-/// servers without TLS, are called.
-pub(super) fn is_complete(variables: impl Iterator<Item = (OsString, OsString)>) -> bool {
-    let mut given = 0;
-    for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
-        let Some(name) = name.to_str() else { continue };
-        let has_tls = || !value.to_string_lossy().trim_start().starts_with("http://");
-        if LOOKED_UP.contains(&name) || (name.starts_with(ENDPOINT) && has_tls()) {
-            return false;
-        }
-        given += usize::from(GIVEN.contains(&name));
-    }
-    given == GIVEN.len()
+/// What the variables say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Environment {
+    /// Region and credentials are in the environment itself, and only AWS's own servers, or servers
+    /// without TLS, are called.
+    pub(super) is_complete: bool,
+    /// This is a function, and an endpoint is named that renews its credentials.
+    pub(super) is_renewed: bool,
 }
 
-/// Says whether this is a function, and an endpoint is named that renews its credentials.
-pub(super) fn is_renewed(variables: impl Iterator<Item = (OsString, OsString)>) -> bool {
-    let (mut is_function, mut has_endpoint) = (false, false);
-    for (name, _) in variables.filter(|(_, value)| !value.is_empty()) {
-        let Some(name) = name.to_str() else { continue };
-        is_function |= name == FUNCTION_NAME;
-        has_endpoint |= RENEWED_AT.contains(&name);
+impl Environment {
+    pub(super) fn of(variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let (mut given, mut looks_up) = (0, false);
+        let (mut is_function, mut has_endpoint) = (false, false);
+        for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+            let Some(name) = name.to_str() else { continue };
+            let has_tls = || !value.to_string_lossy().trim_start().starts_with("http://");
+            looks_up |= LOOKED_UP.contains(&name) || (name.starts_with(ENDPOINT) && has_tls());
+            given += usize::from(GIVEN.contains(&name));
+            is_function |= name == FUNCTION_NAME;
+            has_endpoint |= RENEWED_AT.contains(&name);
+        }
+        Self {
+            is_complete: given == GIVEN.len() && !looks_up,
+            is_renewed: is_function && has_endpoint,
+        }
     }
-    is_function && has_endpoint
 }
 
 #[cfg(test)]
@@ -76,12 +79,13 @@ mod tests {
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
 
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables.iter();
+        Environment::of(variables.map(|&(name, value)| (name.into(), value.into())))
+    }
+
     fn complete(variables: &[(&str, &str)]) -> bool {
-        is_complete(
-            variables
-                .iter()
-                .map(|&(name, value)| (name.into(), value.into())),
-        )
+        environment(variables).is_complete
     }
 
     fn with(name: &str, value: &str) -> bool {
@@ -117,10 +121,7 @@ mod tests {
 
     #[test]
     fn credentials_of_a_function_are_renewed_where_an_endpoint_is_named() {
-        let renewed = |variables: &[(&str, &str)]| {
-            let variables = variables.iter();
-            is_renewed(variables.map(|(name, value)| ((*name).into(), (*value).into())))
-        };
+        let renewed = |variables| environment(variables).is_renewed;
         let (at, function) = ("http://127.0.0.1:9001/credentials", (FUNCTION_NAME, "f"));
         for name in RENEWED_AT {
             assert!(renewed(&[function, (name, at)]), "{name}");
