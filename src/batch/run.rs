@@ -1,6 +1,7 @@
 //! Runs one message: claims it, calls the handler, ends the run.
 
 use std::fmt::Display;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,15 +67,17 @@ where
     Svc::Response: Serialize,
 {
     /// Runs the message; returns its position in the batch, and its fate.
-    pub(super) async fn run(self) -> (usize, Fate) {
+    pub(super) fn run(self) -> impl Future<Output = (usize, Fate)> {
         let position = self.message.position;
         // The handler's own events are inside the message's span.
         let span = Src::record_span(&self.message.received.1);
-        let running = self.claim_and_run().instrument(span);
+        // Boxed, because a future of several kilobytes would be moved otherwise.
+        let running = Box::pin(self.claim_and_run()).instrument(span);
         // A panic of the caller's code after the handler, in an error's `Display` say, is this
         // message's alone, too.
-        let fate = AssertUnwindSafe(running).catch_unwind().await;
-        (position, fate.unwrap_or(Fate::Reported(Reason::Panicked)))
+        AssertUnwindSafe(running)
+            .catch_unwind()
+            .map(move |fate| (position, fate.unwrap_or(Fate::Reported(Reason::Panicked))))
     }
 
     async fn claim_and_run(self) -> Fate {

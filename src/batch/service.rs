@@ -308,7 +308,6 @@ where
                         endings: Arc::clone(&endings),
                         message,
                     };
-                    // Boxed, because a future of several kilobytes would be moved otherwise.
                     running.push(Box::pin(Either::Right(run.run().map(Next::Ended))));
                     continue;
                 }

@@ -2,7 +2,7 @@
 //! Pure.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// The messages of a batch that wait for their turn, by their positions.
 pub(super) struct Turns {
@@ -14,7 +14,7 @@ pub(super) struct Turns {
     /// The number of messages behind each in its group.
     behind: Vec<usize>,
     /// The groups that wait for the end of a message in another one: it is the same request.
-    waiting: HashMap<usize, Vec<usize>>,
+    waiting: BTreeMap<usize, Vec<usize>>,
 }
 
 impl Turns {
@@ -47,7 +47,7 @@ impl Turns {
             next,
             ready: ready.into(),
             behind,
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
         }
     }
 
