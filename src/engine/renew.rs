@@ -76,20 +76,31 @@ impl<S: Store> Run<S> {
         if lease.is_none() && options.deadline.is_none() {
             return Some(work.await);
         }
-        let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease));
-        let mut renewals = lease.map(renew);
+        let begun = self.engine.moment();
+        let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease, begun));
+        let mut renewals = None;
         poll_fn(|context| {
-            // Looked at first: after a thread was blocked, the work has no effect beyond its lease.
-            if let Some(renewals) = &mut renewals {
-                if renewals.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(None);
-                }
-                if self.claim.is_over() {
-                    // The last renewal is under way, and decides.
-                    return Poll::Pending;
-                }
-            } else if self.claim.is_over() {
+            let Some(lease) = lease else {
+                return if self.claim.is_over() {
+                    Poll::Ready(None)
+                } else {
+                    Pin::new(&mut work).poll(context).map(Some)
+                };
+            };
+            // Work that is done at its first poll needs no timer.
+            let polled_first = renewals.is_none() && !self.claim.is_over();
+            if polled_first && let Poll::Ready(done) = Pin::new(&mut work).poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            // Else looked at before the work: after a thread was blocked, the work has no effect
+            // beyond its lease.
+            let renewals = renewals.get_or_insert_with(|| renew(lease));
+            if renewals.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
+            }
+            // Over: the last renewal is under way, and decides.
+            if polled_first || self.claim.is_over() {
+                return Poll::Pending;
             }
             Pin::new(&mut work).poll(context).map(Some)
         })
@@ -121,11 +132,17 @@ impl<S> Engine<S> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Renews the claim's lease again and again, and returns when the lease is over: its limit is
-    /// reached, it could not be renewed, or the fence was lost.
-    async fn renew(&self, request: &Request, hold: &Hold, claim: &Claim, lease: Duration) {
+    /// Renews the claim's lease again and again from a moment on, and returns when the lease is
+    /// over: its limit is reached, it could not be renewed, or the fence was lost.
+    async fn renew(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        claim: &Claim,
+        lease: Duration,
+        mut now: Moment,
+    ) {
         let pause = (lease / RENEWALS).clamp(LEAST_PAUSE, LONGEST);
-        let mut now = self.moment();
         // A third of the lease after the claim, which may have been answered late.
         let left = claim.time().map_or(Duration::ZERO, |(until, _)| {
             until.saturating_since(now.time)
