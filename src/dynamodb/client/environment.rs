@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn credentials_of_a_function_are_renewed_where_an_endpoint_is_named() {
-        let renewed = |variables| environment(variables).is_renewed;
+        let renewed = |variables: &[(&str, &str)]| environment(variables).is_renewed;
         let (at, function) = ("http://127.0.0.1:9001/credentials", (FUNCTION_NAME, "f"));
         for name in RENEWED_AT {
             assert!(renewed(&[function, (name, at)]), "{name}");
