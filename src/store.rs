@@ -39,6 +39,7 @@ mod grouped;
 pub(crate) mod groups;
 mod memory;
 pub mod transaction;
+pub mod version;
 
 pub use any::AnyStore;
 pub use cached::CachedStore;

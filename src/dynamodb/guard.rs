@@ -3,9 +3,11 @@
 //!
 //! A guard needs no idempotency key: it compares values in the business item. [`Transition`] moves
 //! a state one way, [`Once`] applies an operation that isn't naturally idempotent ("add 5") once
-//! for each event. Each has three results: it applied, it had applied before, or it is refused.
+//! for each event, [`Latest`] keeps the newest version of an item, in whatever order versions come.
+//! Each has three results: it applied, it had applied before, or it is refused.
 //!
-//! Alone, a guard is one `UpdateItem`: [`Transition::apply`], [`Once::apply`]. The client sends it
+//! Alone, a guard is one `UpdateItem`: [`Transition::apply`], [`Once::apply`],
+//! [`Latest::apply`]. The client sends it
 //! again as its retries are configured. A send without an answer (a timeout, a lost connection, a
 //! 5xx) may have applied, or may still arrive and apply. What the answer to a later send then says
 //! of the write:
@@ -55,10 +57,13 @@ use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
+mod latest;
 mod once;
 mod sends;
 mod transition;
 
+pub use crate::store::version::{Version, VersionError};
+pub use latest::Latest;
 pub use once::Once;
 pub use transition::Transition;
 

@@ -3,7 +3,7 @@
 //!
 //! A guard needs no idempotency key: it compares values in the business row. [`Transition`] moves a
 //! state one way, [`Once`] lets an operation that isn't naturally idempotent ("add 5") pass once for
-//! each event, [`Newest`] keeps the newest version of a row, in whatever order versions come.
+//! each event, [`Latest`] keeps the newest version of a row, in whatever order versions come.
 //!
 //! In an open transaction a guard [applies](Transition::apply) and tells what it found. With a claim it
 //! is one of the [writes](lambda_idempotency::Claim::write), and a guard that doesn't apply refuses the
@@ -30,11 +30,12 @@ use crate::sql::Sql;
 use crate::transaction::Transaction;
 use crate::value::{Cell, Value};
 
-mod newest;
+mod latest;
 mod once;
 mod transition;
 
-pub use newest::Newest;
+pub use lambda_idempotency::store::version::{Version, VersionError};
+pub use latest::Latest;
 pub use once::Once;
 pub use transition::Transition;
 

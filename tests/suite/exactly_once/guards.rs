@@ -1,7 +1,9 @@
 //! Writes that refuse a second application by themselves.
 
+use std::time::{Duration, SystemTime};
+
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::dynamodb::guard::{GuardError, Guarded, Once, Transition};
+use lambda_idempotency::dynamodb::guard::{GuardError, Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Outcome};
 
@@ -201,4 +203,131 @@ async fn a_table_that_is_not_there_is_an_error_and_nothing_was_written(server: S
     let nowhere = Once::new("no-such-table", item_key("1"), "e-1").add("balance", 1);
     let failed = nowhere.apply(&server.client()).await;
     assert!(matches!(failed, Err(GuardError::Failed(_))), "{failed:?}");
+}
+
+/// Three versions of each kind, the oldest first.
+fn versions() -> Vec<[Version; 3]> {
+    let sequence = |digits| Version::sequence(digits).unwrap();
+    let sequencer = |digits| Version::sequencer(digits).unwrap();
+    let at = |millis, tie| {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        Version::timestamp(time, tie).unwrap()
+    };
+    vec![
+        [-10, 9, 10].map(Version::from),
+        [
+            "9",
+            "10",
+            "49590338271490256608559692538361571095921575989136588898",
+        ]
+        .map(sequence),
+        ["0055AED6", "0055AED6DCD90281E5", "0055AED7"].map(sequencer),
+        [at(999, "b"), at(1_000, "a"), at(1_000, "b")],
+    ]
+}
+
+/// Applies words of up to six events, of which some are the same; each `step`th of all 1,092.
+async fn apply_in_every_order(server: &Server, kind: usize, step: usize) {
+    let bench = Bench::on(server).await;
+    let client = server.client();
+    let versions = &versions()[kind];
+    let mut words = vec![Vec::new()];
+    for _ in 0..6 {
+        let longer = words.iter().flat_map(|word: &Vec<usize>| {
+            (0..3).map(move |event| [word.as_slice(), &[event]].concat())
+        });
+        words = std::iter::once(Vec::new()).chain(longer).collect();
+    }
+    assert_eq!(words.len(), 1 + 1_092);
+    for word in words.iter().skip(1).step_by(step) {
+        let id = format!("{word:?}");
+        let attributes = |event: usize| [["x", "y"], ["y", "x"]][event % 2];
+        let mut newest = None;
+        for &event in word {
+            let [set, removed] = attributes(event);
+            let latest = Latest::new(&bench.business, item_key(&id), versions[event].clone());
+            let latest = latest.set(set, string(&event.to_string())).remove(removed);
+            let expected = if newest < Some(event) {
+                Guarded::Applied
+            } else {
+                Guarded::AlreadyApplied
+            };
+            assert_eq!(latest.apply(&client).await.unwrap(), expected, "{id}");
+            newest = newest.max(Some(event));
+        }
+        let found = bench.item(&bench.business, &id).await;
+        let newest = newest.unwrap();
+        let [set, removed] = attributes(newest);
+        assert_eq!(found[set], string(&newest.to_string()), "{id}");
+        assert!(!found.contains_key(removed), "{id}");
+    }
+}
+
+on_each_server!(the_newest_version_stays_in_whatever_order_and_however_often_each_comes);
+async fn the_newest_version_stays_in_whatever_order_and_however_often_each_comes(server: Server) {
+    for kind in 0..4 {
+        apply_in_every_order(&server, kind, 31).await;
+    }
+}
+
+#[tokio::test]
+async fn the_newest_number_stays_in_every_order() {
+    apply_in_every_order(&Server::dynoxide().await, 0, 1).await;
+}
+
+on_each_server!(versions_of_two_kinds_are_never_compared);
+async fn versions_of_two_kinds_are_never_compared(server: Server) {
+    let bench = Bench::on(&server).await;
+    let client = server.client();
+    for (kind, [_, _, met]) in versions().into_iter().enumerate() {
+        let key = || item_key(["a", "b", "c", "d"][kind]);
+        let write = |version| Latest::new(&bench.business, key(), version);
+        assert_eq!(write(met).apply(&client).await.unwrap(), Guarded::Applied);
+        for (other, [oldest, _, newest]) in versions().into_iter().enumerate() {
+            for version in [oldest, newest] {
+                match write(version).apply(&client).await {
+                    Ok(guarded) => assert_eq!((guarded, other), (Guarded::AlreadyApplied, kind)),
+                    Err(refused) => {
+                        assert!(matches!(refused, GuardError::Failed(_)), "{refused:?}");
+                        assert!(
+                            refused.to_string().contains("can't be compared"),
+                            "{refused}"
+                        );
+                        assert_ne!(other, kind);
+                    }
+                }
+            }
+        }
+    }
+}
+
+on_each_server!(a_stale_version_refuses_its_transaction);
+async fn a_stale_version_refuses_its_transaction(server: Server) {
+    let bench = Bench::on(&server).await;
+    let project = async |version: i64| {
+        let latest = Latest::new(&bench.business, item_key("projection"), version);
+        let judge = latest.clone();
+        let key = lambda_idempotency::Key::new("project", crate::support::server::unique("event"));
+        let project = async |claim: lambda_idempotency::Claim| {
+            claim.write(bench.deposit(5))?;
+            claim.write(Write::from(latest).or_else(move |refusal| {
+                match judge.judge(refusal.item()) {
+                    Guarded::AlreadyApplied => Failed::Broken,
+                    _ => Failed::SoldOut { left: 0 },
+                }
+            }))?;
+            Ok(())
+        };
+        bench.once().run(key, payload(), project).await
+    };
+    assert_eq!(project(2).await.unwrap(), Outcome::Executed(()));
+    for stale in [1, 2] {
+        let refused = project(stale).await;
+        assert!(
+            matches!(refused, Err(Error::Handler(Failed::Broken))),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(project(3).await.unwrap(), Outcome::Executed(()));
+    assert_eq!(bench.balance().await, 10);
 }

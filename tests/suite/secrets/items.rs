@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue::{self, B, M, N, S};
 use aws_sdk_dynamodb::types::{Put, Update};
-use lambda_idempotency::dynamodb::guard::{Guarded, Once, Transition};
+use lambda_idempotency::dynamodb::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};
 use lambda_idempotency::store::Store;
@@ -230,6 +230,15 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
     let deposit = || Once::new(&business, [("id", bench.text())], secret()).add("balance", 5);
     seen.debug(&paid());
     seen.debug(&deposit());
+    let version = Version::timestamp(std::time::SystemTime::now(), &secret()).unwrap();
+    let latest = Latest::new(&business, [("id", S("latest".to_owned()))], version);
+    let latest = latest.set("by", bench.text());
+    seen.debug(&latest);
+    latest.apply(&client).await.unwrap();
+    let other = Latest::new(&business, [("id", S("latest".to_owned()))], 1);
+    let failed = other.apply(&client).await.unwrap_err();
+    seen.debug(&failed);
+    seen.text(&failed);
     let refused = paid().apply(&client).await.unwrap();
     seen.debug(&refused);
     assert_eq!(deposit().apply(&client).await.unwrap(), Guarded::Applied);

@@ -1,7 +1,7 @@
 //! Guards, in an open transaction and as writes of a claim.
 
 use lambda_idempotency::{Error, Key, Outcome};
-use lambda_idempotency_postgres::guard::{Guarded, Newest, Once, Transition};
+use lambda_idempotency_postgres::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency_postgres::{PostgresError, Sql, Transaction, TransactionError, transact};
 
 use crate::support::{Store, engine, name, store, table};
@@ -150,9 +150,9 @@ async fn the_newest_version_stays_in_whatever_order_versions_come() {
     .await;
     for (version, applies) in [(3, true), (1, false), (3, false), (7, true), (5, false)] {
         let guarded = within(&store, async |tx| {
-            let newest =
-                Newest::new(stock.as_str(), [("sku", "s")], version).set("pieces", version * 10);
-            Ok(newest.apply(tx).await? == Guarded::Applied)
+            let latest =
+                Latest::new(stock.as_str(), [("sku", "s")], version).set("pieces", version * 10);
+            Ok(latest.apply(tx).await? == Guarded::Applied)
         });
         assert_eq!(guarded.await, applies, "{version}");
     }
@@ -160,6 +160,32 @@ async fn the_newest_version_stays_in_whatever_order_versions_come() {
         .await
         .unwrap();
     assert_eq!((found.get::<_, i64>(0), found.get::<_, i64>(1)), (7, 70));
+}
+
+#[tokio::test]
+async fn a_newer_text_replaces_an_older_one_of_its_kind_and_no_other() {
+    let store = store().await;
+    let stock = table(&store, "sku text PRIMARY KEY, version text, pieces bigint").await;
+    let sequence = |digits| Version::sequence(digits).unwrap();
+    let other = Version::sequencer("FF").unwrap();
+    let client = store.pool().get().await.unwrap();
+    let unversioned = format!("INSERT INTO {stock} (sku, pieces) VALUES ('s', 0)");
+    client.batch_execute(&unversioned).await.unwrap();
+    drop(client);
+    for (version, expected) in [
+        (sequence("9"), "Applied"),
+        (sequence("10"), "Applied"),
+        (sequence("9"), "AlreadyApplied"),
+        (sequence("10"), "AlreadyApplied"),
+        (other, "Refused"),
+    ] {
+        let guarded = within(&store, async |tx| {
+            let latest = Latest::new(stock.as_str(), [("sku", "s")], version.clone());
+            let guarded = latest.set("pieces", 1).apply(tx).await?;
+            Ok(format!("{guarded:?}"))
+        });
+        assert_eq!(guarded.await, expected, "{version:?}");
+    }
 }
 
 #[tokio::test]
@@ -176,7 +202,7 @@ async fn a_name_with_a_quote_is_a_name() {
         .unwrap();
     drop(client);
     let applies = within(&store, async |tx| {
-        Ok(Newest::new(odd.as_str(), [("id", "1")], 1)
+        Ok(Latest::new(odd.as_str(), [("id", "1")], 1)
             .apply(tx)
             .await?
             == Guarded::Applied)

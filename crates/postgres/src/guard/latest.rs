@@ -1,5 +1,7 @@
 //! Keeps the newest version of a row.
 
+use lambda_idempotency::store::version::{Form, Version};
+
 use super::{Guarded, Values, applied, columns, quoted};
 use crate::Pool;
 use crate::error::PostgresError;
@@ -9,34 +11,34 @@ use crate::value::Value;
 
 /// Writes a row, if it is newer than the one that is there: versions may come twice, and in any order.
 ///
-/// The key's columns have a unique index. The version is a number that the source counts up; of two
-/// versions with one number the first stays.
+/// The key's columns have a unique index. The version's column is a `bigint` for a number, and `text` for
+/// every other [`Version`]; the server refuses one for the other.
 ///
 /// ```
-/// use lambda_idempotency_postgres::guard::Newest;
+/// use lambda_idempotency_postgres::guard::Latest;
 /// use lambda_idempotency_postgres::{Pool, PostgresError, Transaction};
 ///
 /// async fn stock<P: Pool>(tx: &mut Transaction<P>, sku: &str, version: i64, pieces: i64) -> Result<(), PostgresError> {
-///     Newest::new("stock", [("sku", sku)], version).set("pieces", pieces).apply(tx).await?;
+///     Latest::new("stock", [("sku", sku)], version).set("pieces", pieces).apply(tx).await?;
 ///     Ok(())
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "it does nothing until it is applied, or written to a claim"]
-pub struct Newest {
+pub struct Latest {
     table: String,
     key: Vec<(String, Value)>,
     column: String,
-    version: Value,
+    version: Version,
     values: Vec<(String, Value)>,
 }
 
-impl Newest {
+impl Latest {
     /// Makes a write of this version of the row with this key. The version is the column `version`.
     pub fn new<N: Into<String>, V: Into<Value>>(
         table: impl Into<String>,
         key: impl IntoIterator<Item = (N, V)>,
-        version: i64,
+        version: impl Into<Version>,
     ) -> Self {
         Self {
             table: table.into(),
@@ -60,7 +62,8 @@ impl Newest {
     }
 
     /// Applies the write in an open transaction: [`Guarded::Applied`] where it is the newest,
-    /// [`Guarded::AlreadyApplied`] where this version or a newer one is there.
+    /// [`Guarded::AlreadyApplied`] where this version or a newer one is there, [`Guarded::Refused`] where
+    /// the row has a version of another kind.
     ///
     /// # Errors
     ///
@@ -72,29 +75,44 @@ impl Newest {
         let Sql {
             statement, values, ..
         } = self.clone().into();
+        let mut values = Values(values);
+        let comparable = match self.version.form() {
+            Form::Number(_) => "true".to_owned(),
+            Form::Text { kind, .. } => {
+                let (table, key) = (quoted(&self.table), values.equal(&self.key));
+                let (column, kind) = (quoted(&self.column), values.bind(&Value::from(*kind)));
+                format!(
+                    "NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
+                )
+            }
+        };
         let statement = format!(
-            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true"
+            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), {comparable}"
         );
-        applied(transaction, &statement, &values).await
+        applied(transaction, &statement, &values.0).await
     }
 }
 
 /// The write of a claim: it is refused where this version or a newer one is there.
-impl From<Newest> for Sql {
-    fn from(newest: Newest) -> Self {
+impl From<Latest> for Sql {
+    fn from(latest: Latest) -> Self {
         let mut values = Values::default();
-        let key = newest
+        let key = latest
             .key
             .iter()
             .map(|(name, _)| quoted(name))
             .collect::<Vec<_>>()
             .join(", ");
-        let version = (newest.column.clone(), newest.version.clone());
+        let version = match latest.version.form() {
+            Form::Number(number) => Value::from(*number),
+            Form::Text { text, .. } => Value::from(text.as_str()),
+        };
+        let version = (latest.column.clone(), version);
         let written: Vec<_> = [version]
             .into_iter()
-            .chain(newest.values.iter().cloned())
+            .chain(latest.values.iter().cloned())
             .collect();
-        let all = newest.key.iter().chain(&written);
+        let all = latest.key.iter().chain(&written);
         let names = all
             .clone()
             .map(|(name, _)| quoted(name))
@@ -109,10 +127,23 @@ impl From<Newest> for Sql {
             .map(|name| format!("{name} = excluded.{name}"))
             .collect::<Vec<_>>()
             .join(", ");
-        let (table, column) = (quoted(&newest.table), quoted(&newest.column));
+        let (table, column) = (quoted(&latest.table), quoted(&latest.column));
+        // In the order of bytes, whatever the column's own is, and only among versions of one kind.
+        let newer = match latest.version.form() {
+            Form::Number(_) => {
+                format!("known.{column} IS NULL OR excluded.{column} > known.{column}")
+            }
+            Form::Text { kind, .. } => {
+                let kind = values.bind(&Value::from(*kind));
+                format!(
+                    "known.{column} IS NULL OR (starts_with(known.{column}, {kind}) \
+                     AND excluded.{column} COLLATE \"C\" > known.{column} COLLATE \"C\")"
+                )
+            }
+        };
         values.statement(format!(
             "INSERT INTO {table} AS known ({names}) VALUES ({places}) ON CONFLICT ({key}) \
-             DO UPDATE SET {set} WHERE excluded.{column} > known.{column}"
+             DO UPDATE SET {set} WHERE {newer}"
         ))
     }
 }

@@ -1,0 +1,222 @@
+//! Versions of an item or a row, by which the newest is told.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most digits of a sequence number and of a sequencer. Kinesis has 56, DynamoDB Streams 40, S3 18.
+const DIGITS: usize = 64;
+
+/// The most bytes of the id of an event.
+const ID_BYTES: usize = 256;
+
+/// A version, of which the greater is the newer. Of two versions that are equal, the first that is
+/// written stays.
+///
+/// | source | version | stored as |
+/// |---|---|---|
+/// | a counter of one's own, a Kafka offset | `Version::from(7)` | a number |
+/// | Kinesis, DynamoDB Streams | [`Version::sequence`] of `SequenceNumber` | text |
+/// | S3 notifications | [`Version::sequencer`] of `s3.object.sequencer` | text |
+/// | a time | [`Version::timestamp`], with the event's id, which breaks a tie | text |
+///
+/// Versions of two kinds can't be compared. Sequence numbers are compared within one shard, which is
+/// where a key's records are, and sequencers within one object key.
+///
+/// ```
+/// use lambda_idempotency::store::version::{Version, VersionError};
+///
+/// # fn versions() -> Result<(), VersionError> {
+/// let counted = Version::from(7);
+/// let streamed = Version::sequence("49590338271490256608559692538361571095921575989136588898")?;
+/// let notified = Version::sequencer("0055AED6DCD90281E5")?;
+/// # Ok(()) }
+/// # assert!(versions().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version(Form);
+
+/// How a version is stored, so that the store's own comparison tells the newer. Its `Debug` shows the
+/// kind alone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// A number.
+    Number(i64),
+    /// Text in the order of its bytes.
+    Text {
+        /// What texts of this kind begin with, and no other.
+        kind: &'static str,
+        /// The whole text, the kind with it.
+        text: String,
+    },
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Number(_) => "number",
+            Self::Text { kind, .. } => kind.trim_end_matches(':'),
+        })
+    }
+}
+
+/// A text is not a version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VersionError {
+    /// It is no sequence number.
+    #[error(
+        "a sequence number has 1 to {DIGITS} decimal digits: take it from the record as it came"
+    )]
+    Sequence,
+    /// It is no sequencer.
+    #[error(
+        "a sequencer has 1 to {DIGITS} hexadecimal digits: take `s3.object.sequencer` as it came"
+    )]
+    Sequencer,
+    /// The time is before 1970, or the id is too long.
+    #[error("a time is not before 1970, and an id has at most {ID_BYTES} bytes")]
+    Timestamp,
+}
+
+impl Version {
+    /// Returns the version of a sequence number of decimal digits, as streams give it.
+    ///
+    /// # Errors
+    ///
+    /// [`VersionError::Sequence`].
+    pub fn sequence(digits: &str) -> Result<Self, VersionError> {
+        let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        let digits = digits.trim_start_matches('0');
+        if !is_number || digits.len() > DIGITS {
+            return Err(VersionError::Sequence);
+        }
+        Ok(Self::text("sequence:", format_args!("{digits:0>DIGITS$}")))
+    }
+
+    /// Returns the version of an S3 notification's sequencer: hexadecimal digits, of which the shorter
+    /// counts as filled up with zeros on its right.
+    ///
+    /// # Errors
+    ///
+    /// [`VersionError::Sequencer`].
+    pub fn sequencer(digits: &str) -> Result<Self, VersionError> {
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if digits.is_empty() || digits.len() > DIGITS || !is_hex {
+            return Err(VersionError::Sequencer);
+        }
+        let digits = digits.to_ascii_uppercase();
+        Ok(Self::text("sequencer:", format_args!("{digits:0<DIGITS$}")))
+    }
+
+    /// Returns the version of a time. Of two events at one time, the one with the greater id in the
+    /// order of bytes is the newer: the same one in whatever order they come.
+    ///
+    /// # Errors
+    ///
+    /// [`VersionError::Timestamp`].
+    pub fn timestamp(time: SystemTime, id: &str) -> Result<Self, VersionError> {
+        let since = time.duration_since(UNIX_EPOCH);
+        let since = since.map_err(|_| VersionError::Timestamp)?;
+        if id.len() > ID_BYTES {
+            return Err(VersionError::Timestamp);
+        }
+        let (seconds, nanos) = (since.as_secs(), since.subsec_nanos());
+        Ok(Self::text(
+            "timestamp:",
+            format_args!("{seconds:020}.{nanos:09}:{id}"),
+        ))
+    }
+
+    fn text(kind: &'static str, version: fmt::Arguments<'_>) -> Self {
+        let text = format!("{kind}{version}");
+        Self(Form::Text { kind, text })
+    }
+
+    /// Returns how the version is stored.
+    pub fn form(&self) -> &Form {
+        &self.0
+    }
+}
+
+impl From<i64> for Version {
+    fn from(number: i64) -> Self {
+        Self(Form::Number(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn text(version: Result<Version, VersionError>) -> String {
+        match version.unwrap().0 {
+            Form::Text { kind, text } => {
+                assert!(text.starts_with(kind));
+                text
+            }
+            Form::Number(_) => panic!("a number"),
+        }
+    }
+
+    #[test]
+    fn the_order_of_texts_is_that_of_versions() {
+        let streamed = [
+            "0",
+            "9",
+            "10",
+            "49590338271490256608559692538361571095921575989136588898",
+        ];
+        let streamed = streamed.map(|digits| text(Version::sequence(digits)));
+        assert!(streamed.is_sorted(), "{streamed:?}");
+        assert_eq!(text(Version::sequence("007")), text(Version::sequence("7")));
+        let notified = ["0055AED6", "0055aed6dc", "0055AED6DD", "0056"];
+        let notified = notified.map(|digits| text(Version::sequencer(digits)));
+        assert!(notified.is_sorted(), "{notified:?}");
+        assert_eq!(
+            text(Version::sequencer("0a")),
+            text(Version::sequencer("0A00"))
+        );
+        let at = |nanos, id| {
+            text(Version::timestamp(
+                UNIX_EPOCH + Duration::from_nanos(nanos),
+                id,
+            ))
+        };
+        let times = [
+            at(0, "b"),
+            at(1, "a"),
+            at(1, "ab"),
+            at(1, "b"),
+            at(2_000_000_000, ""),
+        ];
+        assert!(times.is_sorted(), "{times:?}");
+    }
+
+    #[test]
+    fn what_is_no_version_is_refused() {
+        let long = "1".repeat(DIGITS + 1);
+        for digits in ["", "-1", "1.5", " 1", "0x1", "１", &long] {
+            assert_eq!(
+                Version::sequence(digits),
+                Err(VersionError::Sequence),
+                "{digits}"
+            );
+        }
+        for digits in ["", "0g", "0055AED6-", &long] {
+            assert_eq!(
+                Version::sequencer(digits),
+                Err(VersionError::Sequencer),
+                "{digits}"
+            );
+        }
+        let before = UNIX_EPOCH - Duration::from_nanos(1);
+        assert_eq!(Version::timestamp(before, ""), Err(VersionError::Timestamp));
+        let long = "x".repeat(ID_BYTES + 1);
+        assert_eq!(
+            Version::timestamp(UNIX_EPOCH, &long),
+            Err(VersionError::Timestamp)
+        );
+    }
+}
