@@ -132,7 +132,6 @@ mod message;
 mod order;
 mod plan;
 mod reader;
-mod redelivered;
 mod rejection;
 mod report;
 mod run;

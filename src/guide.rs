@@ -50,6 +50,8 @@ page!(
     "recipes/transactions" => "crate::guide::transactions",
     "recipes/transactions#claimless" => "crate::guide::transactions#claimless",
     "sources/invoke#how-long-answers-are-kept" => packaged!("sources/invoke.md"),
+    "recipes/window" => packaged!("recipes/window.md"),
+    "reference/settings" => packaged!("reference/settings.md"),
     "why" => packaged!("why.md"),
 );
 page!(
@@ -107,5 +109,6 @@ page!(
     metrics,
     "reference/metrics.md",
     "crates/emf/README" => "https://docs.rs/lambda-idempotency-emf",
+    "recipes/window" => packaged!("recipes/window.md"),
     "operations/alarms" => packaged!("operations/alarms.md"),
 );

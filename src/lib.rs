@@ -91,6 +91,7 @@
 //! | `http` | | `IdempotencyLayer` of [`http`], for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
 //! | `lambda-http` | | the same layer, for functions behind API Gateway, a load balancer or a function URL; implies `http` |
+//! | `window` | | [`window`]: a bounded memory of keys, as a hint in front of a store and, lossy, alone |
 //! | `uuid` | | `uuid::Uuid` as a key |
 //! | `macros` | | `#[idempotent]`: an attribute that makes an async function idempotent |
 //! | `powertools` | | [`powertools`]: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
@@ -116,6 +117,8 @@
 #![cfg_attr(not(feature = "invoke"), doc = "[`invoke`]: #features")]
 #![cfg_attr(feature = "dynamodb", doc = "[`dynamodb`]: crate::dynamodb")]
 #![cfg_attr(not(feature = "dynamodb"), doc = "[`dynamodb`]: #features")]
+#![cfg_attr(feature = "window", doc = "[`window`]: crate::window")]
+#![cfg_attr(not(feature = "window"), doc = "[`window`]: #features")]
 #![cfg_attr(feature = "test-util", doc = "[`testing`]: crate::testing")]
 #![cfg_attr(not(feature = "test-util"), doc = "[`testing`]: #features")]
 #![cfg_attr(feature = "powertools", doc = "[`powertools`]: crate::powertools")]
@@ -227,6 +230,9 @@ mod streams;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod testing;
+#[cfg(feature = "window")]
+#[cfg_attr(docsrs, doc(cfg(feature = "window")))]
+pub mod window;
 
 pub use engine::claim::Claim;
 pub use engine::error::{Error, Obstacle};
@@ -272,6 +278,7 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/outbox.md")]
 #[doc = include_str!("../docs/recipes/servers.md")]
 #[doc = include_str!("../docs/recipes/managed-instances.md")]
+#[doc = include_str!("../docs/recipes/window.md")]
 #[doc = include_str!("../docs/recipes/webhooks.md")]
 #[doc = include_str!("../docs/recipes/tenants.md")]
 #[doc = include_str!("../docs/recipes/observe.md")]

@@ -19,6 +19,7 @@ use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::token::IntoToken;
+use crate::window::Window;
 
 mod fingerprint;
 mod hooks;
@@ -26,6 +27,9 @@ mod hooks;
 /// The number of messages that run side by side unless [`BatchLayer::concurrency`] is set: the
 /// default size of a batch.
 const DEFAULT_CONCURRENCY: usize = 10;
+
+/// The number of keys of a layer's own window: those of the largest batch that Lambda delivers.
+const WINDOW: usize = 10_000;
 
 /// Makes a handler of batches of a handler of one [`Message`]: a message that comes twice takes
 /// effect once.
@@ -85,7 +89,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
                 reserve: None,
                 single_writes: false,
                 whole: !Src::READS_REPLY,
-                redelivered: Arc::default(),
+                window: Window::new(WINDOW),
                 hooks: Hooks {
                     on_rejected: None,
                     deferring: None,
@@ -250,6 +254,22 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// 10.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.config.concurrency = messages.max(1);
+        self
+    }
+
+    /// Sets the window of keys that were met lately, where the source doesn't count deliveries: the record
+    /// of a message that is in it is read first, instead of a claim that is refused. It is a hint, and
+    /// decides nothing. Default: a window of its own, of 10,000 keys.
+    ///
+    /// ```
+    /// use lambda_idempotency::window::Window;
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let layer = sqs::BatchLayer::<u64, std::io::Error, _>::new(once).window(Window::new(1_000_000));
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn window(mut self, window: Window) -> Self {
+        self.config.window = window;
         self
     }
 

@@ -24,7 +24,6 @@ use crate::batch::message::Message;
 use crate::batch::order::Order;
 use crate::batch::plan::{Planned, Planner, Turn};
 use crate::batch::reader::Reader;
-use crate::batch::redelivered::Redelivered;
 use crate::batch::report::{Reason, log_batch};
 use crate::batch::run::{MessageRun, Permanent};
 use crate::batch::times::Times;
@@ -35,6 +34,7 @@ use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
 use crate::store::Store;
+use crate::window::{Seen, Window};
 
 /// How many runs of a batch may end at once, where fewer handlers run at once.
 const ENDINGS: usize = 4 * GROUP;
@@ -52,13 +52,14 @@ pub(super) struct Config<Src: Source, S, T, E> {
     pub(super) single_writes: bool,
     /// A batch that isn't done as a whole fails as a whole.
     pub(super) whole: bool,
-    pub(super) redelivered: Arc<Redelivered>,
+    /// The keys of messages that a source delivers without counting.
+    pub(super) window: Window,
     pub(super) hooks: Hooks<Src>,
     pub(super) on_error: Option<OnError<Src::Record, E>>,
 }
 
 clone_fields!([Src: Source, S, T, E] Config<Src, S, T, E> {
-    once, operation, reader, source_retention, permanent, concurrency, order, reserve, single_writes, whole, redelivered, hooks, on_error
+    once, operation, reader, source_retention, permanent, concurrency, order, reserve, single_writes, whole, window, hooks, on_error
 });
 
 impl<Src: Source, S, T, E> fmt::Debug for Config<Src, S, T, E> {
@@ -183,7 +184,6 @@ where
         if let (Some(source), None) = (&config.source_retention, &config.reader.retention) {
             source.check(&once);
         }
-        let marks = config.redelivered.marks::<Src>(&messages);
         let kept = config.hooks.keep(&messages, once.remaining());
         let groups = config.order.groups::<Src>(&messages);
 
@@ -206,13 +206,6 @@ where
         }
         let failed = distinct(reported(&ids, &fates).map(|(id, _)| id));
         log_batch(Src::NAME, ids.len(), rejected, failed.len());
-        // A source that goes back to a checkpoint delivers what comes after it again, too.
-        if let Some(first) = failed.first() {
-            let from_first = ids.iter().zip(marks).skip_while(|(id, _)| *id != first);
-            config
-                .redelivered
-                .remember(from_first.map(|(_, mark)| mark));
-        }
         if let Some(reason) = misconfigured(&fates) {
             let reason = reason.to_owned();
             return Err(BatchError::Misconfigured { reason });
@@ -296,7 +289,11 @@ where
                 (_, Planned::ToRun(message)) => {
                     // A repeated delivery probably meets a record. A read that finds it is cheaper than
                     // a write that fails.
-                    let is_repeated = config.redelivered.is_repeated::<Src>(&message.received.1);
+                    let is_repeated = match (Src::deliveries(&message.received.1), &message.key) {
+                        (Some(deliveries), _) => deliveries > 1,
+                        (None, Some(key)) => config.window.insert(key) != Seen::No,
+                        (None, None) => false,
+                    };
                     let run = MessageRun {
                         once: once.clone().read_first(is_repeated),
                         handler: handler.clone(),

@@ -26,6 +26,10 @@
 //! | `idempotency_unreadable` | records that can't be understood |
 //! | `idempotency_store_errors` | claims, completions and releases that the store refused or didn't answer |
 //!
+//! A [`LossyStore`](crate::window::LossyStore) has two of its own, without labels: the counter
+//! `idempotency_lossy_drops`, messages that it took for duplicates without being certain, and the gauge
+//! `idempotency_lossy_rate`, the percentage of new messages that it loses.
+//!
 //! | histogram | unit | measures |
 //! |---|---|---|
 //! | `idempotency_claim_time` | milliseconds | from the request to the decision, waiting included |

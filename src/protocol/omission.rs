@@ -13,6 +13,9 @@ pub enum Omission {
     /// The store didn't take it in time, beside the record.
     #[error("it was large, and the store did not take it in time")]
     NotKept,
+    /// The store remembers keys, and no outcomes.
+    #[error("its store keeps no outcomes")]
+    Forgotten,
     /// An operator has erased it.
     #[error("it was erased on request")]
     Redacted,
@@ -31,6 +34,7 @@ impl Omission {
             Self::TooLarge => "too_large",
             Self::NotSerializable => "not_serializable",
             Self::NotKept => "not_kept",
+            Self::Forgotten => "forgotten",
             Self::Redacted => "redacted",
             Self::Lost => "lost",
             Self::Damaged => "damaged",

@@ -65,16 +65,16 @@ impl fmt::Debug for Form {
 pub enum VersionError {
     /// It is no sequence number.
     #[error(
-        "a sequence number has 1 to {DIGITS} decimal digits: take it from the record as it came"
+        "a sequence number has 1 to {DIGITS} decimal digits: take it from the record as it came{}", see!("version")
     )]
     Sequence,
     /// It is no sequencer.
     #[error(
-        "a sequencer has 1 to {DIGITS} hexadecimal digits: take `s3.object.sequencer` as it came"
+        "a sequencer has 1 to {DIGITS} hexadecimal digits: take `s3.object.sequencer` as it came{}", see!("version")
     )]
     Sequencer,
     /// The time is before 1970, or the id is too long.
-    #[error("a time is not before 1970, and an id has at most {ID_BYTES} bytes")]
+    #[error("a time is not before 1970, and an id has at most {ID_BYTES} bytes{}", see!("version"))]
     Timestamp,
 }
 

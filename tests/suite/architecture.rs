@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("idempotency", &["protocol", "store", "engine"]),
     // A store; its outbox hands writes to a claim.
     ("dynamodb", &["protocol", "store", "engine::claim::Claim"]),
+    ("window", &["protocol", "store"]),
     ("envelope", &["protocol"]),
     (
         "batch",
@@ -25,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "engine",
             "idempotency",
             "envelope",
+            "window",
             STORE,
             STORE_ERROR,
             BOX_ERROR,

@@ -45,4 +45,5 @@ mod streams;
 mod support;
 mod testing;
 mod unheard;
+mod window;
 mod wire;

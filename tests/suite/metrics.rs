@@ -44,7 +44,7 @@ impl Counted {
             let times = match value {
                 DebugValue::Counter(times) => times,
                 DebugValue::Histogram(values) => values.len() as u64,
-                DebugValue::Gauge(_) => panic!("{name} is a gauge"),
+                DebugValue::Gauge(level) => u64::from(*level > 0.0),
             };
             (name.replacen("idempotency_", "", 1), times)
         });

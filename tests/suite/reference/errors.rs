@@ -26,7 +26,7 @@ const GUIDE: &str =
 const OF_TESTS: [&str; 2] = ["TestError", "Violation"];
 
 /// Texts without a link of their own.
-const UNLINKED: [&str; 16] = [
+const UNLINKED: [&str; 17] = [
     // The user's own text.
     "Error::Handler",
     "InvokeError::Handler",
@@ -41,6 +41,7 @@ const UNLINKED: [&str; 16] = [
     "DynamoDbError::TableNotFound",
     "DynamoDbError::Throughput",
     "Omission::Damaged",
+    "Omission::Forgotten",
     "Omission::Lost",
     "Omission::NotKept",
     "Omission::NotSerializable",

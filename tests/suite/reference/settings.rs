@@ -12,6 +12,7 @@ const PAGE: &str = "docs/reference/settings.md";
 const VALUES: &[&str] = &[
     "Event",
     "Key",
+    "Latest",
     "Once",
     "Outcome",
     "StepEntry",

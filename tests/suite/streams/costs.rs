@@ -1,4 +1,6 @@
-//! Requests to the table for a batch of records, with and without the memory of what was asked for again.
+//! Requests to the table for a batch of records, with and without the memory of what was met.
+
+use lambda_idempotency::window::Window;
 
 use super::*;
 
@@ -42,8 +44,8 @@ async fn new_records_of_one_key_take_two_requests_each(server: Server) {
     }
 }
 
-on_each_server!(what_this_process_asked_for_again_is_read_first);
-async fn what_this_process_asked_for_again_is_read_first(server: Server) {
+on_each_server!(what_this_process_has_met_is_read_first);
+async fn what_this_process_has_met_is_read_first(server: Server) {
     let (proxy, ledger, once) = bench(&server).await;
     let mut worker = booking(&once, &ledger);
     ledger.fail_only(["m-001"]);
@@ -59,6 +61,36 @@ async fn what_this_process_asked_for_again_is_read_first(server: Server) {
     let total: usize = counts.values().sum();
     // The read of all ten; claim and completion of the one that failed.
     assert_eq!((counts["BatchGetItem"], total), (1, 3), "{counts:?}");
+}
+
+on_each_server!(what_a_window_has_met_is_read_first_by_every_layer_that_shares_it);
+async fn what_a_window_has_met_is_read_first_by_every_layer_that_shares_it(server: Server) {
+    let (proxy, ledger, once) = bench(&server).await;
+    let window = Window::new(100_000);
+    let worker = || {
+        let ledger = ledger.clone();
+        kinesis::BatchLayer::new(once.clone())
+            .operation("book")
+            .key(|movement: &Movement| movement.movement_id.clone())
+            .window(window.clone())
+            .handler(move |message: kinesis::Message<Movement>| {
+                let booked = ledger.book(&message.body.movement_id);
+                async move { booked }
+            })
+    };
+    assert_eq!(deliver(&mut worker(), of_many_keys(100)).await, None);
+    assert_eq!(ledger.take().len(), 100);
+    proxy.take_total();
+    // The function ran out of time after its last handler, so that the whole batch comes again.
+    assert_eq!(deliver(&mut worker(), of_many_keys(100)).await, None);
+    assert_eq!(ledger.take(), NOTHING);
+    let counts = proxy.take_counts();
+    assert_eq!(
+        counts.keys().collect::<Vec<_>>(),
+        ["BatchGetItem"],
+        "{counts:?}"
+    );
+    assert_eq!(counts["BatchGetItem"], 10, "{counts:?}");
 }
 
 on_each_server!(without_that_memory_the_refused_claims_come_first);

@@ -1,0 +1,116 @@
+//! A window of keys as a store of its own: cheap, and lossy by its name.
+
+use std::io::Error as HandlerError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lambda_idempotency::sqs::BatchLayer;
+use lambda_idempotency::window::{LossyStore, Window};
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Omission, Outcome};
+use tower::Service;
+
+use crate::metrics::Counted;
+use crate::support::events::{batch, message};
+
+fn engine(store: &LossyStore) -> Idempotency<LossyStore> {
+    let builder = Idempotency::builder(store.clone()).namespace("lossy");
+    builder.build().unwrap()
+}
+
+fn lossy() -> LossyStore {
+    Window::lossy(10_000, 0.001).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_succeeded_runs_once_and_what_failed_runs_again() {
+    let once = engine(&lossy());
+    let run = async |payload: &'static [u8], result: Result<u8, HandlerError>| {
+        let key = Key::new("count", "1");
+        let work = async move |_| result;
+        once.run(key, Fingerprint::bytes(payload), work).await
+    };
+    let failed = run(b"a", Err(HandlerError::other("down"))).await;
+    assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+    let done = run(b"a", Ok(7)).await.unwrap();
+    assert!(matches!(done, Outcome::Executed(7)));
+    for payload in [b"a", b"b"] {
+        let again = run(payload, Ok(8)).await;
+        let Err(Error::OutcomeOmitted { reason, .. }) = again else {
+            panic!("{again:?}")
+        };
+        assert_eq!(reason, Omission::Forgotten);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_at_once_run_once() {
+    let once = engine(&lossy());
+    let ran = AtomicUsize::new(0);
+    let run = || {
+        once.run(Key::new("count", "1"), None, async |_| {
+            ran.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            Ok::<_, HandlerError>(())
+        })
+    };
+    let (first, second) = tokio::join!(run(), run());
+    assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_takes_what_is_known_for_done() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let mut worker = BatchLayer::new(engine(&lossy()))
+        .operation("count")
+        .key(|number: &u64| number.to_string())
+        .handler(move |message: lambda_idempotency::sqs::Message<u64>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let is_down = message.body == 2 && counted.load(Ordering::SeqCst) < 4;
+            async move {
+                if is_down {
+                    return Err(HandlerError::other("down"));
+                }
+                Ok(())
+            }
+        });
+    let mut reported = Vec::new();
+    for _ in 0..3 {
+        let numbers = (1..=3).map(|number| message(&format!("m-{number}"), number.to_string()));
+        let reply = worker.call(batch(numbers)).await.unwrap();
+        let failures = reply.batch_item_failures.into_iter();
+        reported.extend(failures.map(|failure| failure.item_identifier));
+    }
+    assert_eq!(reported, ["m-2"]);
+    assert_eq!(ran.load(Ordering::SeqCst), 4, "three, and the second again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_loses_no_more_than_its_rate_and_counts_what_it_was_not_certain_of() {
+    let counted = Counted::new();
+    let keys = 4_000;
+    let rate = 0.01;
+    let store = Window::lossy(keys, rate).unwrap();
+    let once = engine(&store);
+    let mut lost = 0_usize;
+    let messages = 5 * keys;
+    for message in 0..messages {
+        let ran = once.run(Key::new("count", message.to_string()), None, async |_| {
+            Ok::<_, HandlerError>(())
+        });
+        match ran.await {
+            Ok(_) => {}
+            Err(Error::OutcomeOmitted { .. }) => lost += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(lost > 0, "it is lossy");
+    assert!(lost <= messages / 60, "{lost} of {messages}");
+    let counts = counted.take();
+    let lost = u64::try_from(lost).unwrap();
+    assert_eq!(counts["lossy_drops"], lost);
+    assert_eq!(counts["replays"], lost, "{counts:?}");
+    assert!(counts.contains_key("lossy_rate"));
+    assert!(format!("{store:?}").contains("claims: 0"), "{store:?}");
+}
