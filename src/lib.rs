@@ -69,6 +69,7 @@
 //! | choose key, form and retention | [`guide::choose`] |
 //! | test your handlers | [`testing`], [`guide::testing`] |
 //! | know what an error asks you to do | [`guide::errors`] |
+//! | send requests with keys | the crate [`lambda-idempotency-client`](https://docs.rs/lambda-idempotency-client) |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
 //! | name no store in your types | [`AnyStore`](store::AnyStore) |

@@ -1,10 +1,18 @@
 //! `orders-api` behind API Gateway: a client that sends its order again doesn't order again.
 
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use lambda_idempotency_client::{Delivery, KeyLayer, Policy};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::Fault;
 use crate::support::gateway::{Gateway, Response, order};
-use crate::support::lambda::{Function, Sandbox, text};
+use crate::support::lambda::{Function, Sandbox, number, text};
 
 async fn an_order_posted_twice_is_placed_once(gateway: Gateway) {
     let function = Function::orders_api().await;
@@ -165,4 +173,71 @@ async fn of_two_processes_with_one_key_one_places_the_order() {
     assert!(retried.is_replayed());
     assert_eq!(retried.body(), won.body());
     assert_eq!(function.effects().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_with_keys_places_each_order_once_over_a_wire_that_loses() {
+    const ORDERS: u64 = 20;
+    let function = Function::orders_api().await;
+    let sandbox = Arc::new(Mutex::new(function.start().await));
+    let sent = Arc::new(AtomicU64::new(0));
+    // Every third request gets lost, and every third answer.
+    let wire = service_fn(move |request: Request<Value>| {
+        let (sandbox, fault) = (
+            Arc::clone(&sandbox),
+            sent.fetch_add(1, Ordering::Relaxed) % 3,
+        );
+        async move {
+            if fault == 0 {
+                return Err(std::io::Error::other("the request was lost"));
+            }
+            let key = request.headers()["idempotency-key"].to_str().unwrap();
+            let event = Gateway::Http.post(&[("Idempotency-Key", key)], request.body());
+            let response = Response::of(sandbox.lock().await.invoke(event).await);
+            if fault == 1 {
+                return Err(std::io::Error::other("the answer was lost"));
+            }
+            let status = u16::try_from(response.status).unwrap();
+            let answer = http::Response::builder().status(status);
+            let replayed = response.header("idempotent-replayed").unwrap_or_default();
+            let answer = answer.header("idempotent-replayed", replayed);
+            Ok(answer.body(response.body()).unwrap())
+        }
+    });
+    let policy = Policy::default()
+        .attempts(9)
+        .backoff(Duration::from_millis(1));
+    let client = KeyLayer::new(policy).layer(wire);
+    let mut placed = Vec::new();
+    for quantity in 1..=ORDERS {
+        let mut order = order();
+        order["quantity"] = json!(quantity);
+        let request = Request::post("/orders").body(order).unwrap();
+        let response = client.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::CREATED);
+        let delivery = response.extensions().get::<Delivery>().unwrap();
+        // The answer to the attempt before got lost.
+        assert!(
+            delivery.attempts == 3 && delivery.is_replayed,
+            "{delivery:?}"
+        );
+        placed.push((
+            response.body()["order_id"].as_str().unwrap().to_owned(),
+            quantity,
+        ));
+    }
+    let effects = function.effects().await;
+    let mut effects: Vec<_> = effects
+        .iter()
+        .map(|order| {
+            (
+                text(order, "order_id").to_owned(),
+                number(order, "quantity"),
+            )
+        })
+        .map(|(id, quantity)| (id, u64::try_from(quantity).unwrap()))
+        .collect();
+    effects.sort();
+    placed.sort();
+    assert_eq!(effects, placed);
 }

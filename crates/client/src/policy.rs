@@ -1,0 +1,275 @@
+//! Decides whether and when a request is sent again. Pure, but for the clock.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{AsHeaderName, RETRY_AFTER};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
+
+use crate::key::{IdempotencyKey, Unkeyed};
+
+/// The header of the key, as the IETF's draft names it.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The headers by which servers say that an answer is an earlier one: `lambda-idempotency` and Stripe,
+/// and others.
+const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
+
+/// The longest pause where the server names none.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A time longer than any request, and far from the largest that a clock can hold.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// When a request is sent again.
+///
+/// | the answer | is sent again |
+/// |---|---|
+/// | none: the connection failed, or the attempt took too long | yes |
+/// | 408, 425, 429, 500, 502, 503, 504 | yes |
+/// | 409 with `Retry-After`: an attempt with this key is under way | yes |
+/// | 409 without it: a person must look, or the request conflicts with another | no |
+/// | 422: the key was used with another payload | no |
+/// | any other | no |
+///
+/// Only a request that has a key is sent again, or one that changes nothing (GET, HEAD, OPTIONS, TRACE).
+/// The pause is what `Retry-After` says, in seconds or as a date, and never shorter; where that is beyond
+/// the time of the request, the answer is handed over at once. Without it the pauses grow from
+/// [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that clients that failed
+/// together don't come together again.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Policy {
+    attempts: u32,
+    attempt_time: Duration,
+    time: Duration,
+    backoff: Duration,
+    is_quoted: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            attempt_time: Duration::from_secs(30),
+            time: Duration::from_mins(2),
+            backoff: Duration::from_millis(100),
+            is_quoted: false,
+        }
+    }
+}
+
+impl Policy {
+    /// Bounds the attempts; at least 1. Default: 5.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts.max(1);
+        self
+    }
+
+    /// Bounds the time of one attempt, up to the head of its answer. Default: 30 seconds, as API Gateway.
+    pub fn attempt_time(mut self, time: Duration) -> Self {
+        self.attempt_time = time.min(LONGEST);
+        self
+    }
+
+    /// Bounds the time of all attempts and the pauses between them. Default: 2 minutes.
+    pub fn time(mut self, time: Duration) -> Self {
+        self.time = time.min(LONGEST);
+        self
+    }
+
+    /// Sets the first pause where the server names none. Default: 100 milliseconds.
+    pub fn backoff(mut self, pause: Duration) -> Self {
+        self.backoff = pause.min(LONGEST_PAUSE);
+        self
+    }
+
+    /// Sends the key in double quotes, as the IETF's draft has it, for servers that insist.
+    pub fn quoted(mut self) -> Self {
+        self.is_quoted = true;
+        self
+    }
+
+    /// Returns the pause after so many attempts; `random` is from 0 to 1.
+    fn pause(&self, made: u32, after: Option<Duration>, random: f64) -> Duration {
+        if let Some(after) = after {
+            return after.saturating_add(self.backoff.mul_f64(random));
+        }
+        let doublings = made.saturating_sub(1).min(16);
+        let pause = self.backoff.saturating_mul(1 << doublings);
+        pause.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0)
+    }
+
+    fn header(&self, key: &IdempotencyKey) -> HeaderValue {
+        if !self.is_quoted {
+            return key.as_header().clone();
+        }
+        let quoted = [b"\"", key.as_header().as_bytes(), b"\""].concat();
+        HeaderValue::from_bytes(&quoted).unwrap_or_else(|_| key.as_header().clone())
+    }
+}
+
+/// What is known of a request beside its answer. It is in the extensions of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The key that it had; `None` for a request that changes nothing, and for an [`Unkeyed`] one.
+    pub key: Option<IdempotencyKey>,
+    /// The attempts that were made.
+    pub attempts: u32,
+    /// The server says that it has done the request before, and that this is the first one's answer.
+    pub is_replayed: bool,
+}
+
+/// The attempts of one logical request.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    policy: Policy,
+    key: Option<IdempotencyKey>,
+    is_repeatable: bool,
+    made: u32,
+    end: Instant,
+}
+
+impl Attempts {
+    /// Begins a request, and gives it a key where it has none and needs one.
+    pub(crate) fn of(
+        policy: &Policy,
+        method: &Method,
+        headers: &mut HeaderMap,
+        extensions: &Extensions,
+    ) -> Self {
+        let given = headers.get(IDEMPOTENCY_KEY).map(IdempotencyKey::of_header);
+        let key = if extensions.get::<Unkeyed>().is_some() || (given.is_none() && method.is_safe())
+        {
+            None
+        } else if given.is_some() {
+            given
+        } else {
+            let key = extensions.get::<IdempotencyKey>().cloned();
+            let key = key.unwrap_or_else(IdempotencyKey::random);
+            headers.insert(IDEMPOTENCY_KEY, policy.header(&key));
+            Some(key)
+        };
+        Self {
+            policy: policy.clone(),
+            is_repeatable: key.is_some() || method.is_safe(),
+            key,
+            made: 0,
+            end: Instant::now() + policy.time,
+        }
+    }
+
+    /// Begins an attempt; returns the time that it has.
+    pub(crate) fn begin(&mut self) -> Duration {
+        self.made += 1;
+        let left = self.end.saturating_duration_since(Instant::now());
+        left.min(self.policy.attempt_time)
+    }
+
+    /// Returns the pause after which the request is sent again; `None` where its answer is the last.
+    /// `answer` is `None` where none came.
+    pub(crate) fn again(&self, answer: Option<(StatusCode, &HeaderMap)>) -> Option<Duration> {
+        if !self.is_repeatable || self.made >= self.policy.attempts {
+            return None;
+        }
+        let after = answer.and_then(|(_, headers)| retry_after(headers, SystemTime::now()));
+        let may_repeat = match answer.map(|(status, _)| status.as_u16()) {
+            None | Some(408 | 425 | 429 | 500 | 502 | 503 | 504) => true,
+            Some(409) => after.is_some(),
+            Some(_) => false,
+        };
+        if !may_repeat {
+            return None;
+        }
+        let pause = self.policy.pause(self.made, after, fastrand::f64());
+        let left = self.end.saturating_duration_since(Instant::now());
+        (pause < left).then_some(pause)
+    }
+
+    pub(crate) fn delivery(&self, headers: &HeaderMap) -> Delivery {
+        let says = |name: &&str| is_true(headers, *name);
+        Delivery {
+            key: self.key.clone(),
+            attempts: self.made,
+            is_replayed: REPLAYED.iter().any(says),
+        }
+    }
+
+    /// Makes the error of a request that got no answer.
+    pub(crate) fn unanswered<E>(self, cause: Option<E>) -> RequestError<E> {
+        RequestError {
+            key: self.key,
+            attempts: self.made,
+            cause,
+        }
+    }
+}
+
+fn is_true(headers: &HeaderMap, name: impl AsHeaderName) -> bool {
+    let value = headers.get(name);
+    value.is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+}
+
+/// Reads `Retry-After`: seconds, or a date. A date in the past is no time at all, and what can't be read
+/// is as if it were not there.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number has are for ever.
+        return Some(text.parse().map_or(Duration::MAX, Duration::from_secs));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// A request got no answer in all of its attempts.
+///
+/// Where it was sent, it may have had its effect. Send it again with the same [key](Self::key): in a new
+/// call, put it into the request's extensions.
+#[derive(Debug)]
+pub struct RequestError<E> {
+    key: Option<IdempotencyKey>,
+    attempts: u32,
+    cause: Option<E>,
+}
+
+impl<E> RequestError<E> {
+    /// Returns the key that the request had.
+    pub fn key(&self) -> Option<&IdempotencyKey> {
+        self.key.as_ref()
+    }
+
+    /// Returns how many attempts were made.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Returns the error of the last attempt; `None` where that took too long.
+    pub fn into_cause(self) -> Option<E> {
+        self.cause
+    }
+}
+
+impl<E: std::fmt::Display> std::fmt::Display for RequestError<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no answer in {} attempts: ", self.attempts)?;
+        match &self.cause {
+            Some(cause) => write!(f, "{cause}")?,
+            None => f.write_str("the last took too long")?,
+        }
+        f.write_str(match &self.key {
+            Some(_) => ". The request may have had its effect: send it again with the same key",
+            None => "",
+        })
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for RequestError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().and_then(std::error::Error::source)
+    }
+}
+
+#[cfg(test)]
+mod tests;
