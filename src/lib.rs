@@ -235,13 +235,13 @@ pub mod testing;
 #[cfg_attr(docsrs, doc(cfg(feature = "window")))]
 pub mod window;
 
-pub use engine::claim::Claim;
+pub use engine::claim::{Claim, Saga};
 pub use engine::error::{Error, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
     AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown, Unrecorded,
 };
-pub use engine::step::{Step, StepError};
+pub use engine::step::{SagaError, Step, StepError};
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
 pub use idempotency::outcome::{Outcome, Verdict};
 pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
@@ -256,6 +256,7 @@ pub use protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};
 pub use protocol::namespace::NamespaceError;
 pub use protocol::pointer::{Pointer, PointerError};
 pub use protocol::record::{Failure, Omission};
+pub use protocol::saga::SagaStatus;
 pub use protocol::token::IntoToken;
 pub use store::{BoxError, StoreError};
 

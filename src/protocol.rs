@@ -36,6 +36,7 @@ pub(crate) mod owner;
 pub mod packed;
 pub(crate) mod pointer;
 pub mod record;
+pub(crate) mod saga;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod selector;
 pub(crate) mod token;

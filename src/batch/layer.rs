@@ -265,7 +265,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// use lambda_idempotency::window::Window;
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let layer = sqs::BatchLayer::<u64, std::io::Error, _>::new(once).window(Window::new(1_000_000));
+    /// let layer = sqs::BatchLayer::<_, u64, std::io::Error>::new(once).window(Window::new(1_000_000));
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn window(mut self, window: Window) -> Self {

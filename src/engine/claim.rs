@@ -14,6 +14,7 @@ use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 mod hold;
 mod notes;
 mod results;
+mod saga;
 mod state;
 mod steps;
 mod time;
@@ -25,6 +26,7 @@ pub(crate) use results::to_faithful_json;
 pub(crate) use results::to_json;
 #[cfg(feature = "test-util")]
 pub(crate) use results::{LOSSY, faithful};
+pub use saga::Saga;
 pub(crate) use state::Stop;
 pub(crate) use time::ClaimTime;
 

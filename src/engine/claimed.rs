@@ -23,6 +23,9 @@ impl<S: Store> Engine<S> {
     ) -> Result<Ended, Obstacle> {
         hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
         self.follow(claim, &mut hold);
+        if claim.goes_back() {
+            return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
+        }
         let (failure, last_error) = match disposition {
             Disposition::Complete(outcome) => {
                 return self.end_done(request, hold, claim, outcome).await;
@@ -32,6 +35,38 @@ impl<S: Store> Engine<S> {
         };
         // Boxed, since most runs end without it.
         Box::pin(self.end_undone(&request, &hold, claim, failure, last_error)).await
+    }
+
+    /// Ends the run of a saga that fails: with its failure once it is undone, whatever error the handler
+    /// made of it, and never as a success before.
+    async fn end_saga(
+        &self,
+        request: Box<Request>,
+        hold: Hold,
+        claim: &Claim,
+        disposition: Disposition,
+    ) -> Result<Ended, Obstacle> {
+        let is_success = matches!(disposition, Disposition::Complete(_));
+        match (claim.compensated(), disposition) {
+            (Some(_), Disposition::Complete(outcome)) => {
+                self.end_done(request, hold, claim, outcome).await
+            }
+            (Some(failure), _) => {
+                request.meter.count(Count::Failures);
+                self.fail_for(&request, &hold, &failure, request.retention)
+                    .await;
+                Ok(Ended::Done)
+            }
+            (None, _) => {
+                let error = Some("compensating".into());
+                let undone = self.end_undone(&request, &hold, claim, None, error).await;
+                if is_success && undone.is_ok() {
+                    let since = claim.now().into();
+                    return Err(Error::Interrupted { since });
+                }
+                undone
+            }
+        }
     }
 
     /// Stores the outcome of work that is done.

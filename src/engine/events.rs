@@ -227,6 +227,10 @@ pub(super) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
     tracing::debug!(event, operation, %key, step, "idempotency");
 }
 
+pub(super) fn saga(event: &str, operation: &str, key: &RecordId) {
+    tracing::warn!(event, operation, %key, "idempotency");
+}
+
 pub(super) fn step_failed(
     event: &str,
     operation: &str,

@@ -76,6 +76,19 @@ impl<S: Store> Engine<S> {
         let _ = self.finish(request, hold, completion).await;
     }
 
+    /// Stores a failure for this long.
+    pub(super) async fn fail_for(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        failure: &Failure,
+        retention: Duration,
+    ) {
+        let mut completion = self.failure_of(request, &hold.owner, failure);
+        completion.expiration = (completion.completed_at + retention).ceil_seconds();
+        let _ = self.finish(request, hold, completion).await;
+    }
+
     /// Makes the completion of a failure.
     pub(super) fn failure_of(
         &self,

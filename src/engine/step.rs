@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::protocol::Crashed;
 use crate::protocol::journal::{MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS};
-use crate::protocol::record::Omission;
+use crate::protocol::record::{Failure, Omission};
 use crate::protocol::unlinked::unlinked;
 use crate::store::StoreError;
 
@@ -168,6 +168,51 @@ impl<E> StepError<E> {
             _ => None,
         }
     }
+}
+
+/// The error of a saga: of a step that gave no result, or of one that was undone. `E` is the effect's own
+/// error.
+///
+/// Return it from the handler: what became of the saga counts, whatever error the handler makes of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SagaError<E> {
+    /// The saga failed for good, and what was done is undone. The failure is stored, with what was undone,
+    /// and duplicates get it for the [retention](crate::Builder::retention). A handler that returns a
+    /// success from here has that one stored.
+    #[error("{}; undone: {}", .failure.message, list(.undone))]
+    Compensated {
+        /// The failure.
+        failure: Failure,
+        /// The steps that were undone, the last first.
+        undone: Vec<String>,
+    },
+    /// A person must settle a step, or a compensation (`{step}/undo`): whether it happened is not known, or
+    /// it failed for good. The next delivery goes on once it is settled.
+    #[error("the saga is stuck at `{step}`: look whether it took effect, then settle it in its record{}", see!("saga-stuck"))]
+    Stuck {
+        /// The step, or the compensation.
+        step: String,
+    },
+    /// The question about a step took too long. The next attempt asks again.
+    #[error("whether step `{step}` happened could not be found out in time{}", see!("saga-unanswered"))]
+    Unanswered {
+        /// The step.
+        step: String,
+    },
+    /// The claim has a saga already.
+    #[error("the claim has a saga already: give the second one a key of its own, derived from this claim's{}", see!("saga-nested"))]
+    Nested,
+    /// A step gave no result. The next delivery resumes there.
+    #[error(transparent)]
+    Step(#[from] StepError<E>),
+}
+
+fn list(steps: &[String]) -> String {
+    if steps.is_empty() {
+        return "nothing".to_owned();
+    }
+    steps.join(", ")
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod peers;
 #[path = "../properties/mod.rs"]
 mod properties;
 mod reference;
+mod saga;
 mod scale;
 mod secrets;
 mod shards;

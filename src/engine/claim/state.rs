@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::notes::Notes;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
+use crate::protocol::record::Failure;
 
 /// The steps of one attempt.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ pub(super) struct State {
     /// The steps whose results the handler has been given.
     pub(super) given: BTreeSet<String>,
     pub(super) stop: Option<Stop>,
+    pub(super) has_saga: bool,
+    /// A saga is being undone.
+    pub(super) goes_back: bool,
+    /// The failure of a saga that was undone.
+    pub(super) compensated: Option<Failure>,
 }
 
 /// The reason why an attempt can't go on, whatever its handler returns.

@@ -12,7 +12,7 @@ use super::{Claim, Inner};
 use crate::engine::events;
 use crate::engine::step::{Step, StepError};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState, is_step_name};
-use crate::protocol::record::{Amendment, Omission, error_kind};
+use crate::protocol::record::{Amendment, Failure, Omission, error_kind};
 use crate::protocol::{Crashed, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
@@ -91,6 +91,16 @@ impl Claim {
         !self.inner.steps.state().journal.is_empty()
     }
 
+    /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.inner.steps.state().goes_back
+    }
+
+    /// Returns the failure of a saga that was undone.
+    pub(crate) fn compensated(&self) -> Option<Failure> {
+        self.inner.steps.state().compensated.clone()
+    }
+
     /// Notes why the attempt can't go on.
     pub(super) fn set_stop(&self, stop: Stop) {
         self.inner.steps.state().stop = Some(stop);
@@ -102,13 +112,31 @@ impl Claim {
     }
 }
 
-enum Begun<'a> {
+pub(super) enum Begun<'a> {
     Done(StepResult),
     Turn(Turn<'a>),
 }
 
 impl Inner {
-    async fn begin<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+    /// Begins a step of the handler.
+    pub(super) async fn begin<E>(
+        &self,
+        name: &str,
+        crashed: Crashed,
+    ) -> Result<Begun<'_>, StepError<E>> {
+        if !is_step_name(name) {
+            let step = name.to_owned();
+            return Err(StepError::Name { step });
+        }
+        self.begin_named(name, crashed).await
+    }
+
+    /// Begins a step, or a compensation.
+    pub(super) async fn begin_named<E>(
+        &self,
+        name: &str,
+        crashed: Crashed,
+    ) -> Result<Begun<'_>, StepError<E>> {
         if self.hold.is_some() && self.steps.notes.is_none() {
             return Err(StepError::NoJournal);
         }
@@ -142,9 +170,6 @@ impl Inner {
     /// Decides what to do about a step: gives its turn, or the result that it has.
     fn decide<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
-        if !is_step_name(name) {
-            return Err(StepError::Name { step: step() });
-        }
         let mut state = self.steps.state();
         if state.busy.contains(name) || state.given.contains(name) {
             return Err(StepError::Repeated { step: step() });
@@ -165,7 +190,8 @@ impl Inner {
                     since: since.into(),
                 })
             }
-            StepDecision::Fire if !state.journal.has_room_for(name) => {
+            // What was done is undone, however full the journal is.
+            StepDecision::Fire if is_step_name(name) && !state.journal.has_room_for(name) => {
                 Err(StepError::Full { step: step() })
             }
             StepDecision::Fire => {
@@ -181,7 +207,7 @@ impl Inner {
     }
 
     /// Writes an entry; gives `false` where the fence was lost.
-    async fn note(
+    pub(super) async fn note(
         &self,
         name: &str,
         entry: &StepEntry,
@@ -213,7 +239,7 @@ impl Inner {
 }
 
 /// A turn is a step between its two notes. A step whose turn is dropped stays pending.
-struct Turn<'a> {
+pub(super) struct Turn<'a> {
     inner: &'a Inner,
     name: String,
     /// The entry of the first note.
@@ -221,6 +247,24 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Confirms the step; its result is recorded, or this is an error.
+    pub(super) async fn confirm_surely<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+        let Inner { operation, id, .. } = self.inner;
+        let confirmed = StepState::Confirmed(result);
+        match self.end(confirmed, None, Urgency::Confirm).await {
+            Ok(true) => {
+                let mut state = self.inner.steps.state();
+                state.given.insert(self.name.clone());
+                Ok(())
+            }
+            Ok(false) => Err(StepError::LeaseLost),
+            Err(error) => {
+                events::step_failed("step_unrecorded", operation, id, &self.name, &error);
+                Err(StepError::Unrecorded(error))
+            }
+        }
+    }
+
     async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
         let Inner {
             operation,
@@ -262,7 +306,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn fail(self, error: &str, unsure: bool) {
+    pub(super) async fn fail(self, error: &str, unsure: bool) {
         let state = if unsure {
             StepState::Pending
         } else {

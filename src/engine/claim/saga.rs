@@ -1,0 +1,455 @@
+//! Steps that are undone, in reverse order, when one of them fails for good.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::results::{give_back, keep};
+use super::state::Stop;
+use super::steps::Begun;
+use super::{Claim, Urgency};
+use crate::engine::events;
+use crate::engine::step::{SagaError, Step, StepError};
+use crate::protocol::Crashed;
+use crate::protocol::journal::{StepEntry, StepResult, StepState};
+use crate::protocol::record::{Failure, error_kind};
+use crate::protocol::saga::{SAGA, SagaState, undo_of};
+
+/// The longest time that the question about a step of unknown fate may take.
+const ASKING: Duration = Duration::from_secs(10);
+
+type Permanent<'a, E> = Box<dyn Fn(&E) -> bool + Send + Sync + 'a>;
+type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send + 'a>;
+
+/// Steps that are undone, in reverse order, when one of them fails for good. [`Claim::saga`] begins it.
+///
+/// Each [`step`](Self::step) has an effect and a compensation. An error that is
+/// [permanent](Self::permanent) first writes down that the saga is *compensating*: from then on no delivery
+/// goes forward again. Then what was confirmed is undone, the last first, each compensation as a step of
+/// its own, `{step}/undo`, with a key of its own. Any other error ends the attempt, and the next delivery
+/// resumes where it stopped: forward, or backward.
+///
+/// The handler runs again in each delivery, and must name the same steps in the same order, up to the one
+/// at which it stopped. What a step returns comes out of the record then.
+///
+/// ```
+/// # use lambda_idempotency::{Idempotency, Key, SagaError, store::MemoryStore};
+/// #[derive(Debug, thiserror::Error)]
+/// enum ShopError {
+///     #[error("the card was declined")]
+///     Declined,
+///     #[error("no answer")]
+///     Down,
+/// }
+///
+/// # async fn reserve(_key: String) -> Result<u32, ShopError> { Ok(17) }
+/// # async fn release(_key: String, _reservation: u32) -> Result<(), ShopError> { Ok(()) }
+/// # async fn charge(_key: String) -> Result<u32, ShopError> { Err(ShopError::Declined) }
+/// # async fn refund(_key: String, _charge: u32) -> Result<(), ShopError> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+/// let ended = once.run(Key::new("checkout", "order-17"), None, |claim| async move {
+///     let mut saga = claim.saga()?.permanent(|error| matches!(error, ShopError::Declined));
+///     saga.step("reserve", reserve, release).await?;
+///     saga.step("charge", charge, refund).await?;
+///     saga.finish().await
+/// });
+/// let error = ended.await.unwrap_err();
+/// assert!(error.to_string().contains("reserve"), "undone: {error}");
+/// # Ok(()) }
+/// ```
+#[must_use = "a saga does nothing until its steps run"]
+pub struct Saga<'a, E> {
+    claim: Claim,
+    permanent: Permanent<'a, E>,
+    state: SagaState,
+    is_noted: bool,
+    undos: Vec<(String, Crashed, Undo<'a, E>)>,
+    /// Steps that are confirmed, and whose result was not kept.
+    lost: Vec<String>,
+}
+
+impl Claim {
+    /// Begins a saga: steps that are undone when one of them fails for good.
+    ///
+    /// # Errors
+    ///
+    /// [`SagaError::Nested`] where this claim has one already. [`SagaError::Step`] with
+    /// [`StepError::NoJournal`] in the claimless form, which keeps no journal.
+    pub fn saga<'a, E>(&self) -> Result<Saga<'a, E>, SagaError<E>> {
+        if self.inner.hold.is_some() && self.inner.steps.notes.is_none() {
+            return Err(SagaError::Step(StepError::NoJournal));
+        }
+        let mut steps = self.inner.steps.state();
+        if std::mem::replace(&mut steps.has_saga, true) {
+            return Err(SagaError::Nested);
+        }
+        let known = SagaState::of(&steps.journal);
+        let is_noted = known.is_some();
+        let state = known.unwrap_or_default();
+        steps.goes_back = state.failure.is_some();
+        Ok(Saga {
+            claim: self.clone(),
+            permanent: Box::new(|_| false),
+            state,
+            is_noted,
+            undos: Vec::new(),
+            lost: Vec::new(),
+        })
+    }
+}
+
+impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
+    /// Sets the errors of an effect, or of a compensation, that no retry will mend. Default: none, so that
+    /// nothing is undone unless the handler [aborts](Self::abort).
+    pub fn permanent(mut self, permanent: impl Fn(&E) -> bool + Send + Sync + 'a) -> Self {
+        self.permanent = Box::new(permanent);
+        self
+    }
+
+    /// Runs an effect that can be undone, and returns its result.
+    ///
+    /// The effect is given the key of the step, its compensation the key of `{step}/undo` and the effect's
+    /// result. Both keys are the same in every attempt. Where an attempt died in the middle, the effect, or
+    /// the compensation, fires again with its key, or the saga is stuck, as [`Step::crashed`] says for both.
+    ///
+    /// # Errors
+    ///
+    /// [`SagaError`] says what happened. Return it from the handler.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped while an effect runs leaves its step pending.
+    pub async fn step<T, F, Fut, U, UndoFut>(
+        &mut self,
+        step: impl Into<Step<E>>,
+        effect: F,
+        undo: U,
+    ) -> Result<T, SagaError<E>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'a,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        U: FnOnce(String, T) -> UndoFut + Send + 'a,
+        UndoFut: Future<Output = Result<(), E>> + Send + 'a,
+    {
+        self.run(
+            step.into(),
+            None::<fn(String) -> std::future::Ready<_>>,
+            effect,
+            undo,
+        )
+        .await
+    }
+
+    /// Runs an effect that can be undone, and whose provider can be asked about it: where an attempt died
+    /// in the middle, `query` is given the step's key and returns the result of the effect, or `None`
+    /// where it did not happen. It has 10 seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step). A query that fails or takes too long ends the attempt; the next one asks
+    /// again.
+    ///
+    /// # Cancellation
+    ///
+    /// As [`step`](Self::step).
+    pub async fn queried_step<T, Q, QueryFut, F, Fut, U, UndoFut>(
+        &mut self,
+        step: impl Into<Step<E>>,
+        query: Q,
+        effect: F,
+        undo: U,
+    ) -> Result<T, SagaError<E>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'a,
+        Q: FnOnce(String) -> QueryFut,
+        QueryFut: Future<Output = Result<Option<T>, E>>,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        U: FnOnce(String, T) -> UndoFut + Send + 'a,
+        UndoFut: Future<Output = Result<(), E>> + Send + 'a,
+    {
+        self.run(step.into(), Some(query), effect, undo).await
+    }
+
+    /// Undoes what was done, since the handler can't go on.
+    ///
+    /// It returns the error that the handler is to return: [`SagaError::Compensated`], or what came in
+    /// between.
+    pub async fn abort(&mut self, error: &E) -> SagaError<E> {
+        match self.fail(Failure::of(error)).await {
+            Ok(()) => self.go_back().await,
+            Err(error) => error,
+        }
+    }
+
+    /// Ends the saga behind its last step.
+    ///
+    /// # Errors
+    ///
+    /// That of the compensation, where an earlier delivery began to undo.
+    pub async fn finish(mut self) -> Result<(), SagaError<E>> {
+        if self.state.failure.is_some() {
+            return Err(self.go_back().await);
+        }
+        Ok(())
+    }
+
+    async fn run<T, Q, QueryFut, F, Fut, U, UndoFut>(
+        &mut self,
+        step: Step<E>,
+        query: Option<Q>,
+        effect: F,
+        undo: U,
+    ) -> Result<T, SagaError<E>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'a,
+        Q: FnOnce(String) -> QueryFut,
+        QueryFut: Future<Output = Result<Option<T>, E>>,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        U: FnOnce(String, T) -> UndoFut + Send + 'a,
+        UndoFut: Future<Output = Result<(), E>> + Send + 'a,
+    {
+        let claim = self.claim.clone();
+        let inner = &*claim.inner;
+        let (name, crashed) = (step.name.clone(), step.crashed);
+        let known = inner.steps.state().journal.get(&name).cloned();
+        let is_confirmed = matches!(&known, Some(entry) if is_confirmed(entry));
+        if self.state.failure.is_some() && !is_confirmed {
+            return Err(self.go_back().await);
+        }
+        self.note_once().await?;
+        let is_unknown = known.is_some_and(|entry| entry.state == StepState::Pending);
+        let asked = match query.filter(|_| is_unknown) {
+            Some(query) => {
+                let asking = tokio::time::timeout(ASKING, query(claim.derive_key(&name)));
+                match asking.await {
+                    Ok(Ok(answer)) => Some(answer),
+                    Ok(Err(error)) => return Err(StepError::Effect(error).into()),
+                    Err(_) => return Err(SagaError::Unanswered { step: name }),
+                }
+            }
+            None => None,
+        };
+        // What was asked about is known.
+        let policy = asked.as_ref().map_or(crashed, |_| Crashed::RunAgain);
+        let (result, live) = match inner.begin(&name, policy).await {
+            Ok(Begun::Done(result)) => (result, None),
+            Ok(Begun::Turn(turn)) => {
+                let done = match asked.flatten() {
+                    Some(value) => Ok(value),
+                    None => effect(claim.derive_key(&name)).await,
+                };
+                match done {
+                    Ok(value) => {
+                        let result = keep(&value);
+                        turn.confirm_surely(result.clone()).await?;
+                        (result, Some(value))
+                    }
+                    Err(error) => {
+                        let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                        turn.fail(error_kind::<E>(), unsure).await;
+                        if unsure || !(self.permanent)(&error) {
+                            return Err(StepError::Effect(error).into());
+                        }
+                        return Err(self.abort(&error).await);
+                    }
+                }
+            }
+            Err(StepError::Interrupted { step, .. }) => return Err(self.get_stuck(step).await),
+            Err(error) => return Err(error.into()),
+        };
+        let back = |value: T| -> Undo<'a, E> { Box::new(move |key| Box::pin(undo(key, value))) };
+        if let StepResult::Omitted(reason) = &result {
+            // A later attempt could not undo it, so that this one does.
+            let failure = Failure {
+                kind: "ResultOmitted".to_owned(),
+                message: format!("the result of step `{name}` could not be kept: {reason}"),
+            };
+            if let Some(live) = live {
+                self.undos.push((name, crashed, back(live)));
+            } else {
+                self.lost.push(name);
+            }
+            return match self.fail(failure).await {
+                Ok(()) => Err(self.go_back().await),
+                Err(error) => Err(error),
+            };
+        }
+        let to_undo = give_back::<T, E>(name.clone(), result.clone())?;
+        let value = match live {
+            Some(live) => live,
+            None => give_back::<T, E>(name.clone(), result)?,
+        };
+        self.undos.push((name, crashed, back(to_undo)));
+        Ok(value)
+    }
+
+    /// Notes that there is a saga, before its first effect.
+    async fn note_once(&mut self) -> Result<(), SagaError<E>> {
+        if self.is_noted {
+            return Ok(());
+        }
+        self.note().await?;
+        self.is_noted = true;
+        Ok(())
+    }
+
+    /// Writes the state under the fence.
+    async fn note(&mut self) -> Result<(), StepError<E>> {
+        let inner = &*self.claim.inner;
+        if self.claim.is_over() {
+            return Err(StepError::OutOfTime);
+        }
+        let text = serde_json::to_string(&self.state).unwrap_or_default();
+        let begun = StepEntry::begun(inner.steps.state().journal.get(SAGA), inner.clock.now());
+        let state = StepState::Confirmed(StepResult::Text(text));
+        let entry = begun.ended(state, None, inner.clock.now());
+        match inner.note(SAGA, &entry, Urgency::Begin).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StepError::LeaseLost),
+            Err(error) => Err(StepError::Store(error)),
+        }
+    }
+
+    /// Writes down that the saga is compensating: nothing goes forward from then on.
+    async fn fail(&mut self, failure: Failure) -> Result<(), SagaError<E>> {
+        if self.state.failure.is_some() {
+            return Ok(());
+        }
+        let confirmed = self.undos.iter().map(|(name, ..)| name);
+        let confirmed = confirmed.chain(&self.lost).cloned().collect();
+        let before = std::mem::replace(
+            &mut self.state,
+            SagaState {
+                failure: Some(failure),
+                confirmed,
+                stuck: None,
+            },
+        );
+        if let Err(error) = self.note().await {
+            // It may have applied, and the next delivery reads it.
+            self.state = before;
+            return Err(error.into());
+        }
+        self.is_noted = true;
+        // The run ends as no success from now on.
+        self.claim.inner.steps.state().goes_back = true;
+        events::saga(
+            "saga_compensating",
+            &self.claim.inner.operation,
+            &self.claim.inner.id,
+        );
+        Ok(())
+    }
+
+    /// Undoes what was confirmed, the last first.
+    async fn go_back(&mut self) -> SagaError<E> {
+        let claim = self.claim.clone();
+        let inner = &*claim.inner;
+        let names: Vec<_> = self.undos.iter().map(|(name, ..)| name.clone()).collect();
+        // Those whose result was not kept, and those that the handler doesn't name any more.
+        let confirmed = self.state.confirmed.clone();
+        for unknown in confirmed.iter().filter(|name| !names.contains(name)) {
+            let undo_name = undo_of(unknown);
+            match inner.begin_named(&undo_name, Crashed::Interrupt).await {
+                Ok(Begun::Done(_)) => continue,
+                Ok(Begun::Turn(turn)) => turn.fail("by hand", true).await,
+                Err(StepError::Interrupted { .. }) => {}
+                Err(error) => return error.into(),
+            }
+            return self.get_stuck(undo_name).await;
+        }
+        while let Some((name, crashed, undo)) = self.undos.pop() {
+            let undo_name = undo_of(&name);
+            let stuck = self.state.stuck.as_ref() == Some(&undo_name);
+            let policy = if stuck { Crashed::Interrupt } else { crashed };
+            let turn = match inner.begin_named(&undo_name, policy).await {
+                Ok(Begun::Done(_)) => continue,
+                Ok(Begun::Turn(turn)) => turn,
+                Err(StepError::Interrupted { step, .. }) => return self.get_stuck(step).await,
+                Err(error) => return error.into(),
+            };
+            let undoing = AssertUnwindSafe(async { undo(claim.derive_key(&undo_name)).await });
+            match undoing.catch_unwind().await {
+                Ok(Ok(())) => {
+                    let done = StepResult::Text("null".to_owned());
+                    if let Err(error) = turn.confirm_surely(done).await {
+                        return error.into();
+                    }
+                }
+                Ok(Err(error)) => {
+                    let is_permanent = (self.permanent)(&error);
+                    turn.fail(error_kind::<E>(), is_permanent).await;
+                    if is_permanent {
+                        return self.get_stuck(undo_name).await;
+                    }
+                    return StepError::Effect(error).into();
+                }
+                Err(_) => {
+                    turn.fail("panic", true).await;
+                    return self.get_stuck(undo_name).await;
+                }
+            }
+        }
+        let undone: Vec<_> = self.state.confirmed.iter().rev().cloned().collect();
+        let Some(failure) = self.state.failure.clone() else {
+            return SagaError::Nested;
+        };
+        let told = match undone.as_slice() {
+            [] => "nothing was to be undone".to_owned(),
+            undone => format!("undone: {}", undone.join(", ")),
+        };
+        let message = format!("{}; {told}", failure.message);
+        inner.steps.state().compensated = Some(Failure {
+            kind: failure.kind.clone(),
+            message,
+        });
+        events::saga("saga_compensated", &inner.operation, &inner.id);
+        SagaError::Compensated { failure, undone }
+    }
+
+    /// Writes down that a person must settle a step.
+    async fn get_stuck(&mut self, step: String) -> SagaError<E> {
+        let claim = self.claim.clone();
+        let inner = &*claim.inner;
+        if self.state.stuck.as_ref() != Some(&step) {
+            self.state.stuck = Some(step.clone());
+            if let Err(error) = self.note().await {
+                return error.into();
+            }
+        }
+        let since = inner.clock.now();
+        let since = inner
+            .steps
+            .state()
+            .journal
+            .get(&step)
+            .map_or(since, |entry| entry.at);
+        claim.set_stop(Stop::Interrupted { since });
+        events::step("saga_stuck", &inner.operation, &inner.id, &step);
+        SagaError::Stuck { step }
+    }
+}
+
+fn is_confirmed(entry: &StepEntry) -> bool {
+    matches!(entry.state, StepState::Confirmed(_))
+}
+
+impl<E> fmt::Debug for Saga<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.undos.iter().map(|(name, ..)| name);
+        f.debug_struct("Saga")
+            .field("confirmed", &steps.collect::<Vec<_>>())
+            .field("is_compensating", &self.state.failure.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,490 @@
+//! Sagas: what was done stands as a whole, or what was confirmed is undone, whenever the process dies.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
+use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
+use lambda_idempotency::store::{Answer, MemoryStore, Store};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{
+    Claim, Crashed, Error, Idempotency, Key, Outcome, RecordId, SagaError, SagaStatus, Step,
+    StepError, StoreError,
+};
+use tokio::time::Instant;
+
+const LEASE: Duration = Duration::from_mins(1);
+const STEPS: [&str; 3] = ["reserve", "charge", "ship"];
+
+/// A store before which the process dies at one of its writes: before it applies, or behind it.
+#[derive(Clone, Default)]
+struct Deadly {
+    inner: MemoryStore,
+    writes: Arc<AtomicUsize>,
+    dies_at: Arc<Mutex<Option<(usize, bool)>>>,
+}
+
+impl Store for Deadly {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let number = self.writes.fetch_add(1, Ordering::Relaxed);
+        let dies = *self.dies_at.lock().unwrap();
+        if dies == Some((number, false)) {
+            return std::future::pending().await;
+        }
+        let answer = self.inner.write(write, deadline).await;
+        if dies == Some((number, true)) {
+            return std::future::pending().await;
+        }
+        answer
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.inner.load(id, deadline).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        self.inner.keep(outcome, deadline).await
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+enum Shop {
+    #[error("declined")]
+    Declined,
+    #[error("no answer")]
+    Down,
+}
+
+/// What the providers have done: how often each effect happened, and each compensation.
+#[derive(Default)]
+struct World {
+    /// By key, where keys are honoured.
+    seen: BTreeMap<String, u32>,
+    done: BTreeMap<String, u32>,
+    undone: BTreeMap<String, u32>,
+}
+
+/// A shop whose providers honour keys, or can be asked instead.
+struct Bench {
+    clock: ManualClock,
+    store: Deadly,
+    once: Idempotency<Deadly>,
+    world: Mutex<World>,
+    honours_keys: bool,
+    /// The step that fails for good, and a compensation that fails for good.
+    fails: Option<&'static str>,
+    undo_fails: Mutex<Option<&'static str>>,
+    /// Effects that happen, and kill the process before their answer.
+    dies_behind: Mutex<Option<String>>,
+}
+
+fn bench(honours_keys: bool, fails: Option<&'static str>) -> Bench {
+    let (clock, store) = (ManualClock::default(), Deadly::default());
+    let builder = Idempotency::builder(store.clone()).namespace("saga");
+    let once = builder.lease(LEASE).clock(clock.clone()).build().unwrap();
+    Bench {
+        clock,
+        store,
+        once,
+        world: Mutex::default(),
+        honours_keys,
+        fails,
+        undo_fails: Mutex::default(),
+        dies_behind: Mutex::default(),
+    }
+}
+
+fn key() -> Key {
+    Key::new("checkout", "order-17")
+}
+
+type Ended = Result<Outcome<u32>, Error<SagaError<Shop>>>;
+
+impl Bench {
+    async fn fire(&self, name: &str, key: String) -> Result<u32, Shop> {
+        if self.fails == Some(name) {
+            return Err(Shop::Declined);
+        }
+        {
+            let mut world = self.world.lock().unwrap();
+            let seen = world.seen.entry(key).or_default();
+            *seen += 1;
+            if *seen == 1 || !self.honours_keys {
+                *world.done.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        self.die_behind(name).await;
+        Ok(u32::try_from(name.len()).unwrap())
+    }
+
+    async fn undo(&self, name: &str, key: String, result: u32) -> Result<(), Shop> {
+        assert_eq!(
+            usize::try_from(result).unwrap(),
+            name.len(),
+            "its own result"
+        );
+        if *self.undo_fails.lock().unwrap() == Some(name) {
+            return Err(Shop::Declined);
+        }
+        {
+            let mut world = self.world.lock().unwrap();
+            let seen = world.seen.entry(key).or_default();
+            *seen += 1;
+            if *seen == 1 {
+                *world.undone.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        self.die_behind(&format!("{name}/undo")).await;
+        Ok(())
+    }
+
+    async fn die_behind(&self, name: &str) {
+        let dies = self
+            .dies_behind
+            .lock()
+            .unwrap()
+            .take_if(|dies| dies == name);
+        if dies.is_some() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn checkout(&self, claim: Claim) -> Result<u32, SagaError<Shop>> {
+        let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+        let mut total = 0;
+        for name in STEPS {
+            let effect = |key| self.fire(name, key);
+            let undo = move |key, result| self.undo(name, key, result);
+            let done = if self.honours_keys {
+                saga.step(name, effect, undo).await
+            } else {
+                let query = |_| async {
+                    let is_done = self.world.lock().unwrap().done.contains_key(name);
+                    Ok(is_done.then(|| u32::try_from(name.len()).unwrap()))
+                };
+                saga.queried_step(name, query, effect, undo).await
+            };
+            total += done?;
+        }
+        saga.finish().await?;
+        Ok(total)
+    }
+
+    /// Delivers once; `None` where the process died.
+    async fn deliver(&self) -> Option<Ended> {
+        let ran = Box::pin(self.once.run(key(), None, |claim| self.checkout(claim)));
+        let ended = tokio::time::timeout(Duration::from_millis(50), ran)
+            .await
+            .ok();
+        if ended.is_none() {
+            *self.store.dies_at.lock().unwrap() = None;
+            self.clock.advance(2 * LEASE);
+        }
+        ended
+    }
+
+    /// Delivers until the saga has ended.
+    async fn deliver_all(&self) -> Ended {
+        for _ in 0..5 {
+            match self.deliver().await {
+                Some(ended @ (Ok(_) | Err(Error::Failed { .. }))) => return ended,
+                Some(Err(Error::Handler(SagaError::Compensated { .. }))) | None => {}
+                Some(Err(error)) => panic!("{error}"),
+            }
+        }
+        panic!("it does not end");
+    }
+
+    async fn record(&self) -> Record {
+        let id = self.once.record_id(&key()).unwrap();
+        let found = self.store.load(&id, Instant::now() + LEASE).await.unwrap();
+        *found.expect("a record").content.expect("a readable one")
+    }
+
+    async fn status(&self) -> SagaStatus {
+        SagaStatus::of(&self.record().await).expect("a saga")
+    }
+
+    /// All effects stand, or none that was confirmed; nothing happened twice, nothing else is undone.
+    fn assert_whole(&self, what: &str) {
+        let world = self.world.lock().unwrap();
+        let done: Vec<_> = STEPS
+            .iter()
+            .filter(|name| world.done.contains_key(**name))
+            .collect();
+        let undone: Vec<_> = STEPS
+            .iter()
+            .filter(|name| world.undone.contains_key(**name))
+            .collect();
+        let counts = world.done.values().chain(world.undone.values());
+        assert!(
+            counts.clone().all(|count| *count == 1),
+            "{what}: {:?} {:?}",
+            world.done,
+            world.undone
+        );
+        match self.fails {
+            None => assert_eq!((done.len(), undone.len()), (STEPS.len(), 0), "{what}"),
+            Some(_) => assert_eq!(done, undone, "{what}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_good_undoes_what_was_done_and_duplicates_are_told() {
+    let bench = bench(true, Some("ship"));
+    let first = bench.deliver().await.unwrap();
+    let Err(Error::Handler(SagaError::Compensated { undone, .. })) = first else {
+        panic!("{first:?}")
+    };
+    assert_eq!(undone, ["charge", "reserve"]);
+    bench.assert_whole("once");
+    assert_eq!(bench.status().await, SagaStatus::Compensated);
+    // Long after the retention of other failures.
+    bench.clock.advance(Duration::from_hours(20));
+    let duplicate = bench.deliver().await.unwrap().unwrap_err().to_string();
+    assert!(
+        duplicate.contains("declined; undone: charge, reserve"),
+        "{duplicate}"
+    );
+    bench.assert_whole("twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saga_without_a_failure_is_done_and_replayed() {
+    let bench = bench(true, None);
+    let total = bench.deliver().await.unwrap().unwrap();
+    assert!(matches!(total, Outcome::Executed(17)));
+    assert_eq!(bench.status().await, SagaStatus::Completed);
+    let again = bench.deliver().await.unwrap().unwrap();
+    assert!(matches!(again, Outcome::Replayed(17, _)));
+    bench.assert_whole("done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_every_death_all_effects_stand_or_none_that_was_confirmed() {
+    let mut deaths = 0;
+    for honours_keys in [true, false] {
+        for fails in [None, Some("reserve"), Some("charge"), Some("ship")] {
+            for place in 0.. {
+                let mut died = false;
+                for applies in [false, true] {
+                    let bench = bench(honours_keys, fails);
+                    *bench.store.dies_at.lock().unwrap() = Some((place, applies));
+                    let what =
+                        format!("{honours_keys} {fails:?}, dead at write {place}, {applies}");
+                    let first = bench.deliver().await;
+                    died |= first.is_none();
+                    bench.deliver_all().await.map(drop).unwrap_or_default();
+                    bench.assert_whole(&what);
+                    deaths += usize::from(first.is_none());
+                }
+                if !died {
+                    break;
+                }
+            }
+            let places = STEPS
+                .iter()
+                .flat_map(|name| [(*name).to_owned(), format!("{name}/undo")]);
+            for place in places {
+                let bench = bench(honours_keys, fails);
+                *bench.dies_behind.lock().unwrap() = Some(place.clone());
+                let first = bench.deliver().await;
+                bench.deliver_all().await.map(drop).unwrap_or_default();
+                bench.assert_whole(&format!("{honours_keys} {fails:?}, dead behind {place}"));
+                deaths += usize::from(first.is_none());
+            }
+        }
+    }
+    assert!(deaths > 100, "{deaths}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_resumes_where_it_stopped() {
+    let bench = bench(true, None);
+    let tries = AtomicUsize::new(0);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+        let undo = |key, result| bench.undo("reserve", key, result);
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        let down = |_| async {
+            match tries.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Shop::Down),
+                _ => Ok(1),
+            }
+        };
+        saga.step("charge", down, |_, _: u32| async { Ok(()) })
+            .await
+    };
+    let first = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(
+            first,
+            Error::Handler(SagaError::Step(StepError::Effect(Shop::Down)))
+        ),
+        "{first:?}"
+    );
+    assert_eq!(bench.status().await, SagaStatus::Running);
+    bench.once.run(key(), None, checkout).await.unwrap();
+    assert_eq!(bench.world.lock().unwrap().done["reserve"], 1);
+    assert!(bench.world.lock().unwrap().undone.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compensation_that_fails_for_good_waits_for_a_person() {
+    let bench = bench(true, Some("ship"));
+    *bench.undo_fails.lock().unwrap() = Some("charge");
+    for _ in 0..2 {
+        let stuck = bench.deliver().await.unwrap().unwrap_err();
+        assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
+        assert_eq!(bench.status().await, SagaStatus::Stuck);
+        assert!(
+            bench.world.lock().unwrap().undone.is_empty(),
+            "the last first"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_a_person() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let charge = Step::named("charge").crashed(Crashed::Interrupt);
+        let undo = |key, result| bench.undo("charge", key, result);
+        saga.step(charge, |key| bench.fire("charge", key), undo)
+            .await
+    };
+    *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
+    let died = Box::pin(bench.once.run(key(), None, checkout));
+    let died = tokio::time::timeout(Duration::from_millis(50), died).await;
+    assert!(died.is_err());
+    bench.clock.advance(2 * LEASE);
+    let stuck = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    assert_eq!(bench.world.lock().unwrap().done["charge"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_one_saga_of_well_named_steps_is_refused() {
+    let bench = bench(true, None);
+    let run = async |checkout: &dyn Fn(
+        Claim,
+    ) -> futures_util::future::BoxFuture<
+        'static,
+        Result<u32, SagaError<Shop>>,
+    >| {
+        let refused = bench.once.run(key(), None, checkout).await;
+        match refused {
+            Err(Error::Handler(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    let nested = run(&|claim| {
+        Box::pin(async move {
+            let _first = claim.saga::<Shop>()?;
+            claim.saga::<Shop>().map(|_| 1)
+        })
+    });
+    assert!(matches!(nested.await, SagaError::Nested));
+    let named = |names: &'static [&'static str]| {
+        move |claim: Claim| -> futures_util::future::BoxFuture<'static, _> {
+            Box::pin(async move {
+                let mut saga = claim.saga::<Shop>()?;
+                for name in names {
+                    saga.step(*name, |_| async { Ok(1) }, |_, _: u32| async { Ok(()) })
+                        .await?;
+                }
+                Ok(1)
+            })
+        }
+    };
+    let twice = run(&named(&["a", "a"])).await;
+    assert!(
+        matches!(twice, SagaError::Step(StepError::Repeated { .. })),
+        "{twice:?}"
+    );
+    for name in ["a/undo", "@saga", ""] {
+        let odd = run(&named(Box::leak(Box::new([name])))).await;
+        assert!(
+            matches!(odd, SagaError::Step(StepError::Name { .. })),
+            "{odd:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_that_hangs_and_a_compensation_that_panics_are_bounded() {
+    let bench = bench(true, None);
+    *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async { panic!("in the compensation") };
+        let hangs = |_| std::future::pending();
+        saga.queried_step("charge", hangs, |key| bench.fire("charge", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let died = Box::pin(bench.once.run(key(), None, checkout));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), died)
+            .await
+            .is_err()
+    );
+    bench.clock.advance(2 * LEASE);
+    let asked = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(asked, Error::Handler(SagaError::Unanswered { .. })),
+        "{asked:?}"
+    );
+    let panics = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async { panic!("in the compensation") };
+        saga.step("charge", |key| bench.fire("charge", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let stuck = bench.once.run(key(), None, panics).await.unwrap_err();
+    assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_ignores_what_the_saga_says_is_no_success() {
+    let bench = bench(true, Some("charge"));
+    *bench.undo_fails.lock().unwrap() = Some("reserve");
+    let ignoring = async |claim: Claim| {
+        let _ = bench.checkout(claim).await;
+        Ok::<_, Shop>(1)
+    };
+    bench.once.run(key(), None, ignoring).await.unwrap_err();
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_cannot_be_kept_is_undone_at_once() {
+    let bench = bench(true, None);
+    let undone = Arc::new(AtomicUsize::new(0));
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let counted = Arc::clone(&undone);
+        let undo = move |_, result: f64| async move {
+            assert!(result.is_nan());
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        saga.step("measure", |_| async { Ok(f64::NAN) }, undo)
+            .await?;
+        Ok(1)
+    };
+    let ended = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(ended, Error::Handler(SagaError::Compensated { .. })),
+        "{ended:?}"
+    );
+    assert_eq!(undone.load(Ordering::Relaxed), 1);
+}
