@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{Crashed, EpochMillis, RecordId};
+use lambda_idempotency::{Crashed, EpochMillis, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -130,6 +130,10 @@ impl Explanation {
         let (answer, words) = match record {
             Some(record) if is_paused => (Answer::InFlight, paused(&decision, record, now)),
             _ => told(&decision, record, &waiting, now),
+        };
+        let words = match record.and_then(SagaStatus::of) {
+            Some(status) => format!("{words}; its saga is {}", status.as_str()),
+            None => words,
         };
         let view = found.map(|found| RecordView::of(id, found, now, rules.skew_margin));
         Self {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::record::{Found, Record};
+use lambda_idempotency::{EpochMillis, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,6 +34,9 @@ pub struct Args {
     /// A step waits for a person.
     #[arg(long)]
     pub interrupted: bool,
+    /// A saga waits for a person: a step of unknown fate, or a compensation that failed for good.
+    #[arg(long)]
+    pub saga_stuck: bool,
     /// Failed for good.
     #[arg(long)]
     pub failed: bool,
@@ -155,9 +158,11 @@ impl Args {
         if self.attempts.is_some_and(|attempts| !has_had(attempts)) {
             return false;
         }
-        let any = self.stuck || self.interrupted || self.failed || self.abandoned;
+        let any =
+            self.stuck || self.interrupted || self.saga_stuck || self.failed || self.abandoned;
         !any || (self.stuck && state == State::Stuck)
             || (self.interrupted && record.is_some_and(|record| !waiting_steps(record).is_empty()))
+            || (self.saga_stuck && record.and_then(SagaStatus::of) == Some(SagaStatus::Stuck))
             || (self.failed && state == State::Failed)
             || (self.abandoned
                 && record.is_some_and(|record| self.is_abandoned(record, state, now)))

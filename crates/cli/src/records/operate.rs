@@ -161,9 +161,13 @@ pub(crate) fn is_redacted(record: &Record) -> bool {
     record.outcome.as_ref() == Some(&erased) && results(record).next().is_none()
 }
 
-/// The steps that have a result, without what operators did.
+/// The entry of a saga's state, which has the text of its failure.
+const SAGA: &str = "@saga";
+
+/// The steps that have a result, and a saga's state, without what operators did.
 fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
-    let steps = handlers_steps(record);
+    let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
+    let steps = handlers_steps(record).chain(saga);
     steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(StepResult::Text(_))))
 }
 
@@ -252,7 +256,9 @@ pub(crate) fn intervention(
             repeats_steps,
             renews_keys,
         } => {
-            let again = handlers_steps(record).filter(|(_, entry)| {
+            // A saga begins anew.
+            let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
+            let again = handlers_steps(record).chain(saga).filter(|(_, entry)| {
                 *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
             });
             let again = again.map(|(name, entry)| {

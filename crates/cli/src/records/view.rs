@@ -4,7 +4,7 @@ use std::fmt;
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepResult, StepState};
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Status};
-use lambda_idempotency::{EpochMillis, Fingerprint, RecordId};
+use lambda_idempotency::{EpochMillis, Fingerprint, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -151,6 +151,9 @@ pub struct RecordView {
     pub outcome: Option<OutcomeView>,
     /// How often an operator gave it new derived keys: 0 for those that it had first.
     pub key_generation: u32,
+    /// The status of its saga, where it has one: `running`, `completed`, `compensating`, `compensated`,
+    /// `stuck`.
+    pub saga: Option<&'static str>,
     /// Its steps, by name.
     pub steps: Vec<StepView>,
     /// What operators did to it, the oldest first.
@@ -180,6 +183,7 @@ impl RecordView {
             fingerprint: None,
             outcome: None,
             key_generation: 0,
+            saga: None,
             steps: Vec::new(),
             acts: Vec::new(),
         };
@@ -205,6 +209,7 @@ impl RecordView {
             .map(Fingerprint::as_str)
             .map(str::to_owned);
         self.outcome = record.outcome.as_ref().map(OutcomeView::of);
+        self.saga = SagaStatus::of(record).map(SagaStatus::as_str);
         self.steps = handlers_steps(record)
             .map(|(name, entry)| StepView::of(name, entry))
             .collect();
@@ -238,6 +243,7 @@ impl fmt::Display for RecordView {
             let keys = format!("the derived keys of generation {}", self.key_generation);
             line("keys", Some(&keys))?;
         }
+        line("saga", self.saga)?;
         if let Some(outcome) = &self.outcome {
             write!(f, "{NL}  {:<12} {outcome}", "outcome")?;
         }

@@ -1,5 +1,7 @@
 //! `explain` says what a delivery is told, and a delivery is told so.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Crashed, Error, Outcome, Step};
@@ -256,4 +258,84 @@ async fn each_step_that_waits_is_settled_and_the_record_is_listed_until_none_doe
     }
     assert_eq!(explain(&table, &[&id]).await["answer"], "runs_again");
     assert!(!listed().await.contains(&id));
+}
+
+#[tokio::test]
+async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_be_erased() {
+    let table = table().await;
+    let once = super::engine(&table);
+    let refunds = AtomicUsize::new(0);
+    let deliver = async || {
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga()?.permanent(|_: &std::io::Error| true);
+            let refund = |_, _: u32| async {
+                refunds.fetch_add(1, Ordering::Relaxed);
+                Err(std::io::Error::other("no refund"))
+            };
+            saga.step("charge", async |_| Ok(1), refund).await?;
+            let declined = async |_| Err(std::io::Error::other("secret of the carrier"));
+            saga.step("ship", declined, |_, _: u32| async { Ok(()) })
+                .await
+        };
+        once.run(super::key("A-17"), None, checkout)
+            .await
+            .unwrap_err()
+    };
+    for _ in 0..2 {
+        assert!(matches!(deliver().await, Error::Interrupted { .. }));
+    }
+    assert_eq!(refunds.load(Ordering::Relaxed), 1);
+    let id = id(&table, "A-17");
+    let saga = async || {
+        let shown = on(&table, &["get", &id, "--json"])
+            .await
+            .ended_with(0)
+            .json();
+        shown["saga"].as_str().unwrap().to_owned()
+    };
+    let listed = async || on(&table, &["list", "--saga-stuck", "--yes"]).await.out;
+    assert_eq!(saga().await, "stuck");
+    assert!(listed().await.contains(&id));
+    let explained = explain(&table, &[&id]).await;
+    assert!(
+        explained["words"]
+            .as_str()
+            .unwrap()
+            .contains("its saga is stuck"),
+        "{explained}"
+    );
+
+    let settle = [
+        "settle-step",
+        &id,
+        "--confirmed",
+        "charge/undo",
+        "--result",
+        "null",
+        "--reason",
+        "by hand",
+        "--yes",
+    ];
+    on(&table, &settle).await.ended_with(0);
+    assert_eq!(saga().await, "compensating");
+    assert!(!listed().await.contains(&id));
+    let ended = deliver().await;
+    assert!(ended.to_string().contains("undone: charge"), "{ended}");
+    assert_eq!(
+        (saga().await.as_str(), refunds.load(Ordering::Relaxed)),
+        ("compensated", 1)
+    );
+
+    let redact = ["redact", &id, "--reason", "asked for", "--yes"];
+    on(&table, &redact).await.ended_with(0);
+    let items = dynamodb()
+        .client()
+        .scan()
+        .table_name(&table)
+        .send()
+        .await
+        .unwrap();
+    let items = format!("{:?}", items.items());
+    assert!(!items.contains("secret of the carrier"), "{items}");
+    assert_eq!(saga().await, "compensated");
 }
