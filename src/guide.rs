@@ -46,6 +46,7 @@ page!(
     "recipes/guards" => "crate::guide::guards",
     "recipes/outbox" => packaged!("recipes/outbox.md"),
     "recipes/postgres" => packaged!("recipes/postgres.md"),
+    "recipes/saga" => packaged!("recipes/saga.md"),
     "recipes/tenants" => packaged!("recipes/tenants.md"),
     "recipes/transactions" => "crate::guide::transactions",
     "recipes/transactions#claimless" => "crate::guide::transactions#claimless",

@@ -71,6 +71,7 @@
 //! | know what an error asks you to do | [`guide::errors`] |
 //! | send requests with keys | the crate [`lambda-idempotency-client`](https://docs.rs/lambda-idempotency-client) |
 //! | have several effects | [`Claim::step`], [`Step`] |
+//! | undo what was done | [`Claim::saga`], [`Saga`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
 //! | name no store in your types | [`AnyStore`](store::AnyStore) |
 //! | see how it decides | [`protocol`] |
@@ -275,6 +276,7 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/local.md")]
 #[doc = include_str!("../docs/recipes/effects.md")]
+#[doc = include_str!("../docs/recipes/saga.md")]
 #[doc = include_str!("../docs/recipes/transactions.md")]
 #[doc = include_str!("../docs/recipes/guards.md")]
 #[doc = include_str!("../docs/recipes/outbox.md")]

@@ -231,6 +231,10 @@ pub(super) fn saga(event: &str, operation: &str, key: &RecordId) {
     tracing::warn!(event, operation, %key, "idempotency");
 }
 
+pub(super) fn saga_stuck(operation: &str, key: &RecordId, step: &str) {
+    tracing::warn!(event = "saga_stuck", operation, %key, step, "idempotency");
+}
+
 pub(super) fn step_failed(
     event: &str,
     operation: &str,

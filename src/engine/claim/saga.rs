@@ -342,12 +342,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         }
         self.is_noted = true;
         // The run ends as no success from now on.
-        self.claim.inner.steps.state().goes_back = true;
-        events::saga(
-            "saga_compensating",
-            &self.claim.inner.operation,
-            &self.claim.inner.id,
-        );
+        let inner = &*self.claim.inner;
+        inner.steps.state().goes_back = true;
+        events::saga("saga_compensating", &inner.operation, &inner.id);
         Ok(())
     }
 
@@ -435,7 +432,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .get(&step)
             .map_or(since, |entry| entry.at);
         claim.set_stop(Stop::Interrupted { since });
-        events::step("saga_stuck", &inner.operation, &inner.id, &step);
+        events::saga_stuck(&inner.operation, &inner.id, &step);
         SagaError::Stuck { step }
     }
 }

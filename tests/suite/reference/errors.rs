@@ -26,10 +26,11 @@ const GUIDE: &str =
 const OF_TESTS: [&str; 2] = ["TestError", "Violation"];
 
 /// Texts without a link of their own.
-const UNLINKED: [&str; 17] = [
+const UNLINKED: [&str; 18] = [
     // The user's own text.
     "Error::Handler",
     "InvokeError::Handler",
+    "SagaError::Compensated",
     "StepError::Effect",
     // The text ends with the link of the store's error.
     "Error::Store",

@@ -15,6 +15,7 @@ const VALUES: &[&str] = &[
     "Latest",
     "Once",
     "Outcome",
+    "Saga",
     "StepEntry",
     "TestClaim",
     "TestInvocation",

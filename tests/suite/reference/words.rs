@@ -62,7 +62,12 @@ fn events() -> BTreeSet<String> {
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
         {
-            let given = ["event = \"", "events::step(\"", "events::step_failed(\""];
+            let given = [
+                "event = \"",
+                "events::step(\"",
+                "events::step_failed(\"",
+                "events::saga(\"",
+            ];
             let several = line.contains("(event, ").then_some("= (\"");
             for begins in given.into_iter().chain(several) {
                 let words = between(line, begins, "\"").into_iter();
