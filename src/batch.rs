@@ -122,6 +122,7 @@
 //! [without item failures](BatchLayer::without_item_failures).
 
 mod content;
+mod event_id;
 mod fate;
 mod fetch;
 mod fingerprint;

@@ -44,6 +44,7 @@ page!(
     "recipes/effects#derived-keys" => "crate::guide::effects#derived-keys",
     "recipes/effects#steps" => "crate::guide::effects#steps",
     "recipes/guards" => "crate::guide::guards",
+    "recipes/inbox" => packaged!("recipes/inbox.md"),
     "recipes/outbox" => packaged!("recipes/outbox.md"),
     "recipes/postgres" => packaged!("recipes/postgres.md"),
     "recipes/saga" => packaged!("recipes/saga.md"),
@@ -60,6 +61,7 @@ page!(
     "recipes/effects.md",
     "choose" => "crate::guide::choose",
     "diagrams/steps" => diagram!("steps"),
+    "operations/alarms#sideeffectduplicates" => packaged!("operations/alarms.md"),
     "operations/cli" => packaged!("operations/cli.md"),
     "operations/records" => packaged!("operations/records.md"),
 );

@@ -236,7 +236,7 @@ pub mod testing;
 #[cfg_attr(docsrs, doc(cfg(feature = "window")))]
 pub mod window;
 
-pub use engine::claim::{Claim, Saga};
+pub use engine::claim::{Claim, PreparedStep, Saga};
 pub use engine::error::{Error, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
@@ -280,6 +280,8 @@ pub use store::{BoxError, StoreError};
 #[doc = include_str!("../docs/recipes/transactions.md")]
 #[doc = include_str!("../docs/recipes/guards.md")]
 #[doc = include_str!("../docs/recipes/outbox.md")]
+#[doc = include_str!("../docs/recipes/inbox.md")]
+#[doc = include_str!("../docs/recipes/agents.md")]
 #[doc = include_str!("../docs/recipes/servers.md")]
 #[doc = include_str!("../docs/recipes/managed-instances.md")]
 #[doc = include_str!("../docs/recipes/window.md")]

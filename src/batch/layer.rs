@@ -140,6 +140,23 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
         self
     }
 
+    /// Makes the layer an inbox: each event takes effect once for this consumer, however often its producer
+    /// publishes it. The consumer is the [operation](Self::operation), and the key is the
+    /// [identity](Selector::event_id) that the producer gave the event; an event without one has no key.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct OrderCreated { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let billing = sqs::BatchLayer::new(once)
+    ///     .inbox("billing")
+    ///     .handler(|event: sqs::Message<OrderCreated>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fn inbox(self, consumer: impl Into<String>) -> Self {
+        self.operation(consumer).key_from(Selector::event_id())
+    }
+
     /// Takes the whole id of the record from the decoded body or from the message as it was
     /// delivered, whatever the namespace and the operation: to share records with another library,
     /// as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::Source;
 use crate::batch::content::Content;
+use crate::batch::event_id;
 
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::selector::{JsonSelector, SelectorError};
@@ -41,6 +42,7 @@ pub struct Selector(Place);
 enum Place {
     Attribute(Arc<str>),
     Json(JsonSelector),
+    EventId,
 }
 
 impl Selector {
@@ -86,11 +88,28 @@ impl Selector {
         Ok(Self(Place::Json(JsonSelector::jmespath(expression)?)))
     }
 
+    /// Selects the identity that an event's producer gave it. [`BatchLayer::inbox`](super::BatchLayer::inbox)
+    /// takes it for the key. It is the first of these that the message has:
+    ///
+    /// | what | is of |
+    /// |---|---|
+    /// | the attribute `event_id` | the [outbox](crate::dynamodb::outbox), through SQS or SNS |
+    /// | the attributes `source` and `id`, each behind `ce_`, `ce-`, `cloudEvents:` or `cloudEvents_` | a [CloudEvent](https://github.com/cloudevents/spec) in binary mode |
+    /// | `source` and `id` in a JSON body with `specversion` | a CloudEvent in structured mode |
+    /// | `id` in a JSON body of `id`, `aggregate` and `data` | the outbox, through EventBridge |
+    ///
+    /// The token of a CloudEvent is that of the list of its source and its id, as
+    /// [`Key::of`](crate::Key::of) makes it.
+    pub fn event_id() -> Self {
+        Self(Place::EventId)
+    }
+
     /// Takes the token from a message, where there is one.
     pub(super) fn token<S: Source>(&self, content: &Content<'_, S>) -> Option<String> {
         match &self.0 {
             Place::Attribute(name) => content.attribute(name),
             Place::Json(json) => json.token(content.text()),
+            Place::EventId => event_id::token(|name| content.attribute(name), content.text()),
         }
     }
 
@@ -99,8 +118,8 @@ impl Selector {
     pub(super) fn fingerprint<S: Source>(&self, content: &Content<'_, S>) -> Fingerprint {
         let of_json = |json: &str| Fingerprint::json(json.as_bytes());
         let found = match &self.0 {
-            Place::Attribute(name) => {
-                let text = content.attribute(name);
+            Place::Attribute(_) | Place::EventId => {
+                let text = self.token(content);
                 text.map(|text| Fingerprint::bytes(text.as_bytes()))
             }
             Place::Json(json) => json.find(content.text()).as_deref().map(of_json),
@@ -115,6 +134,9 @@ impl fmt::Display for Selector {
         match &self.0 {
             Place::Attribute(name) => write!(f, "the attribute `{name}`"),
             Place::Json(json) => write!(f, "`{json}` in the body"),
+            Place::EventId => {
+                f.write_str("the attribute `event_id`, or at `source` and `id` of a CloudEvent")
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::acquire::Acquired;
-use crate::engine::claim::{Claim, ClaimTime, Hold, Notes};
+use crate::engine::claim::{Claim, ClaimTime, Hold, Notes, Subject};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::events;
 use crate::engine::protection::Protection;
@@ -101,8 +101,6 @@ impl<S: Store> Engine<S> {
             reports_unrecorded: self.settings.unrecorded == Unrecorded::Fail,
             is_strict: self.settings.is_strict,
         };
-        let operation = Arc::clone(&request.operation);
-        let id = request.id.clone();
         let longest = self.settings.max_duration;
         let time = if self.lease_beyond(&request.options).is_some() {
             ClaimTime::beyond(until, until + longest)
@@ -112,7 +110,7 @@ impl<S: Store> Engine<S> {
             ClaimTime::renewed(until, limit)
         };
         let hold_of = Some(hold.clone());
-        let claim = self.claim_of(operation, id, hold_of, Some(notes), Some(time), None);
+        let claim = self.claim_of(request.subject(), hold_of, Some(notes), Some(time), None);
         let end = request.options.store_end();
         self.run(claim, Protection::Claimed(request, hold), end)
     }
@@ -134,8 +132,7 @@ impl<S: Store> Engine<S> {
     /// `hold` and `notes` are `None` where nothing protects the run.
     pub(super) fn claim_of(
         &self,
-        operation: Arc<str>,
-        id: RecordId,
+        subject: Subject,
         hold: Option<Hold>,
         notes: Option<Notes>,
         time: Option<impl Into<ClaimTime>>,
@@ -144,7 +141,7 @@ impl<S: Store> Engine<S> {
         let clock = Arc::clone(&self.clock);
         let collected = Collected::new(self.store.admission(), unwritten);
         let time = time.map(Into::into);
-        Claim::new(operation, id, hold, notes, time, clock, collected)
+        Claim::new(subject, hold, notes, time, clock, collected)
     }
 }
 

@@ -7,12 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
+use crate::engine::events;
+use crate::engine::metrics::{Count, Meter};
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::key::RecordId;
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
 mod hold;
 mod notes;
+mod prepared;
 mod results;
 mod saga;
 mod state;
@@ -21,6 +24,7 @@ mod time;
 
 pub(crate) use hold::Hold;
 pub(crate) use notes::{Notes, Scribe, Urgency};
+pub use prepared::PreparedStep;
 pub(crate) use results::to_faithful_json;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) use results::to_json;
@@ -45,10 +49,19 @@ pub struct Claim {
     inner: Arc<Inner>,
 }
 
+/// The request that a claim is of.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) operation: Arc<str>,
+    pub(crate) id: RecordId,
+    pub(crate) meter: Arc<Meter>,
+}
+
 #[derive(Debug)]
 struct Inner {
     operation: Arc<str>,
     id: RecordId,
+    meter: Arc<Meter>,
     hold: Option<Hold>,
     time: Option<ClaimTime>,
     /// Wakes those who wait for the end of a claim that is lost.
@@ -64,14 +77,18 @@ struct Inner {
 impl Claim {
     /// `hold` and `notes` are `None` where nothing protects the run.
     pub(crate) fn new(
-        operation: Arc<str>,
-        id: RecordId,
+        subject: Subject,
         mut hold: Option<Hold>,
         notes: Option<Notes>,
         time: Option<ClaimTime>,
         clock: Arc<dyn Clock>,
         collected: Collected,
     ) -> Self {
+        let Subject {
+            operation,
+            id,
+            meter,
+        } = subject;
         let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         let journal = journal.unwrap_or_default();
         let generation = match collected.unwritten() {
@@ -82,6 +99,7 @@ impl Claim {
             inner: Arc::new(Inner {
                 operation,
                 id,
+                meter,
                 hold,
                 time,
                 lost: Notify::new(),
@@ -146,6 +164,57 @@ impl Claim {
         self.inner
             .id
             .derive_event(generation, kind, aggregate, name)
+    }
+
+    /// Counts an effect that its provider knew already: it answered this key before, so that without the
+    /// key the effect would have happened twice.
+    ///
+    /// The counter `idempotency_side_effect_duplicates` and the log event `side_effect_duplicate` have it.
+    /// A healthy system has next to none: an attempt died between the effect and its note, or two attempts
+    /// ran at once.
+    ///
+    /// ```
+    /// # use lambda_idempotency::Claim;
+    /// # struct Reply { id: String, was_known: bool }
+    /// # async fn transfer(_cents: u64, _key: String) -> std::io::Result<Reply> { Ok(Reply { id: "t-1".into(), was_known: true }) }
+    /// async fn pay(claim: &Claim, cents: u64) -> std::io::Result<String> {
+    ///     let reply = transfer(cents, claim.derive_key("transfer")).await?;
+    ///     if reply.was_known {
+    ///         claim.duplicate_at_provider("transfer");
+    ///     }
+    ///     Ok(reply.id)
+    /// }
+    /// ```
+    pub fn duplicate_at_provider(&self, effect: &str) {
+        let inner = &*self.inner;
+        inner.meter.count(Count::SideEffectDuplicates);
+        events::side_effect_duplicate(&inner.operation, &inner.id, effect);
+    }
+
+    /// Calls [`duplicate_at_provider`](Self::duplicate_at_provider) where an HTTP answer says so, and tells
+    /// whether it does: by `Idempotent-Replayed: true`, as Stripe and this library's
+    /// [HTTP layer](crate::http) have it, or `Idempotency-Replayed: true`.
+    ///
+    /// ```
+    /// # use lambda_idempotency::Claim;
+    /// fn answered(claim: &Claim, answer: &http::Response<Vec<u8>>) {
+    ///     claim.provider_answered("stripe", answer.headers());
+    /// }
+    /// ```
+    #[cfg(feature = "http")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+    pub fn provider_answered(&self, effect: &str, headers: &http::HeaderMap) -> bool {
+        let says_so = |name| {
+            let value = headers.get(name);
+            value.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
+        };
+        let is_duplicate = ["idempotent-replayed", "idempotency-replayed"]
+            .into_iter()
+            .any(says_so);
+        if is_duplicate {
+            self.duplicate_at_provider(effect);
+        }
+        is_duplicate
     }
 
     fn generation(&self) -> u32 {

@@ -51,13 +51,11 @@ impl<S: Store> Engine<S> {
             Ok(attempt) => attempt,
             Err(record) => return self.replay(request, record, false).await.map(Begun::Replay),
         };
-        let (operation, id) = (Arc::clone(&request.operation), request.id.clone());
         let (hold, until) = (self.hold_of(&attempt), attempt.until);
         // There is no record to keep a journal in.
         let unwritten = self.unwritten(&request, &attempt);
         let claim = self.claim_of(
-            operation,
-            id,
+            request.subject(),
             Some(hold),
             None,
             Some(until),

@@ -227,6 +227,10 @@ pub(super) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
     tracing::debug!(event, operation, %key, step, "idempotency");
 }
 
+pub(super) fn side_effect_duplicate(operation: &str, key: &RecordId, effect: &str) {
+    tracing::warn!(event = "side_effect_duplicate", operation, %key, effect, "idempotency");
+}
+
 pub(super) fn saga(event: &str, operation: &str, key: &RecordId) {
     tracing::warn!(event, operation, %key, "idempotency");
 }

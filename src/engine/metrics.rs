@@ -24,6 +24,7 @@
 //! | `idempotency_outcomes_omitted` | outcomes that were not kept: too large, or no JSON |
 //! | `idempotency_unprotected` | handler runs without a claim |
 //! | `idempotency_unreadable` | records that can't be understood |
+//! | `idempotency_side_effect_duplicates` | effects that their provider knew already, as `Claim::duplicate_at_provider` told |
 //! | `idempotency_store_errors` | claims, completions and releases that the store refused or didn't answer |
 //!
 //! A [`LossyStore`](crate::window::LossyStore) has two of its own, without labels: the counter
@@ -139,6 +140,7 @@ counts! {
     OutcomesOmitted "outcomes_omitted" "outcomes that were not kept"
     Unprotected "unprotected" "handler runs without a claim"
     Unreadable "unreadable" "records that can't be understood"
+    SideEffectDuplicates "side_effect_duplicates" "effects that their provider knew already"
     StoreErrors "store_errors" "requests that the store refused or didn't answer"
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::claim::Subject;
 use crate::engine::metrics::Meter;
 use crate::engine::moment::Moment;
 use crate::engine::options::Options;
@@ -79,6 +80,15 @@ impl Request {
             meter,
             seen: Mutex::default(),
             answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns what a claim is of.
+    pub(super) fn subject(&self) -> Subject {
+        Subject {
+            operation: Arc::clone(&self.operation),
+            id: self.id.clone(),
+            meter: Arc::clone(&self.meter),
         }
     }
 

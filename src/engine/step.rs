@@ -160,6 +160,12 @@ pub enum StepError<E> {
     Unrecorded(#[source] StoreError),
 }
 
+impl<E> From<E> for StepError<E> {
+    fn from(error: E) -> Self {
+        Self::Effect(error)
+    }
+}
+
 impl<E> StepError<E> {
     /// Returns the effect's own error, where this is one.
     pub fn into_effect(self) -> Option<E> {

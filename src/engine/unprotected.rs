@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::claim::Claim;
+use crate::engine::claim::{Claim, Subject};
 use crate::engine::commit::Sent;
 use crate::engine::error::Obstacle;
 use crate::engine::fence::{Uncommitted, unanswered};
@@ -37,7 +37,12 @@ impl<S: Store> Engine<S> {
     /// Makes a claim that nothing protects.
     pub(super) fn bare_claim(&self, key: Option<&Key>, id: RecordId, options: &Options) -> Claim {
         let operation = key.map(Key::shared_operation).unwrap_or_default();
-        self.claim_of(operation, id, None, None, options.deadline, None)
+        let subject = Subject {
+            operation,
+            id,
+            meter: self.meter(key),
+        };
+        self.claim_of(subject, None, None, options.deadline, None)
     }
 
     /// Carries out the writes that were handed to the claim: a kill switch that kept the effects

@@ -37,8 +37,9 @@ impl SagaStatus {
     pub fn of(record: &Record) -> Option<Self> {
         let state = SagaState::of(&record.journal)?;
         Some(match record.status {
-            Status::Completed => Self::Completed,
-            Status::Failed => Self::Compensated,
+            Status::Completed if state.failure.is_none() => Self::Completed,
+            // A handler may return a success from there.
+            Status::Completed | Status::Failed => Self::Compensated,
             _ if state.is_stuck(&record.journal) => Self::Stuck,
             _ if state.failure.is_some() => Self::Compensating,
             _ => Self::Running,
@@ -133,6 +134,7 @@ mod tests {
                 SagaStatus::Compensating,
             ),
             (Status::Failed, &back, pending(), SagaStatus::Compensated),
+            (Status::Completed, &back, pending(), SagaStatus::Compensated),
             (
                 Status::Completed,
                 &running,

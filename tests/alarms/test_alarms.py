@@ -52,7 +52,10 @@ def watched(stack):
             found |= {("OldestMessage", f"{name}.QueueName"), ("DeadLetters", queue(redrive["deadLetterTargetArn"]))}
     for integration in stack.resources("AWS::ApiGatewayV2::Integration").values():
         properties = stack.value(integration["Properties"])
-        found |= {("ServerErrors", properties["ApiId"]), ("Failing", properties["IntegrationUri"].removesuffix(".Arn"))}
+        found.add(("ServerErrors", properties["ApiId"]))
+        # One that goes to a queue has no function.
+        if function := properties.get("IntegrationUri"):
+            found.add(("Failing", function.removesuffix(".Arn")))
     for name, resource in stack.resources(FUNCTION).items():
         properties = stack.value(resource["Properties"])
         source = (ROOT / properties["CodeUri"] / "src/main.rs").read_text()
@@ -109,6 +112,7 @@ DAYS = {
     "Mismatches": (NOTHING, [emitted(mismatch=1)]),
     "LeasesLost": (NOTHING, [emitted(lease_lost=1)]),
     "Takeovers": (NOTHING, [emitted(takeover=1)]),
+    "SideEffectDuplicates": (NOTHING, [emitted(side_effect_duplicate=1)]),
     "Interrupted": (NOTHING, [emitted(interrupted=1)]),
     "Unrecorded": (NOTHING, [emitted(unrecorded=1)]),
     "Unreadable": (NOTHING, [emitted(unreadable=1)]),

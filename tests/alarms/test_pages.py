@@ -17,7 +17,7 @@ NESTED = {stack.path: stack for stack in STACK.nested()}
 DEPLOY = (ROOT / "docs/operations/deploy.md").read_text()
 FUNCTION, QUEUE, TABLE, STREAM = "AWS::Serverless::Function", "AWS::SQS::Queue", "AWS::DynamoDB::Table", "AWS::Kinesis::Stream"
 DAY = 86_400
-NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen".split()
 
 # What the page's function has in common with any other.
 MANAGED = """

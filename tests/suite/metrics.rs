@@ -241,3 +241,34 @@ async fn paths_without_a_template_share_one_label() {
     assert_eq!(counted.take().get("executions"), Some(&3));
     assert_eq!(counted.operations(), ["namespace=shop operation=POST *"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_its_provider_knew_is_counted() {
+    let counted = Counted::new();
+    let once = engine().build().unwrap();
+    let handler = async |claim: lambda_idempotency::Claim| {
+        claim.duplicate_at_provider("transfer");
+        for (name, value, is_duplicate) in [
+            ("Idempotent-Replayed", "true", true),
+            ("idempotency-replayed", "True", true),
+            ("idempotent-replayed", "false", false),
+            ("x-request-id", "true", false),
+        ] {
+            let answer = Response::builder().header(name, value).body(()).unwrap();
+            let found = claim.provider_answered("stripe", answer.headers());
+            assert_eq!(found, is_duplicate, "{name}: {value}");
+        }
+        Ok::<_, HandlerError>(1)
+    };
+    once.run(key(), None, handler).await.unwrap();
+    let counts = counted.take();
+    assert_eq!(counts.get("side_effect_duplicates"), Some(&3), "{counts:?}");
+    // A run that nothing protects has them, too.
+    let off = engine().disabled(true).build().unwrap();
+    let handler = async |claim: lambda_idempotency::Claim| {
+        claim.duplicate_at_provider("transfer");
+        Ok::<_, HandlerError>(1)
+    };
+    off.run(key(), None, handler).await.unwrap();
+    assert_eq!(counted.take().get("side_effect_duplicates"), Some(&1));
+}

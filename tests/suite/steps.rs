@@ -12,8 +12,8 @@ use lambda_idempotency::protocol::record::Record;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Claim, Crashed, Error, Fingerprint, Idempotency, Key, Omission, Outcome, Step,
-    StepError, Verdict,
+    Builder, Claim, Crashed, Error, Fingerprint, Idempotency, Key, Omission, Outcome, PreparedStep,
+    Step, StepError, Verdict,
 };
 use tokio::time::Instant;
 
@@ -21,6 +21,7 @@ use crate::support::crash::kill;
 
 mod faults;
 mod interrupted;
+mod prepared;
 mod transaction;
 
 const ID: &str = "steps#1";

@@ -112,6 +112,15 @@ impl Claim {
     }
 }
 
+/// Checks that a step may have this name.
+pub(super) fn check_name<E>(name: &str) -> Result<(), StepError<E>> {
+    if is_step_name(name) {
+        return Ok(());
+    }
+    let step = name.to_owned();
+    Err(StepError::Name { step })
+}
+
 pub(super) enum Begun<'a> {
     Done(StepResult),
     Turn(Turn<'a>),
@@ -124,10 +133,7 @@ impl Inner {
         name: &str,
         crashed: Crashed,
     ) -> Result<Begun<'_>, StepError<E>> {
-        if !is_step_name(name) {
-            let step = name.to_owned();
-            return Err(StepError::Name { step });
-        }
+        check_name(name)?;
         self.begin_named(name, crashed).await
     }
 
@@ -137,34 +143,54 @@ impl Inner {
         name: &str,
         crashed: Crashed,
     ) -> Result<Begun<'_>, StepError<E>> {
+        let begun = self.turn(name, crashed)?;
+        if let Begun::Turn(turn) = &begun {
+            self.fire(name, &turn.entry).await?;
+        }
+        Ok(begun)
+    }
+
+    /// Gives a step its turn, or the result that it has.
+    pub(super) fn turn<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
         if self.hold.is_some() && self.steps.notes.is_none() {
             return Err(StepError::NoJournal);
         }
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
-        let turn = match self.decide(name, crashed)? {
-            Begun::Turn(turn) => turn,
-            done @ Begun::Done(_) => {
-                events::step("step_skipped", &self.operation, &self.id, name);
-                return Ok(done);
-            }
-        };
-        match self.note(name, &turn.entry, Urgency::Begin).await {
+        let begun = self.decide(name, crashed)?;
+        if matches!(begun, Begun::Done(_)) {
+            events::step("step_skipped", &self.operation, &self.id, name);
+        }
+        Ok(begun)
+    }
+
+    /// Notes that a step's effect is about to fire.
+    pub(super) async fn fire<E>(&self, name: &str, entry: &StepEntry) -> Result<(), StepError<E>> {
+        if self.is_over() {
+            return Err(StepError::OutOfTime);
+        }
+        match self.note(name, entry, Urgency::Begin).await {
             Ok(true) => {}
             Ok(false) => return Err(StepError::LeaseLost),
             Err(error) => {
                 // It may have applied, and the effect will not fire.
-                turn.take_back("not begun").await;
+                self.take_back(name, entry, "not begun").await;
                 return Err(StepError::Store(error));
             }
         }
         if self.is_over() {
-            turn.take_back("out of time").await;
+            self.take_back(name, entry, "out of time").await;
             return Err(StepError::OutOfTime);
         }
         events::step("step_begun", &self.operation, &self.id, name);
-        Ok(Begun::Turn(turn))
+        Ok(())
+    }
+
+    /// Notes that the effect will not fire.
+    async fn take_back(&self, name: &str, entry: &StepEntry, why: &str) {
+        let entry = entry.ended(StepState::Failed, Some(why), self.clock.now());
+        let _ = self.note(name, &entry, Urgency::Tell).await;
     }
 
     /// Decides what to do about a step: gives its turn, or the result that it has.
@@ -243,7 +269,7 @@ pub(super) struct Turn<'a> {
     inner: &'a Inner,
     name: String,
     /// The entry of the first note.
-    entry: StepEntry,
+    pub(super) entry: StepEntry,
 }
 
 impl Turn<'_> {
@@ -265,7 +291,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+    pub(super) async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
         let Inner {
             operation,
             id,
@@ -316,11 +342,6 @@ impl Turn<'_> {
         events::step_failed("step_failed", operation, id, &self.name, &error);
         // Unwritten it stays pending, which is the safe side.
         let _ = self.end(state, Some(error), Urgency::Tell).await;
-    }
-
-    /// Notes that the effect will not fire.
-    async fn take_back(self, why: &str) {
-        let _ = self.end(StepState::Failed, Some(why), Urgency::Tell).await;
     }
 
     async fn end(

@@ -95,6 +95,15 @@ async fn on_a_good_day(emitted: &mut Emitted) {
 
     run(&engine().build().unwrap(), "a", done).await.unwrap();
     emitted.keep("execution");
+
+    let once = engine().build().unwrap();
+    let known = run(&once, "a", async |claim| {
+        emitted.drop();
+        claim.duplicate_at_provider("transfer");
+        emitted.keep("side effect duplicate");
+        Ok(7)
+    });
+    known.await.unwrap();
 }
 
 async fn mismatch_and_unreadable(emitted: &mut Emitted) {

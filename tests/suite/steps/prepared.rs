@@ -1,0 +1,129 @@
+//! Steps whose handler says when the effect fires: an attempt that dies before leaves nothing that a person must look at.
+
+use super::*;
+
+fn step() -> Step<Provider> {
+    Step::named("charge").crashed(Crashed::Interrupt)
+}
+
+/// An attempt that dies before or behind the word that the effect fires.
+async fn die(bench: &Bench, has_fired: bool) {
+    let attempt = bench.run(|claim| async move {
+        let effect = async |step: PreparedStep<Provider>| {
+            if has_fired {
+                step.firing().await?;
+                bench.effect().await?;
+            }
+            std::future::pending::<Result<usize>>().await
+        };
+        claim.prepared_step(step(), effect).await
+    });
+    kill(attempt).await;
+    bench.clock.advance(LEASE * 2);
+}
+
+async fn fires(bench: &Bench) -> std::result::Result<Outcome<usize>, Error<StepError<Provider>>> {
+    let attempt = bench.run(|claim| async move {
+        let effect = async |step: PreparedStep<Provider>| {
+            assert_eq!(step.key(), claim.derive_key("charge"));
+            step.firing().await?;
+            Ok(bench.effect().await?)
+        };
+        claim.prepared_step(step(), effect).await
+    });
+    attempt.await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_dies_before_its_effect_fires_is_repeated_and_one_that_dies_behind_waits() {
+    for has_fired in [false, true] {
+        let bench = bench();
+        die(&bench, has_fired).await;
+        let next = fires(&bench).await;
+        if has_fired {
+            assert!(matches!(next, Err(Error::Interrupted { .. })), "{next:?}");
+        } else {
+            assert!(matches!(next, Ok(Outcome::Executed(1))), "{next:?}");
+        }
+        assert_eq!(bench.fired(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prepared_step_that_is_confirmed_is_not_prepared_again() {
+    let bench = &bench();
+    let failed = bench.run(|claim| async move {
+        let effect = async |step: PreparedStep<Provider>| {
+            step.firing().await?;
+            step.firing().await?;
+            Ok(bench.effect().await?)
+        };
+        claim.prepared_step(step(), effect).await?;
+        Err::<usize, _>(StepError::Effect(Provider::TimedOut))
+    });
+    failed.await.unwrap_err();
+    let next = bench.run(|claim| async move {
+        let never = async |_: PreparedStep<Provider>| panic!("it is confirmed");
+        claim.prepared_step(step(), never).await
+    });
+    assert_eq!(next.await.unwrap(), Outcome::Executed(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_before_the_effect_leaves_no_note_and_what_fails_behind_it_one() {
+    for has_fired in [false, true] {
+        let bench = &bench();
+        let failed = bench.run(|claim| async move {
+            let effect = async |step: PreparedStep<Provider>| {
+                if has_fired {
+                    step.firing().await?;
+                }
+                Err::<usize, _>(Provider::Declined.into())
+            };
+            claim.prepared_step(step(), effect).await
+        });
+        let error = failed.await.unwrap_err();
+        assert!(
+            matches!(error, Error::Handler(StepError::Effect(Provider::Declined))),
+            "{error}"
+        );
+        let noted = bench.record().await.journal.get("charge").cloned();
+        let noted = noted.map(|entry| entry.state);
+        assert_eq!(noted, has_fired.then_some(StepState::Failed));
+        assert!(matches!(fires(bench).await, Ok(Outcome::Executed(1))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_does_not_fire_for_an_attempt_that_was_taken_over() {
+    let bench = &bench();
+    let late = bench.run(|claim| async move {
+        let effect = async |step: PreparedStep<Provider>| {
+            bench.clock.advance(LEASE * 2);
+            assert!(matches!(fires(bench).await, Ok(Outcome::Executed(1))));
+            step.firing().await?;
+            Ok(bench.effect().await?)
+        };
+        claim.prepared_step(step(), effect).await
+    });
+    late.await.unwrap_err();
+    assert_eq!(bench.fired(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_cannot_be_used_and_one_that_was_used_are_refused() {
+    let bench = &bench();
+    let run = bench.run(|claim| async move {
+        let effect = async |_: PreparedStep<Provider>| Ok(1);
+        let odd = claim.prepared_step("a/b", effect).await;
+        assert!(matches!(odd, Err(StepError::Name { .. })), "{odd:?}");
+        claim.prepared_step("charge", effect).await?;
+        let twice = claim.prepared_step("charge", effect).await;
+        assert!(
+            matches!(twice, Err(StepError::Repeated { .. })),
+            "{twice:?}"
+        );
+        Ok(1)
+    });
+    run.await.unwrap();
+}
