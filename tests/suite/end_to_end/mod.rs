@@ -2,6 +2,7 @@
 //!
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 
+mod checkout;
 mod crash_points;
 mod drift_audit;
 mod managed_instances;

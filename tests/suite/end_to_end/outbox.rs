@@ -12,6 +12,7 @@ use crate::support::lambda::{Function, Reply, Sandbox, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
 
 mod batches;
+mod inbox;
 mod refusals;
 mod sweep;
 

@@ -109,6 +109,10 @@ impl Function {
         Self::deploy("payments-worker", "LEDGER_TABLE", "entry_id").await
     }
 
+    pub async fn checkout() -> Self {
+        Self::deploy("checkout", "SHOP_TABLE", "effect_id").await
+    }
+
     pub async fn settlements() -> Self {
         Self::deploy("settlements", "PAYOUTS_TABLE", "payout_id").await
     }

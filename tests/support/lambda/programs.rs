@@ -41,6 +41,7 @@ pub fn program(name: &str) -> &'static Path {
 
 fn built(folder: &Path) -> BTreeMap<String, PathBuf> {
     [
+        "checkout",
         "drift-audit",
         "orders-api",
         "outbox-relay",

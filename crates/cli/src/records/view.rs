@@ -141,6 +141,8 @@ pub struct RecordView {
     pub lease: Option<String>,
     /// When its outcome was stored.
     pub completed_at: Option<String>,
+    /// How long its last attempt took until the outcome was stored, in milliseconds.
+    pub duration_ms: Option<i64>,
     /// From when on it counts as absent.
     pub expires_at: Option<String>,
     /// The type of the error that ended the last attempt, or the word for how it ended.
@@ -178,6 +180,7 @@ impl RecordView {
             started_at: None,
             lease: None,
             completed_at: None,
+            duration_ms: None,
             expires_at: None,
             last_error: None,
             fingerprint: None,
@@ -201,6 +204,8 @@ impl RecordView {
         self.started_at = record.started_at.map(time::text);
         self.lease = lease.map(time::text);
         self.completed_at = record.completed_at.map(time::text);
+        let times = record.started_at.zip(record.completed_at);
+        self.duration_ms = times.map(|(started, completed)| completed.0 - started.0);
         self.expires_at = Some(time::text(record.expiration.to_millis()));
         self.last_error.clone_from(&record.last_error);
         self.fingerprint = record
@@ -235,6 +240,8 @@ impl fmt::Display for RecordView {
         line("started", self.started_at.as_deref())?;
         line("lease until", self.lease.as_deref())?;
         line("completed", self.completed_at.as_deref())?;
+        let took = self.duration_ms.map(|took| format!("{took} ms"));
+        line("took", took.as_deref())?;
         line("expires", self.expires_at.as_deref())?;
         line("last error", self.last_error.as_deref())?;
         line("owner", self.owner.as_deref())?;

@@ -145,7 +145,7 @@ async fn parameters_and_settings_are_applied() {
     let timeout = ["--parameter", "FunctionTimeout=60"];
     let found = ids(&plan(TEMPLATE, &timeout).await.ended_with(1));
     assert!(
-        found.iter().all(|id| id == "visibility-timeout") && found.len() == 2,
+        found.iter().all(|id| id == "visibility-timeout") && found.len() == 3,
         "{found:?}"
     );
     let unprotected = ["--parameter", "DeletionProtection=false"];
@@ -157,7 +157,7 @@ async fn parameters_and_settings_are_applied() {
     let short = ["--parameter", "RetentionDays=7", "--retention", "56days"];
     let found = ids(&plan(TEMPLATE, &short).await.ended_with(1));
     assert!(
-        found.iter().all(|id| id == "retention") && found.len() == 2,
+        found.iter().all(|id| id == "retention") && found.len() == 3,
         "{found:?}"
     );
     let unsaid = changed(

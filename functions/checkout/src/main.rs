@@ -1,0 +1,111 @@
+//! Checks orders out, as a saga: reserves the goods, charges the card, books the carrier. Where one of them refuses for good, what was done is
+//! undone, and the order is refused.
+//!
+//! Behind API Gateway and a queue, without a function between them: the gateway puts each request into the queue, with its `Idempotency-Key` as
+//! the attribute `event_id`. The worker is an inbox, so that a request which is sent twice is one checkout.
+//!
+//! | variable | |
+//! |---|---|
+//! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
+//! | `SHOP_TABLE` | stands for the warehouse, the bank and the carrier: one item for each thing that they did; partition key `effect_id` |
+//! | `RETENTION_DAYS` | how long a checkout's outcome is kept; default 7. Longer than its queue, its dead-letter queue and a redrive |
+//! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
+
+use std::env;
+use std::time::Duration;
+
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::sqs::{BatchLayer, Message};
+use lambda_idempotency::{Claim, Idempotency, SagaError};
+use lambda_runtime::Error;
+use serde::{Deserialize, Serialize};
+use telemetry::Exporter;
+use tower::Layer;
+
+mod shop;
+
+use shop::{Shop, ShopError};
+
+/// An order, as a client sends it.
+#[derive(Deserialize)]
+struct Order {
+    #[serde(rename = "order_id")]
+    id: String,
+    quantity: u32,
+    /// In minor units: cents, say.
+    amount: u64,
+}
+
+/// What became of an order.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Checkout {
+    Shipped,
+    Refused,
+}
+
+async fn check_out(
+    shop: Shop,
+    order: Order,
+    claim: Claim,
+) -> Result<Checkout, SagaError<ShopError>> {
+    match all_steps(&shop, &order, &claim).await {
+        Ok(()) => Ok(Checkout::Shipped),
+        // All is undone: the order is dealt with, and its message leaves the queue.
+        Err(SagaError::Compensated { failure, undone }) => {
+            tracing::info!(order.id, reason = failure.message, ?undone, "refused");
+            Ok(Checkout::Refused)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn all_steps(shop: &Shop, order: &Order, claim: &Claim) -> Result<(), SagaError<ShopError>> {
+    let mut saga = claim.saga()?.permanent(ShopError::is_refusal);
+    let reserve = |key| shop.reserve(claim, order, key);
+    saga.step("reserve", reserve, |key, reservation| {
+        shop.release(reservation, key)
+    })
+    .await?;
+    // The bank honours no keys, and can be asked: a charge that may have happened is looked up, not repeated.
+    let charge = |key| shop.charge(order, key);
+    let look = |key| shop.charged(key);
+    saga.queried_step("charge", look, charge, |key, receipt| {
+        shop.refund(receipt, key)
+    })
+    .await?;
+    let book = |key| shop.ship(claim, order, key);
+    saga.step("ship", book, |key, parcel| shop.call_back(parcel, key))
+        .await?;
+    saga.finish().await
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let metrics = telemetry::start()?;
+    serve(metrics)
+        .await
+        .inspect_err(|error| tracing::error!(%error, "the worker stopped"))
+}
+
+async fn serve(metrics: Exporter) -> Result<(), Error> {
+    let store = DynamoDbStore::from_env().await?;
+    let table =
+        variable("SHOP_TABLE").ok_or("set EFFECTS_TABLE to the name of the effects' table")?;
+    let shop = Shop::new(store.client().clone(), table);
+    let mut builder = Idempotency::builder(store).namespace("checkout");
+    if let Some(days) = variable("RETENTION_DAYS") {
+        let days: u32 = days
+            .parse()
+            .map_err(|_| "RETENTION_DAYS must be a whole number")?;
+        builder = builder.retention(Duration::from_hours(24 * u64::from(days)));
+    }
+    let worker = BatchLayer::new(builder.build()?).inbox("checkout").handler(
+        move |message: Message<Order>| check_out(shop.clone(), message.body, message.claim),
+    );
+    lambda_runtime::run_concurrent(metrics.layer(worker)).await
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
