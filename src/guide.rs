@@ -47,6 +47,7 @@ page!(
     "recipes/inbox" => packaged!("recipes/inbox.md"),
     "recipes/outbox" => packaged!("recipes/outbox.md"),
     "recipes/postgres" => packaged!("recipes/postgres.md"),
+    "recipes/redis" => packaged!("recipes/redis.md"),
     "recipes/saga" => packaged!("recipes/saga.md"),
     "recipes/tenants" => packaged!("recipes/tenants.md"),
     "recipes/transactions" => "crate::guide::transactions",

@@ -479,6 +479,27 @@ class Payments(Queues, unittest.TestCase):
         self.assertEqual(self.entries([killed]), {killed: 1})
 
 
+class Checkouts(Queues, unittest.TestCase):
+    """Checkouts, as the gateway puts them into their queue: ministack has no integration of an HTTP API with SQS."""
+
+    def check_out(self, order, key):
+        attributes = {"event_id": {"DataType": "String", "StringValue": key}}
+        self.sqs.send_message(QueueUrl=stack.outputs["CheckoutsQueueUrl"], MessageBody=json.dumps(order), MessageAttributes=attributes)
+
+    def test_a_request_that_is_sent_twice_is_one_checkout_and_one_that_is_refused_is_undone(self):
+        for quantity, expected in ((2, {"reserve", "charge", "ship"}), (101, {"reserve", "charge", "refund", "release"})):
+            order, key = {"order_id": unique("order"), "quantity": quantity, "amount": 1250}, unique("cart")
+            before = len(stack.items("EffectsTable"))
+            for _ in range(3):
+                self.check_out(order, key)
+            eventually(lambda: len(stack.items("EffectsTable")) >= before + len(expected) and self.is_drained("CheckoutsQueueUrl"))
+            effects = stack.items("EffectsTable")
+            self.assertEqual(len(effects), before + len(expected))
+            self.assertEqual({item["times"]["N"] for item in effects}, {"1"})
+            ids = {item["effect_id"]["S"] for item in effects if item["of"]["S"] == order["order_id"]}
+            self.assertEqual({item["what"]["S"] for item in effects if item["of"]["S"] in ids | {order["order_id"]}}, expected)
+
+
 class Settlements(unittest.TestCase):
     """Settlements, by direct invocation."""
 

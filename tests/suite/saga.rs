@@ -18,23 +18,38 @@ use tokio::time::Instant;
 const LEASE: Duration = Duration::from_mins(1);
 const STEPS: [&str; 3] = ["reserve", "charge", "ship"];
 
-/// A store before which the process dies at one of its writes: before it applies, or behind it.
+/// A store before which the process dies at some of its writes: before it applies, or behind it.
 #[derive(Clone, Default)]
 struct Deadly {
     inner: MemoryStore,
     writes: Arc<AtomicUsize>,
-    dies_at: Arc<Mutex<Option<(usize, bool)>>>,
+    dies_at: Arc<Mutex<Vec<(usize, bool)>>>,
+    /// The write of which a copy arrives late, and the one before which it does.
+    late: Arc<Mutex<Option<(usize, usize)>>>,
+    copy: Arc<Mutex<Option<RecordWrite>>>,
 }
 
 impl Store for Deadly {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         let number = self.writes.fetch_add(1, Ordering::Relaxed);
-        let dies = *self.dies_at.lock().unwrap();
-        if dies == Some((number, false)) {
+        let late = *self.late.lock().unwrap();
+        if late.is_some_and(|(of, _)| of == number) {
+            *self.copy.lock().unwrap() = Some(write.clone());
+        }
+        if late.is_some_and(|(_, at)| at == number) {
+            let copy = self.copy.lock().unwrap().take();
+            // It has nobody to answer.
+            let _ = self
+                .inner
+                .write(&copy.expect("sent before"), deadline)
+                .await;
+        }
+        let dies = self.dies_at.lock().unwrap().clone();
+        if dies.contains(&(number, false)) {
             return std::future::pending().await;
         }
         let answer = self.inner.write(write, deadline).await;
-        if dies == Some((number, true)) {
+        if dies.contains(&(number, true)) {
             return std::future::pending().await;
         }
         answer
@@ -64,6 +79,8 @@ struct World {
     seen: BTreeMap<String, u32>,
     done: BTreeMap<String, u32>,
     undone: BTreeMap<String, u32>,
+    /// All that was asked of them, in order.
+    asked: Vec<String>,
 }
 
 /// A shop whose providers honour keys, or can be asked instead.
@@ -109,6 +126,7 @@ impl Bench {
         }
         {
             let mut world = self.world.lock().unwrap();
+            world.asked.push(name.to_owned());
             let seen = world.seen.entry(key).or_default();
             *seen += 1;
             if *seen == 1 || !self.honours_keys {
@@ -130,6 +148,7 @@ impl Bench {
         }
         {
             let mut world = self.world.lock().unwrap();
+            world.asked.push(format!("{name}/undo"));
             let seen = world.seen.entry(key).or_default();
             *seen += 1;
             if *seen == 1 {
@@ -179,7 +198,6 @@ impl Bench {
             .await
             .ok();
         if ended.is_none() {
-            *self.store.dies_at.lock().unwrap() = None;
             self.clock.advance(2 * LEASE);
         }
         ended
@@ -225,6 +243,13 @@ impl Bench {
             world.done,
             world.undone
         );
+        // What is confirmed is not asked for again: forward, then backward, each in its order.
+        let mut asked = world.asked.clone();
+        asked.dedup();
+        let undone_last_first = undone.iter().rev().map(|name| format!("{name}/undo"));
+        let in_order = done.iter().map(|name| (**name).to_owned());
+        let in_order: Vec<_> = in_order.chain(undone_last_first).collect();
+        assert_eq!(asked, in_order, "{what}");
         match self.fails {
             None => assert_eq!((done.len(), undone.len()), (STEPS.len(), 0), "{what}"),
             Some(_) => assert_eq!(done, undone, "{what}"),
@@ -263,16 +288,73 @@ async fn a_saga_without_a_failure_is_done_and_replayed() {
     bench.assert_whole("done");
 }
 
+/// How many writes a saga takes that ends without a death.
+async fn writes(honours_keys: bool, fails: Option<&'static str>) -> usize {
+    let bench = bench(honours_keys, fails);
+    bench.deliver_all().await.map(drop).unwrap_or_default();
+    bench.store.writes.load(Ordering::Relaxed)
+}
+
+const FAILS: [Option<&str>; 4] = [None, Some("reserve"), Some("charge"), Some("ship")];
+
+#[tokio::test(start_paused = true)]
+async fn at_every_two_deaths_all_effects_stand_or_none_that_was_confirmed() {
+    let mut deaths = 0;
+    for (honours_keys, fails) in [true, false]
+        .into_iter()
+        .flat_map(|honours| FAILS.map(|fails| (honours, fails)))
+    {
+        let last = writes(honours_keys, fails).await + 6;
+        let places = || (0..last).flat_map(|place| [(place, false), (place, true)]);
+        for first in places() {
+            for second in places().filter(|second| second.0 > first.0) {
+                let bench = bench(honours_keys, fails);
+                *bench.store.dies_at.lock().unwrap() = vec![first, second];
+                bench.deliver_all().await.map(drop).unwrap_or_default();
+                let what = format!("{honours_keys} {fails:?}, dead at {first:?} and {second:?}");
+                bench.assert_whole(&what);
+                deaths += 2;
+            }
+        }
+    }
+    assert!(deaths > 2_000, "{deaths}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_copy_of_a_write_changes_nothing_whether_or_not_its_sender_died() {
+    let mut copies = 0;
+    for (honours_keys, fails) in [true, false]
+        .into_iter()
+        .flat_map(|honours| FAILS.map(|fails| (honours, fails)))
+    {
+        let last = writes(honours_keys, fails).await;
+        for of in 0..last {
+            for at in of + 1..last + 4 {
+                for dies in [None, Some((of, false)), Some((of, true))] {
+                    let bench = bench(honours_keys, fails);
+                    *bench.store.late.lock().unwrap() = Some((of, at));
+                    *bench.store.dies_at.lock().unwrap() = dies.into_iter().collect();
+                    bench.deliver_all().await.map(drop).unwrap_or_default();
+                    let what = format!("{honours_keys} {fails:?}, {of} again at {at}, {dies:?}");
+                    bench.assert_whole(&what);
+                    copies += usize::from(bench.store.writes.load(Ordering::Relaxed) > at);
+                }
+            }
+        }
+    }
+    assert!(copies > 1_000, "{copies}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn at_every_death_all_effects_stand_or_none_that_was_confirmed() {
     let mut deaths = 0;
     for honours_keys in [true, false] {
-        for fails in [None, Some("reserve"), Some("charge"), Some("ship")] {
+        for fails in FAILS {
             for place in 0.. {
                 let mut died = false;
                 for applies in [false, true] {
                     let bench = bench(honours_keys, fails);
-                    *bench.store.dies_at.lock().unwrap() = Some((place, applies));
+                    *bench.store.dies_at.lock().unwrap() = vec![(place, applies)];
                     let what =
                         format!("{honours_keys} {fails:?}, dead at write {place}, {applies}");
                     let first = bench.deliver().await;

@@ -1,0 +1,42 @@
+//! The connections that a store may have.
+
+use std::future::Future;
+
+use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
+use redis::{Pipeline, RedisResult, Value};
+
+/// A connection to a server, to the primary that Sentinel names, or to a cluster. A clone is the same connection.
+pub trait Connection: Clone + Send + Sync + 'static {
+    /// Sends the commands over one connection, to the primary that has this key, and returns the answer of each.
+    fn send(
+        &self,
+        key: &[u8],
+        commands: Pipeline,
+    ) -> impl Future<Output = RedisResult<Vec<Value>>> + Send;
+}
+
+macro_rules! one_server {
+    ($($connection:ty),*) => {$(
+        impl Connection for $connection {
+            async fn send(&self, _: &[u8], commands: Pipeline) -> RedisResult<Vec<Value>> {
+                let count = commands.len();
+                self.clone().req_packed_commands(&commands, 0, count).await
+            }
+        }
+    )*};
+}
+
+one_server!(ConnectionManager, MultiplexedConnection);
+
+#[cfg(feature = "cluster")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+impl Connection for redis::cluster_async::ClusterConnection {
+    async fn send(&self, key: &[u8], commands: Pipeline) -> RedisResult<Vec<Value>> {
+        use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
+
+        let count = commands.len();
+        let to = Route::with_key(key, SlotAddr::Master);
+        let to = SingleNodeRoutingInfo::SpecificNode(to);
+        self.clone().route_pipeline(commands, 0, count, to).await
+    }
+}

@@ -1,0 +1,372 @@
+//! The store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
+use lambda_idempotency::protocol::record::{Found, RecordWrite, Version};
+use lambda_idempotency::store::{Answer, Store};
+use lambda_idempotency::{RecordId, StoreError};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, FromRedisValue, Pipeline, RedisError, Script, ServerErrorKind, Value};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::Connection;
+use crate::error::{Problem, RedisStoreError};
+use crate::record::{Fields, decode};
+use crate::script::{Instructions, end_of};
+
+const WRITE: &str = include_str!("write.lua");
+
+/// A read of a key's value that no replica answers: scripts go to the primary.
+const FETCH: &str = "return redis.call('GET', KEYS[1])";
+
+/// Keeps a value until a time.
+const KEEP: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])";
+
+/// The largest outcome that is kept. The server takes [512 MB](https://redis.io/docs/latest/develop/data-types/strings/) in one value.
+const LARGEST: usize = 256 * 1_024 * 1_024;
+
+/// Where a write must be before it counts as applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// In the primary's memory. A failover can lose what it has acknowledged: the next delivery of a message then runs again.
+    #[default]
+    Primary,
+    /// In the memory of this number of replicas, too, within this time (`WAIT`). A write that they don't acknowledge is an error, which
+    /// leaves it open whether it applied: a claim is released then, and nothing runs. It makes a lost write less likely, and Redis not
+    /// [strongly consistent](https://redis.io/docs/latest/commands/wait/): a replica that lacks the write may still be promoted.
+    ///
+    /// `WAIT` blocks its connection: other requests over it wait meanwhile.
+    Replicas(u32, Duration),
+}
+
+/// What [`RedisStore::verify`] could find out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// `maxmemory-policy`; `None` where the server doesn't tell, as ElastiCache: look at the parameter group then.
+    pub eviction: Option<String>,
+    /// The number of replicas of the primary that was asked.
+    pub replicas: u32,
+}
+
+/// Keeps records in Redis or Valkey.
+///
+/// A clone shares the connection.
+pub struct RedisStore<C = ConnectionManager> {
+    connection: C,
+    prefix: Arc<str>,
+    durability: Durability,
+    write: Arc<Script>,
+    keep: Arc<Script>,
+    fetch: Arc<Script>,
+}
+
+impl RedisStore {
+    /// Connects to a server, by an address such as `redis://user:password@host:6379/0`, or `rediss://` for TLS (feature `tls`). The connection
+    /// is made again whenever it is lost.
+    ///
+    /// # Errors
+    ///
+    /// The address is none, or the server can't be reached, or refuses the user.
+    pub async fn connect(address: &str) -> Result<Self, RedisStoreError> {
+        #[cfg(feature = "tls")]
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Another thread may be first, with the same.
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        }
+        let client = Client::open(address)?;
+        // The engine's deadlines count.
+        let config = ConnectionManagerConfig::new()
+            .set_response_timeout(None)
+            .set_number_of_retries(2);
+        let connection = client.get_connection_manager_with_config(config).await?;
+        Ok(Self::new(connection))
+    }
+}
+
+impl<C: Connection> RedisStore<C> {
+    /// Makes a store over a connection: a [`ConnectionManager`], a [`MultiplexedConnection`](redis::aio::MultiplexedConnection), also one that
+    /// Sentinel led to, or a `ClusterConnection` (feature `cluster`).
+    ///
+    /// Give a connection no response timeout of its own that is shorter than the engine's
+    /// [`store_timeout`](lambda_idempotency::Builder::store_timeout).
+    pub fn new(connection: C) -> Self {
+        Self {
+            connection,
+            prefix: "idempotency".into(),
+            durability: Durability::Primary,
+            write: Arc::new(Script::new(WRITE)),
+            keep: Arc::new(Script::new(KEEP)),
+            fetch: Arc::new(Script::new(FETCH)),
+        }
+    }
+
+    /// Sets what stands before the ids in the names of the keys: `{prefix}:{id}`. Default: `idempotency`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets where a write must be before it counts as applied. Default: [`Durability::Primary`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Asks the server whether it keeps records: at start, since an engine on it can't. Of a cluster one primary is asked.
+    ///
+    /// # Errors
+    ///
+    /// It doesn't: it deletes records when its memory is full ([`Problem::Evicts`]), or is a replica ([`Problem::Replica`]); or it gives no
+    /// answer.
+    pub async fn verify(&self) -> Result<Verified, RedisStoreError> {
+        let mut asked = Pipeline::new();
+        asked.cmd("INFO").arg("replication");
+        asked.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+        let key = self.key_of("verify");
+        let mut answers = self
+            .connection
+            .send(key.as_bytes(), asked)
+            .await?
+            .into_iter();
+        let info = String::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
+        let line = |name: &str| {
+            let mut lines = info.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        };
+        if line("role") == Some("slave") {
+            return Err(Problem::Replica.into());
+        }
+        // A server that hides its configuration answers with an error.
+        let config = answered(answers.next()).ok();
+        let config = config.and_then(|value| Vec::<String>::from_redis_value(value).ok());
+        let eviction = config.and_then(|mut config| (config.len() == 2).then(|| config.remove(1)));
+        if let Some(policy) = eviction.clone().filter(|policy| policy != "noeviction") {
+            return Err(Problem::Evicts { policy }.into());
+        }
+        let replicas = line("connected_slaves").and_then(|count| count.parse().ok());
+        Ok(Verified {
+            eviction,
+            replicas: replicas.unwrap_or_default(),
+        })
+    }
+
+    /// The id is the hash tag: what belongs to one record is in one slot.
+    fn key_of(&self, id: &str) -> String {
+        format!("{}:{{{id}}}", self.prefix)
+    }
+
+    fn outcome_key(&self, id: &RecordId, owner: &str) -> String {
+        format!("{}:outcome:{owner}", self.key_of(id.as_str()))
+    }
+
+    /// Runs a script on the primary that has this key, and waits for the replicas where `is_write` and the setting say so.
+    async fn run(
+        &self,
+        script: &Script,
+        source: &str,
+        key: &str,
+        arguments: &[Vec<u8>],
+        is_write: bool,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        if Instant::now() >= deadline {
+            return Err(StoreError::NotSent);
+        }
+        let (wanted, patience) = match self.durability {
+            Durability::Replicas(wanted, patience) if is_write => (wanted, patience),
+            _ => (0, Duration::ZERO),
+        };
+        let commands = |command: &str, script: &str| {
+            let mut commands = Pipeline::new();
+            commands
+                .cmd(command)
+                .arg(script)
+                .arg(1)
+                .arg(key)
+                .arg(arguments);
+            if wanted > 0 {
+                let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+                // 0 would wait for ever.
+                commands.cmd("WAIT").arg(wanted).arg(patience.max(1));
+            }
+            commands
+        };
+        let sent = async {
+            let by_hash = commands("EVALSHA", script.get_hash());
+            let mut answers = self.connection.send(key.as_bytes(), by_hash).await?;
+            if matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript))
+            {
+                // A server that was started meanwhile, or a node that has not met the script.
+                let whole = commands("EVAL", source);
+                answers = self.connection.send(key.as_bytes(), whole).await?;
+            }
+            let mut answers = answers.into_iter();
+            let answer = answered(answers.next())?;
+            if wanted > 0 {
+                let acknowledged =
+                    i64::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
+                if acknowledged < i64::from(wanted) {
+                    return Err(Problem::NotReplicated {
+                        acknowledged,
+                        wanted,
+                    }
+                    .into());
+                }
+            }
+            Ok::<_, RedisStoreError>(answer)
+        };
+        match timeout_at(deadline, sent).await {
+            Ok(answer) => answer.map_err(StoreError::from),
+            Err(_) => Err(StoreError::Timeout),
+        }
+    }
+
+    async fn apply(
+        &self,
+        id: &RecordId,
+        instructions: Instructions,
+        is_write: bool,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let key = self.key_of(id.as_str());
+        let answer = self
+            .run(
+                &self.write,
+                WRITE,
+                &key,
+                &instructions.0,
+                is_write,
+                deadline,
+            )
+            .await?;
+        let unknown = || StoreError::from(RedisStoreError::from(Problem::Answer));
+        let Value::Array(parts) = answer else {
+            return Err(unknown());
+        };
+        let mut parts = parts.into_iter();
+        match (parts.next(), parts.next()) {
+            (Some(Value::Int(0)), Some(met)) => Ok(Answer::Refused(decode(&fields(met)?))),
+            (Some(Value::Int(1)), Some(left)) => Ok(Answer::Applied(decode(&fields(left)?))),
+            (Some(Value::Int(2)), Some(kind)) => {
+                let kind = String::from_redis_value(kind).unwrap_or_default();
+                let reason = format!(
+                    "the key `{key}` holds a {kind}, and no record: give the store a prefix of its own"
+                );
+                Ok(Answer::Refused(Some(Found::unreadable(
+                    Version::default(),
+                    reason,
+                ))))
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl<C: Connection> Store for RedisStore<C> {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let instructions = Instructions::of(write)?;
+        self.apply(write.id(), instructions, true, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        let answer = self
+            .apply(id, Instructions::load(), false, deadline)
+            .await?;
+        Ok(match answer {
+            Answer::Applied(found) | Answer::Refused(found) => found,
+        })
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        // Over one connection they leave together; of a cluster each goes to its node.
+        join_all(writes.iter().map(|write| self.write(write, deadline))).await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        join_all(ids.iter().map(|id| self.load(id, deadline))).await
+    }
+
+    async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
+        if outcome.content.len() > LARGEST {
+            return Err(StoreError::TooLarge);
+        }
+        let key = self.outcome_key(&outcome.id, outcome.owner.as_str());
+        let end = end_of(outcome.expiration, None).to_string().into_bytes();
+        let arguments = [outcome.content.clone(), end];
+        self.run(&self.keep, KEEP, &key, &arguments, true, deadline)
+            .await?;
+        Ok(Place::Entry(outcome.owner.clone()))
+    }
+
+    async fn fetch(
+        &self,
+        id: &RecordId,
+        place: &Place,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let Place::Entry(owner) = place else {
+            return Ok(None);
+        };
+        let key = self.outcome_key(id, owner.as_str());
+        match self
+            .run(&self.fetch, FETCH, &key, &[], false, deadline)
+            .await?
+        {
+            Value::BulkString(content) => Ok(Some(content)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Gives the answer to a command, or its error.
+fn answered(answer: Option<Value>) -> Result<Value, RedisStoreError> {
+    match answer {
+        Some(Value::ServerError(error)) => Err(RedisError::from(error).into()),
+        Some(answer) => Ok(answer),
+        None => Err(Problem::Answer.into()),
+    }
+}
+
+fn fields(hash: Value) -> Result<Fields, StoreError> {
+    Fields::from_redis_value(hash)
+        .map_err(|error| RedisStoreError::from(RedisError::from(error)).into())
+}
+
+/// Shows no address: it may have a password.
+impl<C> fmt::Debug for RedisStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.prefix)
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Clone> Clone for RedisStore<C> {
+    fn clone(&self) -> Self {
+        Self {
+            connection: self.connection.clone(),
+            prefix: Arc::clone(&self.prefix),
+            durability: self.durability,
+            write: Arc::clone(&self.write),
+            keep: Arc::clone(&self.keep),
+            fetch: Arc::clone(&self.fetch),
+        }
+    }
+}

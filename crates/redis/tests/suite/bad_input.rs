@@ -1,0 +1,258 @@
+//! Servers that are not there, or not as they must be, and keys that hold something else.
+
+use std::time::Duration;
+
+use lambda_idempotency::store::Store;
+use lambda_idempotency::{Error, Idempotency, Key, StoreError};
+use lambda_idempotency_redis::{Connection, Problem, RedisStore};
+use tokio::time::Instant;
+
+use crate::server::{MINUTE, Server, free_port};
+
+fn engine<C: Connection>(store: RedisStore<C>) -> Idempotency<RedisStore<C>> {
+    let builder = Idempotency::builder(store).namespace("tests");
+    builder
+        .store_timeout(Duration::from_secs(3))
+        .build()
+        .unwrap()
+}
+
+async fn run<C: Connection>(
+    once: &Idempotency<RedisStore<C>>,
+) -> Result<bool, Error<std::io::Error>> {
+    let done = once
+        .run(Key::new("mail", "1"), None, async |_| Ok(1_u32))
+        .await?;
+    Ok(done.is_replayed())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_server_a_wrong_password_and_tls_are_named() {
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let error = RedisStore::connect(&nobody).await.unwrap_err();
+    assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
+
+    let server = Server::start(&[]).await;
+    server
+        .ask::<String>(&["CONFIG", "SET", "requirepass", "right"])
+        .await;
+    for address in [
+        server.address(),
+        format!("redis://:wrong@127.0.0.1:{}", server.port),
+    ] {
+        let error = match RedisStore::connect(&address).await {
+            Ok(store) => store.verify().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(*error.problem(), Problem::NotLetIn, "{error}");
+        assert!(!error.to_string().contains("wrong"), "{error}");
+    }
+    let right = format!("redis://:right@127.0.0.1:{}", server.port);
+    RedisStore::connect(&right)
+        .await
+        .unwrap()
+        .verify()
+        .await
+        .unwrap();
+    let encrypted = format!("rediss://127.0.0.1:{}", server.port);
+    let error = RedisStore::connect(&encrypted).await.unwrap_err();
+    // The server waits for more of what it takes for a command.
+    assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
+    assert!(error.to_string().contains("agree about TLS"), "{error}");
+    assert!(RedisStore::connect("http://127.0.0.1").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_and_a_server_that_evicts_are_refused() {
+    let primary = Server::start(&[]).await;
+    let port = primary.port.to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
+    replica
+        .until(&["INFO", "replication"], "master_link_status:up")
+        .await;
+    let error = replica.store().await.verify().await.unwrap_err();
+    assert_eq!(*error.problem(), Problem::Replica, "{error}");
+    let refused = run(&engine(replica.store().await)).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::Store(StoreError::Misconfigured(_))),
+        "{refused:?}"
+    );
+    assert!(
+        refused.to_string().contains("connect to the primary"),
+        "{refused}"
+    );
+
+    let verified = primary.store().await.verify().await.unwrap();
+    assert_eq!(
+        (verified.eviction.as_deref(), verified.replicas),
+        (Some("noeviction"), 1)
+    );
+    primary
+        .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    let error = primary.store().await.verify().await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`allkeys-lru`): set it to `noeviction`"),
+        "{error}"
+    );
+    // A service that hides its configuration.
+    primary
+        .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    primary
+        .ask::<String>(&["ACL", "SETUSER", "default", "-config"])
+        .await;
+    assert_eq!(primary.store().await.verify().await.unwrap().eviction, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_permission_is_named() {
+    let server = Server::start(&[]).await;
+    let rules = [
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "+info", "+config", "+ping", "+client",
+    ];
+    server.ask::<String>(&rules).await;
+    let address = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    let refused = run(&engine(RedisStore::connect(&address).await.unwrap()))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, Error::Store(StoreError::Denied(_))),
+        "{refused:?}"
+    );
+    assert!(
+        refused.to_string().contains("allow it EVALSHA"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_refuses_claims_and_keeps_what_is_there() {
+    let server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    assert!(!run(&once).await.unwrap());
+    server
+        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
+        .await;
+    let other = once
+        .run(Key::new("mail", "2"), None, async |_| {
+            Ok::<_, std::io::Error>(1_u32)
+        })
+        .await;
+    let refused = other.unwrap_err();
+    assert!(
+        matches!(refused, Error::Store(StoreError::Throttled(_))),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains("memory is full"), "{refused}");
+    server
+        .ask::<String>(&["CONFIG", "SET", "maxmemory", "0"])
+        .await;
+    assert!(run(&once).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_a_restarted_server_has_lost_are_sent_again() {
+    let mut server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    assert!(!run(&once).await.unwrap());
+    server.ask::<String>(&["SCRIPT", "FLUSH"]).await;
+    assert!(run(&once).await.unwrap());
+    server.kill();
+    let away = run(&once).await.unwrap_err();
+    assert!(
+        matches!(
+            away,
+            Error::Store(StoreError::Unavailable(_) | StoreError::Timeout)
+        ),
+        "{away:?}"
+    );
+    let _again = server.again().await;
+    let patience = Instant::now() + MINUTE;
+    // All is lost: without a file, a server that restarts is empty.
+    while !matches!(run(&once).await, Ok(false)) {
+        assert!(Instant::now() < patience, "it never runs again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_and_a_hash_that_is_no_record_are_left_alone() {
+    let server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    let id = once.record_id(&Key::new("mail", "1")).unwrap();
+    let key = format!("idempotency:{{{}}}", id.as_str());
+    let refused = async || run(&once).await.unwrap_err().to_string();
+
+    server.ask::<i64>(&["RPUSH", &key, "a"]).await;
+    assert!(
+        refused().await.contains("holds a list"),
+        "{}",
+        refused().await
+    );
+    assert_eq!(server.ask::<i64>(&["LLEN", &key]).await, 1);
+
+    server.ask::<i64>(&["DEL", &key]).await;
+    server.ask::<i64>(&["HSET", &key, "name", "Ada"]).await;
+    assert!(
+        refused().await.contains("`status` is missing"),
+        "{}",
+        refused().await
+    );
+
+    server.ask::<i64>(&["DEL", &key]).await;
+    assert!(!run(&once).await.unwrap());
+    for (field, value, reason) in [
+        ("v", "2", "layout version 2"),
+        ("v", "one", "`v` is no number"),
+        ("status", "DONE", "`status` is unknown"),
+        ("step:charge", "{}", "a step"),
+        ("owner", "\u{0}", ""),
+    ] {
+        let before: Option<String> = server.ask(&["HGET", &key, field]).await;
+        server.ask::<i64>(&["HSET", &key, field, value]).await;
+        if reason.is_empty() {
+            assert!(run(&once).await.unwrap());
+        } else {
+            let said = refused().await;
+            assert!(said.contains(reason), "{said}");
+        }
+        match before {
+            Some(before) => server.ask::<i64>(&["HSET", &key, field, &before]).await,
+            None => server.ask::<i64>(&["HDEL", &key, field]).await,
+        };
+    }
+    assert!(run(&once).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_outlives_its_retention_by_more_than_clocks_differ() {
+    let server = Server::start(&[]).await;
+    let builder = Idempotency::builder(server.store().await).namespace("tests");
+    let hour = Duration::from_hours(1);
+    let once = builder.retention(hour).build().unwrap();
+    assert!(!run(&once).await.unwrap());
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    assert_eq!(keys.len(), 1);
+    let left = server.ask::<u64>(&["TTL", &keys[0]]).await;
+    assert!((2 * 3_600..=3 * 3_600 + 60).contains(&left), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_left_at_the_deadline() {
+    let server = Server::start(&[]).await;
+    let store = server.store().await;
+    let once = engine(store.clone());
+    assert!(!run(&once).await.unwrap());
+    let id = once.record_id(&Key::new("mail", "1")).unwrap();
+    server.signal("-STOP");
+    let late = store
+        .load(&id, Instant::now() + Duration::from_millis(100))
+        .await;
+    assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
+    let passed = store.load(&id, Instant::now()).await;
+    assert!(matches!(passed, Err(StoreError::NotSent)), "{passed:?}");
+    server.signal("-CONT");
+    assert!(run(&once).await.unwrap());
+}

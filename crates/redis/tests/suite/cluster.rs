@@ -1,0 +1,133 @@
+//! A cluster of three servers, as `redis-cli --cluster create` makes one.
+
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+
+use lambda_idempotency::store::Store;
+use lambda_idempotency::{Idempotency, Key};
+use lambda_idempotency_redis::RedisStore;
+use tokio::time::Instant;
+
+use crate::server::{MINUTE, Server};
+
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..3 {
+            let port = crate::server::free_port();
+            let nodes = format!("nodes-{port}.conf");
+            let options = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
+            servers.push(Server::start_at(port, &options).await);
+        }
+        let bounds = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
+        for (server, (first, last)) in servers.iter().zip(bounds) {
+            let (first, last) = (first.to_string(), last.to_string());
+            let words = ["CLUSTER", "ADDSLOTSRANGE", &first, &last];
+            server.ask::<String>(&words).await;
+        }
+        for (epoch, server) in servers.iter().enumerate() {
+            let epoch = (epoch + 1).to_string();
+            server
+                .ask::<String>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
+                .await;
+        }
+        for server in &servers[1..] {
+            let port = server.port.to_string();
+            servers[0]
+                .ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port])
+                .await;
+        }
+        for server in &servers {
+            server.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
+            server
+                .until(&["CLUSTER", "INFO"], "cluster_known_nodes:3")
+                .await;
+        }
+        Self { servers }
+    }
+
+    pub(crate) async fn connection(&self) -> ClusterConnection {
+        let addresses = self.servers.iter().map(Server::address);
+        let client = ClusterClient::new(addresses).unwrap();
+        client.get_async_connection().await.unwrap()
+    }
+
+    pub(crate) async fn store(&self) -> RedisStore<ClusterConnection> {
+        RedisStore::new(self.connection().await)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for server in &self.servers {
+            let nodes = format!("nodes-{}.conf", server.port);
+            let _ = std::fs::remove_file(std::env::temp_dir().join(nodes));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_found_when_its_slot_moves_to_another_node() {
+    let cluster = Cluster::start().await;
+    let once = Idempotency::builder(cluster.store().await)
+        .namespace("moves")
+        .build()
+        .unwrap();
+    let run = async |number: u32| {
+        let key = Key::new("mail", number.to_string());
+        let outcome = once
+            .run(key, None, async |_| Ok::<_, std::io::Error>(number))
+            .await
+            .unwrap();
+        outcome.is_replayed()
+    };
+    for number in 0..50 {
+        assert!(!run(number).await);
+    }
+    // The slots of the records on the first server go to the second, while the client knows the old places.
+    let (from, to) = (&cluster.servers[0], &cluster.servers[1]);
+    let (from_id, to_id) = (
+        from.ask::<String>(&["CLUSTER", "MYID"]).await,
+        to.ask::<String>(&["CLUSTER", "MYID"]).await,
+    );
+    let keys: Vec<String> = from.ask(&["KEYS", "*"]).await;
+    assert!(!keys.is_empty());
+    for key in &keys {
+        let slot = from
+            .ask::<i64>(&["CLUSTER", "KEYSLOT", key])
+            .await
+            .to_string();
+        to.ask::<String>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])
+            .await;
+        from.ask::<String>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
+            .await;
+        let port = to.port.to_string();
+        from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])
+            .await;
+        // In mid-move the old node sends its clients on, for this request alone.
+        for number in 0..50 {
+            assert!(run(number).await, "{number} in mid-move of {key}");
+        }
+        for server in &cluster.servers[..2] {
+            server
+                .ask::<String>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id])
+                .await;
+        }
+    }
+    for number in 0..50 {
+        assert!(run(number).await, "{number}");
+    }
+    let left: Vec<String> = from.ask(&["KEYS", "*"]).await;
+    assert!(left.is_empty());
+    let id = once.record_id(&Key::new("mail", "7")).unwrap();
+    let found = once
+        .store()
+        .load(&id, Instant::now() + MINUTE)
+        .await
+        .unwrap();
+    assert!(found.is_some());
+}

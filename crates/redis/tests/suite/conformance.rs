@@ -1,0 +1,41 @@
+//! The contract of `Store`, by the library's own suite.
+
+use std::time::Duration;
+
+use lambda_idempotency::testing::conformance;
+use lambda_idempotency_redis::{Durability, RedisStore};
+
+use crate::cluster::Cluster;
+use crate::server::{MINUTE, Server};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_keeps_the_contract() {
+    let server = Server::start(&[]).await;
+    conformance(&server.store().await).await.unwrap();
+    let plain = RedisStore::new(server.connection().await).prefix("plain");
+    conformance(&plain).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_three_keeps_the_contract() {
+    let cluster = Cluster::start().await;
+    conformance(&cluster.store().await).await.unwrap();
+    let replicated = cluster
+        .store()
+        .await
+        .durability(Durability::Replicas(0, MINUTE));
+    conformance(&replicated).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_with_a_replica_keeps_the_contract() {
+    let primary = Server::start(&[]).await;
+    let port = primary.port.to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
+    replica
+        .until(&["INFO", "replication"], "master_link_status:up")
+        .await;
+    let durability = Durability::Replicas(1, Duration::from_secs(20));
+    let store = primary.store().await.durability(durability);
+    conformance(&store).await.unwrap();
+}

@@ -1,0 +1,93 @@
+//! Conditional writes, compared with the protocol's own function one by one: `SEQUENCES=100000 SEQUENCES_SEED=4711` plays others.
+
+use std::fmt::Debug;
+
+use fastrand::Rng;
+use lambda_idempotency::protocol::record::RecordWrite;
+use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::{Idempotency, Key, RecordId};
+use lambda_idempotency_redis::{Connection, RedisStore};
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::server::{MINUTE, Server};
+
+// That of the PostgreSQL store's tests.
+#[path = "../../../postgres/tests/suite/sequences/draw.rs"]
+#[allow(dead_code, reason = "a store without transactions has no commits")]
+mod draw;
+
+use draw::{Kind, Sequence};
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+fn soon() -> Instant {
+    Instant::now() + MINUTE
+}
+
+#[track_caller]
+fn same<T: PartialEq + Debug>(got: &T, expected: &T, seed: u64, sent: &[RecordWrite]) {
+    assert!(
+        got == expected,
+        "SEQUENCES_SEED={seed}\n  got      {got:?}\n  expected {expected:?}\n  after {sent:#?}",
+    );
+}
+
+/// The largest number of sequences that are sent in one group.
+const GROUP: u64 = 100;
+
+async fn play<C: Connection>(store: RedisStore<C>, seed: u64, share: u64, sequences: u64) {
+    let ids = Idempotency::builder(MemoryStore::new())
+        .namespace("sequences")
+        .build()
+        .unwrap();
+    let id = |number: u64| -> RecordId {
+        ids.record_id(&Key::raw("op", format!("id-{share}-{number}")))
+            .unwrap()
+    };
+    let mut rng = Rng::with_seed(seed.wrapping_add(share));
+    let mut played = 0;
+    while played < sequences {
+        let size = rng.u64(1..=GROUP);
+        let mut group: Vec<_> = (played..played + size)
+            .map(|number| Sequence::new(id(number)))
+            .collect();
+        played += size;
+        for _ in 0..rng.usize(4..=8) {
+            let writes: Vec<_> = group
+                .iter()
+                .map(|one| one.next(&mut rng, &Kind::ALL))
+                .collect();
+            let answers = store.write_all(&writes, soon()).await;
+            for ((one, write), answer) in group.iter_mut().zip(&writes).zip(answers) {
+                let expected = one.expect(write);
+                same(&answer.unwrap(), &expected, seed, &one.sent);
+            }
+            let of_group: Vec<_> = group.iter().map(|one| one.id.clone()).collect();
+            let found = store.load_all(&of_group, soon()).await;
+            for (one, found) in group.iter().zip(found) {
+                same(&found.unwrap(), &one.found(), seed, &one.sent);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_answer_and_each_record_is_the_models() {
+    let sequences = number("SEQUENCES").unwrap_or(5_000);
+    let seed = number("SEQUENCES_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("SEQUENCES={sequences} SEQUENCES_SEED={seed}");
+    let (server, cluster) = (Server::start(&[]).await, Cluster::start().await);
+    let mut playing = tokio::task::JoinSet::new();
+    // One share in five is played on a cluster.
+    for share in 0..4 {
+        playing.spawn(play(server.store().await, seed, share, sequences / 5));
+    }
+    playing.spawn(play(cluster.store().await, seed, 4, sequences / 5));
+    while let Some(played) = playing.join_next().await {
+        played.unwrap();
+    }
+}
