@@ -60,14 +60,14 @@ pub struct Global {
         value_name = "NAME"
     )]
     pub namespace: Option<String>,
-    /// The records are in PostgreSQL, at this URL. The variable keeps a password out of the list of
-    /// processes.
+    /// The records are in PostgreSQL or in Redis, at this URL: `postgres://…`, `redis://…`, `rediss://…`. Of Redis, `--table` names what
+    /// stands before the ids. The variable keeps a password out of the list of processes.
     #[arg(
         long,
         global = true,
         env = "IDEMPOTENCY_STORE",
         hide_env_values = true,
-        value_name = "postgres://…"
+        value_name = "URL"
     )]
     pub store: Option<String>,
     /// How the DynamoDB table is laid out.

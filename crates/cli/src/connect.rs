@@ -18,6 +18,7 @@ use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
 use crate::records::find::raw_id;
+use crate::redis::{Redis, is_address};
 use crate::time;
 
 /// The store of the records, by its own API and by the library's contract.
@@ -36,6 +37,8 @@ pub(crate) enum Place {
     DynamoDb(Box<Table>),
     /// In a table of PostgreSQL.
     Postgres(PostgresStore<PgPool>),
+    /// In Redis or Valkey.
+    Redis(Redis),
 }
 
 /// A DynamoDB table.
@@ -62,7 +65,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// When PostgreSQL doesn't answer.
+    /// When the server doesn't answer.
     pub(crate) async fn now(&self, context: &Context) -> Result<EpochMillis, Failure> {
         Ok(now() - self.ahead(context).await?)
     }
@@ -90,6 +93,7 @@ impl Records {
                     .map_err(|error| Failure::service("read PostgreSQL's clock", &error))?;
                 now().0.saturating_sub(theirs)
             }
+            Place::Redis(redis) => now().0.saturating_sub(redis.now().await?),
         };
         let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
         if ahead <= AHEAD {
@@ -164,8 +168,15 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// When a flag is missing, or PostgreSQL can't be reached.
+    /// When a flag is missing, or the server can't be reached.
     pub(crate) async fn records(&self) -> Result<Records, Failure> {
+        if let Some(url) = self.global().store.as_ref().filter(|url| is_address(url)) {
+            let redis = Redis::connect(url, self.global()).await?;
+            return Ok(Records {
+                store: AnyStore::new(redis.store.clone()),
+                place: Place::Redis(redis),
+            });
+        }
         if let Some(url) = &self.global().store {
             let store = postgres(url, self.global()).await?;
             return Ok(Records {
@@ -185,7 +196,7 @@ impl Context {
 async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, Failure> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(Failure::usage(
-            "--store takes a PostgreSQL URL, such as postgres://operator@127.0.0.1/shop. For DynamoDB, leave it out and give --table",
+            "--store takes a URL of PostgreSQL or Redis, such as postgres://operator@127.0.0.1/shop or redis://127.0.0.1. For DynamoDB, leave it out and give --table",
         ));
     }
     let options: PgConnectOptions = url

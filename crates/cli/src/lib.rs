@@ -22,6 +22,7 @@ mod files;
 mod output;
 pub mod plan;
 pub mod records;
+mod redis;
 pub mod schema;
 mod time;
 

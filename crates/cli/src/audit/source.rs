@@ -59,6 +59,28 @@ pub(super) async fn open<'a>(
             });
             pages.boxed_local()
         }
+        Place::Redis(redis) => {
+            let pages = stream::unfold(Some(String::new()), move |after| {
+                let redis = redis.clone();
+                async move {
+                    let page = redis.page(&after?, context.deadline()).await;
+                    let page = page.map_err(|error| AuditError::NotRead {
+                        doing: "read the records".to_owned(),
+                        reason: error.to_string(),
+                    });
+                    match page {
+                        Ok((rows, next)) => {
+                            let records = rows
+                                .iter()
+                                .filter_map(|row| Completed::of(&row.id, &row.found));
+                            Some((Ok(records.collect()), next))
+                        }
+                        Err(error) => Some((Err(error), None)),
+                    }
+                }
+            });
+            pages.boxed_local()
+        }
     };
     Ok((pages, at))
 }

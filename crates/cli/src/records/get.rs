@@ -36,7 +36,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 pub(crate) fn no_record(id: &str, records: &Records) -> Failure {
     let or_open = match records.place {
         Place::Postgres(_) => ", or a transaction that is open holds it, which `explain` tells",
-        Place::DynamoDb(_) => "",
+        Place::DynamoDb(_) | Place::Redis(_) => "",
     };
     Failure::usage(format!(
         "there is no record `{id}`: it was never claimed, or has expired and was deleted{or_open}; look at --table, --namespace and the key"

@@ -49,7 +49,7 @@ enum Segment {
     Done,
 }
 
-/// How many segments a table of DynamoDB is read in. Records in PostgreSQL have one order.
+/// How many segments a table of DynamoDB is read in. Records elsewhere have one order.
 const SEGMENTS: usize = 4;
 /// How many records of PostgreSQL are read at once.
 const PAGE: u32 = 1_000;
@@ -71,7 +71,7 @@ impl Progress {
     fn new(place: &Place, cost: &Cost, filter: String) -> Self {
         let segments = match place {
             Place::DynamoDb(_) => SEGMENTS,
-            Place::Postgres(_) => 1,
+            Place::Postgres(_) | Place::Redis(_) => 1,
         };
         Self {
             of: cost.of.clone(),
@@ -214,6 +214,18 @@ async fn page(
             let rows: Vec<_> = rows.into_iter().map(row).collect();
             let next = rows.last().map(|row| Segment::After(row.key.clone()));
             Ok((rows, next.unwrap_or(Segment::Done)))
+        }
+        Place::Redis(redis) => {
+            let after = after.into_values().next().unwrap_or_default();
+            let (rows, next) = redis.page(&after, context.deadline()).await?;
+            let key = |place: String| Key::from([("place".to_owned(), place)]);
+            let row = |row: crate::redis::Row| Row {
+                id: row.id,
+                found: row.found,
+                key: key(row.place),
+            };
+            let next = next.map_or(Segment::Done, |cursor| Segment::After(key(cursor)));
+            Ok((rows.into_iter().map(row).collect(), next))
         }
     }
 }

@@ -15,6 +15,10 @@ mod limits;
 mod plan;
 mod postgres;
 mod records;
+mod redis;
+#[path = "../../../redis/tests/suite/server.rs"]
+#[allow(dead_code, reason = "that store's tests need more of it")]
+mod redis_server;
 mod sessions;
 mod support;
 mod surface;

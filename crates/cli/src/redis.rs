@@ -1,0 +1,155 @@
+//! Records in Redis or Valkey: what reads all of them, and the server's clock.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use lambda_idempotency::protocol::record::Found;
+use lambda_idempotency::store::Store as _;
+use lambda_idempotency::{RecordId, StoreError};
+use lambda_idempotency_redis::{RedisStore, RedisStoreError};
+use redis::aio::ConnectionManager;
+use redis::{Cmd, FromRedisValue, cmd};
+use tokio::time::Instant;
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::records::find::raw_id;
+use crate::time;
+
+/// How many keys the server looks at for one page.
+const PAGE: u32 = 1_000;
+
+/// What stands before the ids, unless `--table` says another thing.
+const DEFAULT_PREFIX: &str = "idempotency";
+
+/// A server, and the records that begin with a prefix.
+#[derive(Clone)]
+pub(crate) struct Redis {
+    pub(crate) store: RedisStore,
+    connection: ConnectionManager,
+    prefix: String,
+    /// The server and the database, without a password.
+    place: String,
+    timeout: Duration,
+}
+
+/// Tells whether an address is one of a server of Redis or Valkey.
+pub(crate) fn is_address(url: &str) -> bool {
+    url.starts_with("redis://") || url.starts_with("rediss://")
+}
+
+impl Redis {
+    pub(crate) async fn connect(url: &str, global: &Global) -> Result<Self, Failure> {
+        let failed = |error: RedisStoreError| Failure::service("connect to Redis", &error);
+        let connect = async {
+            // The first connection says clearly what is wrong.
+            let store = RedisStore::connect(url).await?;
+            let client = redis::Client::open(url)?;
+            let connection = client.get_connection_manager().await?;
+            Ok((store, client, connection))
+        };
+        let connected = tokio::time::timeout(global.timeout, connect).await;
+        let Ok(connected) = connected else {
+            let time = time::length(global.timeout);
+            return Err(Failure::Service {
+                doing: "connect to Redis".to_owned(),
+                reason: format!("no answer within {time}"),
+            });
+        };
+        let (store, client, connection) = connected.map_err(failed)?;
+        let prefix = global.table.as_deref().unwrap_or(DEFAULT_PREFIX);
+        let info = client.get_connection_info();
+        Ok(Self {
+            store: store.prefix(prefix),
+            connection,
+            prefix: prefix.to_owned(),
+            place: format!("{}/{}", info.addr(), info.redis_settings().db()),
+            timeout: global.timeout,
+        })
+    }
+
+    /// Names what a scan reads.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn ask<T: FromRedisValue>(&self, doing: &str, command: Cmd) -> Result<T, Failure> {
+        let mut connection = self.connection.clone();
+        let asked = command.query_async(&mut connection);
+        let answer = tokio::time::timeout(self.timeout, asked).await;
+        let answer = answer.map_err(|_| StoreError::Timeout)?;
+        answer.map_err(|error| Failure::service(doing, &RedisStoreError::from(error)))
+    }
+
+    /// The server's time, in epoch milliseconds.
+    pub(crate) async fn now(&self) -> Result<i64, Failure> {
+        let (seconds, micros): (i64, i64) = self.ask("read Redis's clock", cmd("TIME")).await?;
+        Ok(seconds * 1_000 + micros / 1_000)
+    }
+
+    /// The number of keys, of which the records are some.
+    pub(crate) async fn keys(&self) -> Result<u64, Failure> {
+        self.ask("count the keys", cmd("DBSIZE")).await
+    }
+
+    /// Reads the records behind a place, `cursor` or `cursor id`, by their ids, and the cursor of the next page; `None` behind the last.
+    pub(crate) async fn page(
+        &self,
+        after: &str,
+        deadline: Instant,
+    ) -> Result<(Vec<Row>, Option<String>), Failure> {
+        let (cursor, last) = after.split_once(' ').unwrap_or((after, ""));
+        let cursor = if cursor.is_empty() { "0" } else { cursor };
+        let begin = format!("{}:{{", self.prefix);
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(format!("{}*", escaped(&begin)));
+        scan.arg("COUNT").arg(PAGE);
+        let (next, keys): (String, Vec<String>) = self.ask("look for records", scan).await?;
+        // A server may name a key twice. An outcome's own key doesn't end so.
+        let id = |key: &String| Some(key.strip_prefix(&begin)?.strip_suffix('}')?.to_owned());
+        let ids: BTreeSet<String> = keys.iter().filter_map(id).collect();
+        let ids = ids.into_iter().filter(|id| id.as_str() > last);
+        let ids: Vec<RecordId> = ids.map(|id| raw_id(&id)).collect::<Result<_, _>>()?;
+        let mut rows = Vec::new();
+        for (id, found) in ids.iter().zip(self.store.load_all(&ids, deadline).await) {
+            // It may have expired meanwhile.
+            if let Some(found) = found? {
+                let id = id.as_str().to_owned();
+                let place = format!("{cursor} {id}");
+                rows.push(Row { id, found, place });
+            }
+        }
+        Ok((rows, Some(next).filter(|next| next != "0")))
+    }
+}
+
+/// A record that was read, and the place behind it.
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) found: Found,
+    pub(crate) place: String,
+}
+
+/// A text as a pattern that fits nothing else.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Shows no address: it may have a password.
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
