@@ -4,7 +4,7 @@ import datetime
 import math
 import statistics
 
-from driver import compare, kinesis, lane, postgres, tools, web
+from driver import compare, kinesis, lane, postgres, redis, tools, web
 
 OUTPUT = tools.BENCHES / "RESULTS.md"
 PLOT = tools.BENCHES / "results.svg"
@@ -12,11 +12,12 @@ PLOT = tools.BENCHES / "results.svg"
 
 def main():
     sides = [data for data in map(tools.load, ("dynoxide", "dynamodb-local")) if data]
-    instructions, cold, sql, versions = map(tools.load, ("instructions", "cold", "postgres", "versions"))
+    instructions, cold, sql, keys, versions = map(tools.load, ("instructions", "cold", "postgres", "redis", "versions"))
     gates = [(data["server"], gate) for data in sides for gate in compare.gates(data)]
     gates += [("callgrind", gate) for gate in (instructions or {}).get("gates", [])]
     gates += [("cold start", gate) for gate in (cold or {}).get("gates", [])]
     gates += [("PostgreSQL", gate) for gate in (sql or {}).get("gates", [])]
+    gates += [("Redis", gate) for gate in (keys or {}).get("gates", [])]
     parts = [HEAD.format(date=datetime.date.today().isoformat())]
     parts.append(table(["", "figure", "found", "wanted", ""], [gate_row(where, gate) for where, gate in gates]))
     parts.append("![CPU per message and time per batch](results.svg)\n")
@@ -29,6 +30,8 @@ def main():
         parts += cold_part(cold)
     if sql:
         parts += on_postgres(sql)
+    if keys:
+        parts += on_redis(keys)
     if versions:
         parts.append("## Versions\n")
         parts.append(table(["", ""], [[name, version] for name, version in versions.items()]))
@@ -212,6 +215,18 @@ def on_postgres(sql):
         f"One order and its key in one transaction, {sql['requests']} a round, one after the other on one connection, {sql['rounds']} rounds in turns "
         "(medians). The server is on this machine and doesn't sync to the disk. Statements are counted by the server.\n",
         table(["", "time", "CPU, client", "CPU, server", "statements", "this library's CPU ÷ its CPU"], [row(*one) for one in sql["contenders"].items()]),
+    ]
+
+
+def on_redis(keys):
+    def row(name, title):
+        figures = [statistics.median(keys["contenders"][name + again]["all_us"]) for again in ("", ", duplicate")]
+        return [title, *(f"{figure:,.0f} µs" for figure in figures)]
+
+    return [
+        "## On Redis\n",
+        f"CPU of client and server for one request, one after the other on one connection, {keys['rounds']} rounds in turns (medians). The server is on this machine.\n",
+        table(["", "a new request", "a duplicate"], [row(*one) for one in redis.NAMES.items()]),
     ]
 
 
