@@ -39,6 +39,8 @@ pub mod record;
 pub(crate) mod saga;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod selector;
+#[doc(hidden)]
+pub mod stored;
 pub(crate) mod token;
 mod transition;
 pub(crate) mod unlinked;

@@ -25,7 +25,12 @@ enum Contender {
 }
 
 impl Contender {
-    const ALL: [Self; 4] = [Self::ByHand, Self::Library, Self::ByHandAgain, Self::LibraryAgain];
+    const ALL: [Self; 4] = [
+        Self::ByHand,
+        Self::Library,
+        Self::ByHandAgain,
+        Self::LibraryAgain,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -55,7 +60,10 @@ async fn main() -> Result<(), Error> {
             .namespace("bench")
             .build()?,
     };
-    println!("{}", bench.measure(rounds.parse()?, requests.parse()?).await?);
+    println!(
+        "{}",
+        bench.measure(rounds.parse()?, requests.parse()?).await?
+    );
     Ok(())
 }
 
@@ -66,15 +74,23 @@ impl Bench {
             Contender::Library | Contender::LibraryAgain => {
                 let fingerprint = Fingerprint::of(&token)?;
                 let handler = async |_| Ok::<_, std::io::Error>(number);
-                self.once.run(Key::new("order", token), fingerprint, handler).await?;
+                self.once
+                    .run(Key::new("order", token), fingerprint, handler)
+                    .await?;
             }
             Contender::ByHand | Contender::ByHandAgain => {
                 let mut connection = self.connection.clone();
                 let mut claim = cmd("SET");
-                claim.arg(&token).arg("INPROGRESS").arg("NX").arg("EX").arg(60);
+                claim
+                    .arg(&token)
+                    .arg("INPROGRESS")
+                    .arg("NX")
+                    .arg("EX")
+                    .arg(60);
                 let claimed: Option<String> = claim.query_async(&mut connection).await?;
                 if claimed.is_none() {
-                    let stored: String = cmd("GET").arg(&token).query_async(&mut connection).await?;
+                    let stored: String =
+                        cmd("GET").arg(&token).query_async(&mut connection).await?;
                     let _: u64 = serde_json::from_str(&stored)?;
                     return Ok(());
                 }
@@ -107,7 +123,11 @@ impl Bench {
         }
         let report = taken.into_iter().map(|(contender, rounds)| {
             let column = |place: usize| -> Vec<f64> {
-                rounds.iter().filter_map(|round| round.get(place)).copied().collect()
+                rounds
+                    .iter()
+                    .filter_map(|round| round.get(place))
+                    .copied()
+                    .collect()
             };
             let figures = json!({"wall_us": column(0), "all_us": column(1)});
             (contender.name().to_owned(), figures)
@@ -128,10 +148,12 @@ impl Bench {
             }
         }
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-        let of = |time: nix::sys::time::TimeVal| -> Result<Duration, Error> {
-            let seconds = u64::try_from(time.tv_sec())?;
-            Ok(Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(time.tv_usec())?))
-        };
+        let of =
+            |time: nix::sys::time::TimeVal| -> Result<Duration, Error> {
+                let seconds = u64::try_from(time.tv_sec())?;
+                Ok(Duration::from_secs(seconds)
+                    + Duration::from_micros(u64::try_from(time.tv_usec())?))
+            };
         Ok(of(usage.user_time())? + of(usage.system_time())? + Duration::from_secs_f64(server))
     }
 }

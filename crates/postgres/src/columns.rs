@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
-use lambda_idempotency::protocol::packed::{PackedOutcome, Place};
+use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote};
 use lambda_idempotency::protocol::record::{
-    Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version,
+    Found, LAYOUT, Owner, Record, Status, StoredOutcome, Version,
 };
+use lambda_idempotency::protocol::stored::{Entry, OutcomeParts};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
-use serde::{Deserialize, Serialize};
 
 use crate::statement::OPEN;
 use crate::value::{Cell, Value};
@@ -35,7 +34,7 @@ pub(crate) const COLUMNS: [(&str, &str); 15] = [
 
 /// The values of a record's columns.
 pub(crate) fn encode(record: &Record) -> [Value; COLUMNS.len()] {
-    let outcome = outcome(record.outcome.as_ref());
+    let outcome = OutcomeParts::of(record.outcome.as_ref());
     [
         record.status.as_str().into(),
         record.expiration.0.into(),
@@ -53,120 +52,6 @@ pub(crate) fn encode(record: &Record) -> [Value; COLUMNS.len()] {
         record.completed_at.map(|at| at.0).into(),
         record.layout.into(),
     ]
-}
-
-/// An outcome's columns: one of the first three is set, and `content` beside `packed` where the
-/// record itself holds the compressed bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    pub(crate) inline: Option<String>,
-    pub(crate) omitted: Option<String>,
-    pub(crate) packed: Option<String>,
-    pub(crate) content: Option<Vec<u8>>,
-}
-
-pub(crate) fn outcome(outcome: Option<&StoredOutcome>) -> Outcome {
-    match outcome {
-        Some(StoredOutcome::Inline(text)) => Outcome {
-            inline: Some(text.clone()),
-            ..Outcome::default()
-        },
-        Some(StoredOutcome::Omitted(reason)) => Outcome {
-            omitted: Some(reason.as_str().to_owned()),
-            ..Outcome::default()
-        },
-        Some(StoredOutcome::Packed(packed)) => {
-            let (place, owner, content) = match &packed.place {
-                Place::Record(content) => (RECORD, None, Some(content.clone())),
-                Place::Entry(owner) => (ROW, Some(owner.as_str().to_owned()), None),
-                Place::Object(owner) => (OBJECT, Some(owner.as_str().to_owned()), None),
-                // A place of a later release: the bytes can't be found again.
-                _ => ("unknown", None, None),
-            };
-            let packed = Packed {
-                sha256: packed.sha256.clone(),
-                bytes: packed.bytes,
-                place: place.to_owned(),
-                owner,
-            };
-            Outcome {
-                packed: serde_json::to_string(&packed).ok(),
-                content,
-                ..Outcome::default()
-            }
-        }
-        _ => Outcome::default(),
-    }
-}
-
-const RECORD: &str = "record";
-const ROW: &str = "row";
-const OBJECT: &str = "object";
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Packed {
-    sha256: String,
-    bytes: u64,
-    #[serde(rename = "in")]
-    place: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
-}
-
-const PENDING: &str = "PENDING";
-const CONFIRMED: &str = "CONFIRMED";
-const FAILED: &str = "FAILED";
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Entry {
-    state: String,
-    revision: u32,
-    tries: u32,
-    at: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    omitted: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
-}
-
-impl Entry {
-    fn of(entry: &StepEntry) -> Self {
-        let (state, result, omitted) = match &entry.state {
-            StepState::Confirmed(StepResult::Text(text)) => (CONFIRMED, Some(text.clone()), None),
-            StepState::Confirmed(StepResult::Omitted(reason)) => {
-                (CONFIRMED, None, Some(reason.as_str().to_owned()))
-            }
-            StepState::Failed => (FAILED, None, None),
-            _ => (PENDING, None, None),
-        };
-        Self {
-            state: state.to_owned(),
-            revision: entry.revision,
-            tries: entry.tries,
-            at: entry.at.0,
-            result,
-            omitted,
-            last_error: entry.last_error.clone(),
-        }
-    }
-
-    fn read(self) -> Result<StepEntry, String> {
-        let state = match self.state.as_str() {
-            PENDING => StepState::Pending,
-            FAILED => StepState::Failed,
-            CONFIRMED => StepState::Confirmed(match (self.result, self.omitted) {
-                (Some(text), None) => StepResult::Text(text),
-                (None, Some(reason)) => StepResult::Omitted(omission(&reason)?),
-                _ => return Err("a confirmed step has no result".to_owned()),
-            }),
-            _ => return Err("a step has an unknown state".to_owned()),
-        };
-        let mut entry = StepEntry::new(state, self.revision, self.tries, EpochMillis(self.at));
-        entry.last_error = self.last_error;
-        Ok(entry)
-    }
 }
 
 /// A step's entry as JSON.
@@ -188,10 +73,6 @@ fn journal(journal: &Journal) -> String {
         .map(|(name, entry)| (name, Entry::of(entry)))
         .collect();
     serde_json::to_string(&entries).unwrap_or_default()
-}
-
-fn omission(reason: &str) -> Result<Omission, String> {
-    Omission::parse(reason).ok_or_else(|| "`omitted` is unknown".to_owned())
 }
 
 /// Decodes a record's columns, in the order of [`COLUMNS`]; `None` where the row is not there.
@@ -277,30 +158,17 @@ impl Row<'_> {
     }
 
     fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
-        if let Some(reason) = self.text("omitted")? {
-            return omission(&reason).map(StoredOutcome::Omitted).map(Some);
-        }
-        if let Some(packed) = self.text("packed")? {
-            return self.packed(&packed).map(StoredOutcome::Packed).map(Some);
-        }
-        Ok(self.text("outcome")?.map(StoredOutcome::Inline))
-    }
-
-    fn packed(&self, text: &str) -> Result<PackedOutcome, String> {
-        let packed: Packed =
-            serde_json::from_str(text).map_err(|error| format!("`packed`: {error}"))?;
-        let owner = || required("packed owner", packed.owner.clone()).map(Owner::from_stored);
-        let place = match (packed.place.as_str(), self.cell("content")) {
-            (RECORD, Cell::Bytes(content)) => Place::Record(content.clone()),
-            (ROW, _) => Place::Entry(owner()?),
-            (OBJECT, _) => Place::Object(owner()?),
-            _ => return Err("`packed` names an unknown place".to_owned()),
+        let content = match self.cell("content") {
+            Cell::Bytes(content) => Some(content.clone()),
+            _ => None,
         };
-        Ok(PackedOutcome::from_stored(
-            packed.sha256,
-            packed.bytes,
-            place,
-        ))
+        let parts = OutcomeParts {
+            inline: self.text("outcome")?,
+            omitted: self.text("omitted")?,
+            packed: self.text("packed")?,
+            content,
+        };
+        parts.read()
     }
 
     /// A step that can't be understood might be one that must not run again.

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
-use lambda_idempotency::protocol::packed::{PackedOutcome, Place};
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
 use lambda_idempotency::protocol::record::{
-    Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version,
+    Found, LAYOUT, Owner, Record, Status, StoredOutcome, Version,
 };
+use lambda_idempotency::protocol::stored::{Entry, OutcomeParts};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
-use serde::{Deserialize, Serialize};
 
 pub(crate) const STATUS: &str = "status";
 pub(crate) const EXPIRATION: &str = "expiration";
@@ -40,108 +39,30 @@ pub(crate) fn step_field(step: &str) -> String {
 
 /// Makes the fields of an outcome.
 pub(crate) fn outcome_fields(outcome: &StoredOutcome) -> Vec<(&'static str, Vec<u8>)> {
-    match outcome {
-        StoredOutcome::Inline(text) => vec![(OUTCOME, text.clone().into_bytes())],
-        StoredOutcome::Omitted(reason) => vec![(OMITTED, reason.as_str().into())],
-        StoredOutcome::Packed(packed) => {
-            let (place, owner, content) = match &packed.place {
-                Place::Record(content) => (RECORD, None, Some(content)),
-                Place::Entry(owner) => (KEY, Some(owner), None),
-                Place::Object(owner) => (OBJECT, Some(owner), None),
-                // A place of a later release: the bytes can't be found again.
-                _ => ("unknown", None, None),
-            };
-            let packed = Packed {
-                sha256: packed.sha256.clone(),
-                bytes: packed.bytes,
-                place: place.to_owned(),
-                owner: owner.map(|owner| owner.as_str().to_owned()),
-            };
-            let mut fields = vec![(PACKED, serde_json::to_vec(&packed).unwrap_or_default())];
-            fields.extend(content.map(|content| (CONTENT, content.clone())));
-            fields
-        }
-        _ => Vec::new(),
-    }
-}
-
-const RECORD: &str = "record";
-const KEY: &str = "key";
-const OBJECT: &str = "object";
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Packed {
-    sha256: String,
-    bytes: u64,
-    #[serde(rename = "in")]
-    place: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
-}
-
-const PENDING: &str = "PENDING";
-const CONFIRMED: &str = "CONFIRMED";
-const FAILED: &str = "FAILED";
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Entry {
-    state: String,
-    tries: u32,
-    at: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    omitted: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
+    let parts = OutcomeParts::of(Some(outcome));
+    let texts = [
+        (OUTCOME, parts.inline),
+        (OMITTED, parts.omitted),
+        (PACKED, parts.packed),
+    ];
+    let texts = texts.map(|(field, text)| (field, text.map(String::into_bytes)));
+    let fields = texts.into_iter().chain([(CONTENT, parts.content)]);
+    fields
+        .filter_map(|(field, value)| Some((field, value?)))
+        .collect()
 }
 
 /// Makes the text of a step's entry: its revision, which the script compares, and JSON.
 pub(crate) fn entry(entry: &StepEntry) -> String {
-    let (state, result, omitted) = match &entry.state {
-        StepState::Confirmed(StepResult::Text(text)) => (CONFIRMED, Some(text.clone()), None),
-        StepState::Confirmed(StepResult::Omitted(reason)) => {
-            (CONFIRMED, None, Some(reason.as_str().to_owned()))
-        }
-        StepState::Failed => (FAILED, None, None),
-        _ => (PENDING, None, None),
-    };
-    let written = Entry {
-        state: state.to_owned(),
-        tries: entry.tries,
-        at: entry.at.0,
-        result,
-        omitted,
-        last_error: entry.last_error.clone(),
-    };
-    let json = serde_json::to_string(&written).unwrap_or_default();
+    let json = serde_json::to_string(&Entry::of(entry)).unwrap_or_default();
     format!("{} {json}", entry.revision)
 }
 
 fn read_entry(text: &str) -> Result<StepEntry, String> {
-    let (revision, json) = text.split_once(' ').ok_or("a step has no revision")?;
-    let revision = revision
-        .parse()
-        .map_err(|_| "a step's revision is no count")?;
+    let (_, json) = text.split_once(' ').ok_or("a step has no revision")?;
     // The parser's message would quote a result.
     let entry: Entry = serde_json::from_str(json).map_err(|_| "a step is no JSON")?;
-    let state = match entry.state.as_str() {
-        PENDING => StepState::Pending,
-        FAILED => StepState::Failed,
-        CONFIRMED => StepState::Confirmed(match (entry.result, entry.omitted) {
-            (Some(text), None) => StepResult::Text(text),
-            (None, Some(reason)) => StepResult::Omitted(omission(&reason)?),
-            _ => return Err("a confirmed step has no result".to_owned()),
-        }),
-        _ => return Err("a step has an unknown state".to_owned()),
-    };
-    let mut read = StepEntry::new(state, revision, entry.tries, EpochMillis(entry.at));
-    read.last_error = entry.last_error;
-    Ok(read)
-}
-
-fn omission(reason: &str) -> Result<Omission, String> {
-    Omission::parse(reason).ok_or_else(|| "`omitted` is unknown".to_owned())
+    entry.read()
 }
 
 /// Decodes a hash; `None` where the key is not there.
@@ -216,29 +137,13 @@ impl Hash<'_> {
     }
 
     fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
-        if let Some(reason) = self.text(OMITTED)? {
-            return omission(&reason).map(StoredOutcome::Omitted).map(Some);
-        }
-        if let Some(packed) = self.text(PACKED)? {
-            return self.packed(&packed).map(StoredOutcome::Packed).map(Some);
-        }
-        Ok(self.text(OUTCOME)?.map(StoredOutcome::Inline))
-    }
-
-    fn packed(&self, text: &str) -> Result<PackedOutcome, String> {
-        let packed: Packed = serde_json::from_str(text).map_err(|_| "`packed` is no JSON")?;
-        let owner = || required("packed owner", packed.owner.clone()).map(Owner::from_stored);
-        let place = match packed.place.as_str() {
-            RECORD => Place::Record(required(CONTENT, self.0.get(CONTENT).cloned())?),
-            KEY => Place::Entry(owner()?),
-            OBJECT => Place::Object(owner()?),
-            _ => return Err("`packed` names an unknown place".to_owned()),
+        let parts = OutcomeParts {
+            inline: self.text(OUTCOME)?,
+            omitted: self.text(OMITTED)?,
+            packed: self.text(PACKED)?,
+            content: self.0.get(CONTENT).cloned(),
         };
-        Ok(PackedOutcome::from_stored(
-            packed.sha256,
-            packed.bytes,
-            place,
-        ))
+        parts.read()
     }
 }
 

@@ -3,6 +3,7 @@
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, RELEASED, Record, RecordWrite, Status, Takeover, Version,
 };
+use lambda_idempotency::protocol::stored::OutcomeParts;
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
 use lambda_idempotency::{RecordId, StoreError};
@@ -98,7 +99,7 @@ fn row(write: &RecordWrite) -> Option<Vec<Value>> {
             amendment.step.entry.revision.into(),
         ]),
         RecordWrite::Complete(completion) => {
-            let outcome = columns::outcome(Some(&completion.outcome));
+            let outcome = OutcomeParts::of(Some(&completion.outcome));
             row.extend([
                 completion.owner.as_str().into(),
                 completion.status.as_str().into(),
@@ -140,7 +141,7 @@ fn intervened(intervention: &Intervention) -> Option<Vec<Value>> {
         } => (*status, None, Some(outcome), Some(completed_at.0), None),
         _ => return None,
     };
-    let outcome = columns::outcome(outcome);
+    let outcome = OutcomeParts::of(outcome);
     Some(vec![
         intervention.owner.as_str().into(),
         seen.owner.as_deref().into(),
