@@ -461,7 +461,7 @@ async fn what_is_wrong_with_the_server_is_said() {
         (
             "mysql://localhost/shop".to_owned(),
             2,
-            "--store takes a PostgreSQL URL",
+            "--store takes a URL of PostgreSQL or Redis",
         ),
         (
             "postgres://127.0.0.1:9/shop".to_owned(),
