@@ -20,7 +20,7 @@ STACK = "once"
 TIMEOUT = 30
 VISIBILITY = 40
 MAX_RECEIVES = 8
-TABLES = ("IdempotencyTable", "OrdersTable", "LedgerTable", "OutboxTable", "MovementsTable", "PayoutsTable")
+TABLES = ("IdempotencyTable", "OrdersTable", "LedgerTable", "OutboxTable", "MovementsTable", "PayoutsTable", "EffectsTable")
 
 
 class Stack:

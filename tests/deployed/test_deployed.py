@@ -486,18 +486,35 @@ class Checkouts(Queues, unittest.TestCase):
         attributes = {"event_id": {"DataType": "String", "StringValue": key}}
         self.sqs.send_message(QueueUrl=stack.outputs["CheckoutsQueueUrl"], MessageBody=json.dumps(order), MessageAttributes=attributes)
 
+    def effects(self, order):
+        """What was done for an order, and what undid that: how often each."""
+        items = stack.items("EffectsTable")
+        ids = {item["effect_id"]["S"] for item in items if item["of"]["S"] == order["order_id"]}
+        return {item["what"]["S"]: int(item["times"]["N"]) for item in items if item["of"]["S"] in ids | {order["order_id"]}}
+
+    def order(self, quantity):
+        return {"order_id": unique("order"), "quantity": quantity, "amount": 1250}
+
     def test_a_request_that_is_sent_twice_is_one_checkout_and_one_that_is_refused_is_undone(self):
         for quantity, expected in ((2, {"reserve", "charge", "ship"}), (101, {"reserve", "charge", "refund", "release"})):
-            order, key = {"order_id": unique("order"), "quantity": quantity, "amount": 1250}, unique("cart")
-            before = len(stack.items("EffectsTable"))
+            order, key = self.order(quantity), unique("cart")
             for _ in range(3):
                 self.check_out(order, key)
-            eventually(lambda: len(stack.items("EffectsTable")) >= before + len(expected) and self.is_drained("CheckoutsQueueUrl"))
-            effects = stack.items("EffectsTable")
-            self.assertEqual(len(effects), before + len(expected))
-            self.assertEqual({item["times"]["N"] for item in effects}, {"1"})
-            ids = {item["effect_id"]["S"] for item in effects if item["of"]["S"] == order["order_id"]}
-            self.assertEqual({item["what"]["S"] for item in effects if item["of"]["S"] in ids | {order["order_id"]}}, expected)
+            eventually(lambda: set(self.effects(order)) == expected and self.is_drained("CheckoutsQueueUrl"))
+            self.assertEqual(self.effects(order), dict.fromkeys(expected, 1))
+
+    def test_a_checkout_whose_function_was_killed_asks_the_bank_and_goes_on(self):
+        order = self.order(2)
+        functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
+
+        def is_charge(request):
+            values = request.body.get("ExpressionAttributeValues", {})
+            return request.body.get("TableName") == stack.outputs["EffectsTable"] and values.get(":of", {}).get("S") == order["order_id"]
+
+        stack.wire.hang(is_charge, then=lambda: stack.kill(functions["Checkout"]))
+        self.check_out(order, unique("cart"))
+        eventually(lambda: set(self.effects(order)) == {"reserve", "charge", "ship"} and self.is_drained("CheckoutsQueueUrl"))
+        self.assertEqual(self.effects(order), {"reserve": 1, "charge": 1, "ship": 1})
 
 
 class Settlements(unittest.TestCase):
@@ -605,22 +622,22 @@ class Template(unittest.TestCase):
     def test_every_resource_was_made(self):
         made = Counter(kind for _, kind, _ in stack.resources())
         for kind, count in {
-            "AWS::Lambda::Function": 6,
-            "AWS::Lambda::EventSourceMapping": 4,
-            "AWS::SQS::Queue": 6,
+            "AWS::Lambda::Function": 7,
+            "AWS::Lambda::EventSourceMapping": 5,
+            "AWS::SQS::Queue": 8,
             "AWS::Kinesis::Stream": 1,
-            "AWS::DynamoDB::Table": 6,
-            "AWS::IAM::ManagedPolicy": 4,
-            "AWS::CloudWatch::Alarm": 4 * 9 + 2 * 2 + 2 + 2 + 2 + 3 + 2 + 1,
+            "AWS::DynamoDB::Table": 7,
+            "AWS::IAM::ManagedPolicy": 5,
+            "AWS::CloudWatch::Alarm": 5 * 10 + 3 * 2 + 2 + 2 + 2 + 3 + 2 + 1,
             "AWS::CloudWatch::Dashboard": 1,
-            "AWS::ApiGatewayV2::Route": 1,
+            "AWS::ApiGatewayV2::Route": 2,
             "AWS::SNS::Subscription": 1,
         }.items():
             self.assertEqual(made[kind], count, kind)
 
     def test_batches_report_their_failures_and_queues_give_up(self):
         mappings = stack.client("lambda").list_event_source_mappings()["EventSourceMappings"]
-        self.assertEqual(len(mappings), 4)
+        self.assertEqual(len(mappings), 5)
         for mapping in mappings:
             self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
             if ":sqs:" in mapping["EventSourceArn"]:
@@ -750,6 +767,7 @@ class UsedPermissions(unittest.TestCase):
             stack.outputs["LedgerTable"]: "PaymentsWorker",
             stack.outputs["MovementsTable"]: "StockMovements",
             stack.outputs["PayoutsTable"]: "Settlements",
+            stack.outputs["EffectsTable"]: "Checkout",
             "pending": "OutboxRelay",
         }
         by_function = {}
@@ -773,7 +791,7 @@ class UsedPermissions(unittest.TestCase):
 
     def test_a_role_is_confined_to_the_records_of_its_namespace(self):
         iam, used, roles = stack.client("iam"), self.used(), self.roles()
-        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "StockMovements", "StockMovements": "Settlements", "Settlements": "OrdersApi"}
+        other = {"OrdersApi": "PaymentsWorker", "PaymentsWorker": "StockMovements", "StockMovements": "Settlements", "Settlements": "Checkout", "Checkout": "OrdersApi"}
         records = stack.outputs["IdempotencyTable"]
         # The relay keeps no records.
         for name in other:

@@ -53,7 +53,7 @@ async fn check_out(
         Ok(()) => Ok(Checkout::Shipped),
         // All is undone: the order is dealt with, and its message leaves the queue.
         Err(SagaError::Compensated { failure, undone }) => {
-            tracing::info!(order.id, reason = failure.message, ?undone, "refused");
+            tracing::info!(reason = failure.message, ?undone, "refused");
             Ok(Checkout::Refused)
         }
         Err(error) => Err(error),
