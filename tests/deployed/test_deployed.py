@@ -482,9 +482,14 @@ class Payments(Queues, unittest.TestCase):
 class Checkouts(Queues, unittest.TestCase):
     """Checkouts, as the gateway puts them into their queue: ministack has no integration of an HTTP API with SQS."""
 
-    def check_out(self, order, key):
-        attributes = {"event_id": {"DataType": "String", "StringValue": key}}
-        self.sqs.send_message(QueueUrl=stack.outputs["CheckoutsQueueUrl"], MessageBody=json.dumps(order), MessageAttributes=attributes)
+    def check_out(self, orders):
+        """Sends orders in one batch, each with its client's key."""
+        entries = [
+            {"Id": str(place), "MessageBody": json.dumps(order), "MessageAttributes": {"event_id": {"DataType": "String", "StringValue": key}}}
+            for place, (order, key) in enumerate(orders)
+        ]
+        reply = self.sqs.send_message_batch(QueueUrl=stack.outputs["CheckoutsQueueUrl"], Entries=entries)
+        self.assertEqual(len(reply["Successful"]), len(entries))
 
     def effects(self, order):
         """What was done for an order, and what undid that: how often each."""
@@ -495,26 +500,27 @@ class Checkouts(Queues, unittest.TestCase):
     def order(self, quantity):
         return {"order_id": unique("order"), "quantity": quantity, "amount": 1250}
 
+    def ended(self, orders, *expected):
+        eventually(lambda: [set(self.effects(order)) for order, _ in orders] == list(expected) and self.is_drained("CheckoutsQueueUrl"))
+        self.assertEqual([self.effects(order) for order, _ in orders], [dict.fromkeys(each, 1) for each in expected])
+
     def test_a_request_that_is_sent_twice_is_one_checkout_and_one_that_is_refused_is_undone(self):
-        for quantity, expected in ((2, {"reserve", "charge", "ship"}), (101, {"reserve", "charge", "refund", "release"})):
-            order, key = self.order(quantity), unique("cart")
-            for _ in range(3):
-                self.check_out(order, key)
-            eventually(lambda: set(self.effects(order)) == expected and self.is_drained("CheckoutsQueueUrl"))
-            self.assertEqual(self.effects(order), dict.fromkeys(expected, 1))
+        orders = [(self.order(quantity), unique("cart")) for quantity in (2, 101)]
+        self.check_out(orders * 3)
+        self.ended(orders, {"reserve", "charge", "ship"}, {"reserve", "charge", "refund", "release"})
 
     def test_a_checkout_whose_function_was_killed_asks_the_bank_and_goes_on(self):
-        order = self.order(2)
+        orders = [(self.order(2), unique("cart")) for _ in range(2)]
         functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
 
         def is_charge(request):
             values = request.body.get("ExpressionAttributeValues", {})
-            return request.body.get("TableName") == stack.outputs["EffectsTable"] and values.get(":of", {}).get("S") == order["order_id"]
+            of = values.get(":of", {}).get("S")
+            return request.body.get("TableName") == stack.outputs["EffectsTable"] and of == orders[0][0]["order_id"]
 
         stack.wire.hang(is_charge, then=lambda: stack.kill(functions["Checkout"]))
-        self.check_out(order, unique("cart"))
-        eventually(lambda: set(self.effects(order)) == {"reserve", "charge", "ship"} and self.is_drained("CheckoutsQueueUrl"))
-        self.assertEqual(self.effects(order), {"reserve": 1, "charge": 1, "ship": 1})
+        self.check_out(orders)
+        self.ended(orders, *[{"reserve", "charge", "ship"}] * 2)
 
 
 class Settlements(unittest.TestCase):

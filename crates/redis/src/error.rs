@@ -34,7 +34,7 @@ pub enum Problem {
     NotLetIn,
     /// The user lacks a permission (`NOPERM`).
     #[error(
-        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, HGETALL, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, and WAIT for `Durability::Replicas`"
+        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, and WAIT for `Durability::Replicas`"
     )]
     NoPermission,
     /// The server takes no writes (`READONLY`): it is a replica, or was the primary until a moment ago.

@@ -101,7 +101,7 @@ impl Instructions {
                     } => owned
                         .say("set", STATUS, status.as_str())
                         .say("del", LEASE, "")
-                        .outcome(outcome)
+                        .other_outcome(outcome)
                         .say("set", COMPLETED_AT, completed_at.0.to_string()),
                     _ => return Err(unknown()),
                 };
@@ -120,8 +120,7 @@ impl Instructions {
 
     /// The record is in progress, and held by this owner.
     fn held(self, owner: &Owner) -> Self {
-        self.say("is", STATUS, Status::InProgress.as_str())
-            .say("is", OWNER, owner.as_str())
+        self.say("held", Status::InProgress.as_str(), owner.as_str())
     }
 
     /// The record is still exactly this: what was absent must still be absent.
@@ -166,11 +165,19 @@ impl Instructions {
         fields.fold(self, |said, field| said.say("del", field, ""))
     }
 
+    /// Sets an outcome, where there is none: a record in progress has none.
     fn outcome(self, outcome: &StoredOutcome) -> Self {
         let fields = outcome_fields(outcome).into_iter();
-        fields.fold(self.no_outcome(), |said, (field, value)| {
-            said.say("set", field, value)
-        })
+        fields.fold(self, |said, (field, value)| said.say("set", field, value))
+    }
+
+    /// Sets an outcome in the place of another one.
+    fn other_outcome(self, outcome: &StoredOutcome) -> Self {
+        let set = outcome_fields(outcome);
+        let is_set = |field: &&str| set.iter().any(|(name, _)| name == field);
+        let others = OUTCOME_FIELDS.into_iter().filter(|field| !is_set(field));
+        let said = others.fold(self, |said, field| said.say("del", field, ""));
+        said.outcome(outcome)
     }
 
     fn expires(self, expiration: EpochSeconds) -> Self {

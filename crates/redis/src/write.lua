@@ -1,53 +1,79 @@
--- Carries out one conditional write on the hash KEYS[1]. ARGV has instructions of three words each: first what must hold, then what changes.
+-- Carries out one conditional write on the hash KEYS[1]. ARGV has instructions of three words each: what must hold, and what changes.
 -- Answers 2 and the type where the key holds something else; 0 and the record where a condition fails; else 1, with the record if it is asked for.
-local kind = redis.call('TYPE', KEYS[1]).ok
+local key = KEYS[1]
+
+local function holds(word, field, value)
+  if word == 'absent' then
+    return redis.call('EXISTS', key) == 0
+  elseif word == 'there' then
+    return redis.call('EXISTS', key) == 1
+  elseif word == 'held' then
+    local known = redis.call('HMGET', key, 'status', 'owner')
+    return known[1] == field and known[2] == value
+  elseif word == 'is' then
+    return redis.call('HGET', key, field) == value
+  elseif word == 'no' then
+    return redis.call('HEXISTS', key, field) == 0
+  elseif word == 'below' then
+    local known = redis.call('HGET', key, field)
+    return known and tonumber(known) < tonumber(value)
+  elseif word == 'newer' then
+    -- A step's entry begins with its revision.
+    local known = redis.call('HGET', key, field)
+    return (known and tonumber(string.match(known, '^%d+')) or 0) < tonumber(string.match(value, '^%d+'))
+  end
+  return true
+end
+
+local function write()
+  local sets, is_set, dels, kept, expires, whole = {}, {}, {}, nil, nil, false
+  for i = 1, #ARGV, 3 do
+    local word, field, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    if word == 'set' then
+      sets[#sets + 1] = field
+      sets[#sets + 1] = value
+      is_set[field] = true
+    elseif word == 'del' then
+      dels[#dels + 1] = field
+    elseif word == 'keep' then
+      kept = field
+    elseif word == 'until' then
+      expires = value
+    elseif word == 'whole' then
+      whole = true
+    elseif not holds(word, field, value) then
+      return {0, redis.call('HGETALL', key)}
+    end
+  end
+
+  if kept then
+    -- A takeover keeps nothing, or the steps, or the last error, too.
+    for _, name in ipairs(redis.call('HKEYS', key)) do
+      local is_step = kept ~= 'nothing' and string.sub(name, 1, 5) == 'step:'
+      if not is_step and not is_set[name] and not (kept == 'error' and name == 'last_error') then
+        dels[#dels + 1] = name
+      end
+    end
+  end
+  -- First, since a full memory refuses it: nothing has changed then.
+  if #sets > 0 then
+    redis.call('HSET', key, unpack(sets))
+  end
+  if #dels > 0 then
+    redis.call('HDEL', key, unpack(dels))
+  end
+  if expires then
+    redis.call('PEXPIREAT', key, expires)
+  end
+  return {1, whole and redis.call('HGETALL', key) or {}}
+end
+
+local done, answer = pcall(write)
+if done then
+  return answer
+end
+local kind = redis.call('TYPE', key).ok
 if kind ~= 'none' and kind ~= 'hash' then
   return {2, kind}
 end
-local met = redis.call('HGETALL', KEYS[1])
-local record = {}
-for i = 1, #met, 2 do
-  record[met[i]] = met[i + 1]
-end
-
-local holds = {
-  absent = function() return #met == 0 end,
-  there = function() return #met > 0 end,
-  is = function(field, value) return record[field] == value end,
-  no = function(field) return record[field] == nil end,
-  below = function(field, value) return record[field] ~= nil and tonumber(record[field]) < tonumber(value) end,
-  -- A step's entry begins with its revision.
-  newer = function(field, value)
-    local known = record[field] and tonumber(string.match(record[field], '^%d+')) or 0
-    return known < tonumber(string.match(value, '^%d+'))
-  end,
-}
-for i = 1, #ARGV, 3 do
-  local condition = holds[ARGV[i]]
-  if condition and not condition(ARGV[i + 1], ARGV[i + 2]) then
-    return {0, met}
-  end
-end
-
-local whole = false
-for i = 1, #ARGV, 3 do
-  local word, field, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if word == 'set' then
-    redis.call('HSET', KEYS[1], field, value)
-  elseif word == 'del' then
-    redis.call('HDEL', KEYS[1], field)
-  elseif word == 'keep' then
-    -- A takeover keeps nothing, or the steps, or the last error, too.
-    for name in pairs(record) do
-      local is_kept = field ~= 'nothing' and string.sub(name, 1, 5) == 'step:' or field == 'error' and name == 'last_error'
-      if not is_kept then
-        redis.call('HDEL', KEYS[1], name)
-      end
-    end
-  elseif word == 'until' then
-    redis.call('PEXPIREAT', KEYS[1], value)
-  elseif word == 'whole' then
-    whole = true
-  end
-end
-return {1, whole and redis.call('HGETALL', KEYS[1]) or {}}
+error(answer)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use lambda_idempotency::protocol::record::{Completion, NewClaim, Owner, StoredOutcome};
 use lambda_idempotency::store::Store;
-use lambda_idempotency::{Error, Idempotency, Key, StoreError};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key, StoreError};
 use lambda_idempotency_redis::{Connection, Problem, RedisStore};
 use tokio::time::Instant;
 
@@ -151,6 +152,41 @@ async fn a_full_memory_refuses_claims_and_keeps_what_is_there() {
         .ask::<String>(&["CONFIG", "SET", "maxmemory", "0"])
         .await;
     assert!(run(&once).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_fills_before_the_completion_leaves_the_claim_as_it_was() {
+    let server = Server::start(&[]).await;
+    let store = server.store().await;
+    let id = engine(store.clone())
+        .record_id(&Key::new("mail", "1"))
+        .unwrap();
+    let (soon, owner) = (Instant::now() + MINUTE, Owner::from_stored("me"));
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
+    assert!(store.write(&claim.into(), soon).await.unwrap().is_applied());
+    let claimed = store.load(&id, soon).await.unwrap();
+    server
+        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
+        .await;
+    let outcome = StoredOutcome::Inline("1".to_owned());
+    let completion = Completion::new(id.clone(), owner, outcome, now, later);
+    let refused = store.write(&completion.clone().into(), soon).await;
+    assert!(
+        matches!(refused, Err(StoreError::Throttled(_))),
+        "{refused:?}"
+    );
+    assert_eq!(store.load(&id, soon).await.unwrap(), claimed);
+    server
+        .ask::<String>(&["CONFIG", "SET", "maxmemory", "0"])
+        .await;
+    assert!(
+        store
+            .write(&completion.into(), soon)
+            .await
+            .unwrap()
+            .is_applied()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
