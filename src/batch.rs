@@ -27,7 +27,7 @@
 //!    have a default, for a source that knows nothing.
 //! 6. Write the spans, [`batch_span`](Source::batch_span) and [`record_span`](Source::record_span).
 //!    No body and no key belongs into them.
-//! 7. Use the layer: `BatchLayer::<YourSource, _, _, _>::new(once)`. A type alias, as
+//! 7. Use the layer: `BatchLayer::<YourSource, _, _>::new(once)`. A type alias, as
 //!    `sqs::BatchLayer` is, spares your users the first parameter.
 //!
 //! Here an event is a list of JSON texts. The same order arrives twice in one batch, and a third
@@ -93,7 +93,7 @@
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
 //! let shipped = Arc::new(AtomicU32::new(0));
 //! let count = Arc::clone(&shipped);
-//! let mut worker = BatchLayer::<Lines, _, _, _>::new(once)
+//! let mut worker = BatchLayer::<Lines, _, _>::new(once)
 //!     .operation("ship")
 //!     .key(|order: &Order| order.id.clone())
 //!     .handler(move |_: Message<Lines, Order>| {

@@ -62,10 +62,10 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 
 /// Makes a handler of CloudWatch Logs batches of a handler of one [`Message`]. [The module](self)
 /// has an example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<CloudWatchLogs, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<CloudWatchLogs, T, E>;
 
 /// Serves `LambdaEvent<LogsEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<CloudWatchLogs, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<CloudWatchLogs, T, E, Svc>;
 
 /// Holds one log event: its decoded message, the claim of its handler, and the log event as
 /// CloudWatch Logs delivered it.

@@ -32,7 +32,7 @@
 //!     Write(#[from] WriteError),
 //! }
 //!
-//! async fn place(once: &Idempotency<DynamoDbStore>, body: &[u8]) -> Result<Outcome<String>, Error<OrderError>> {
+//! async fn place(once: &Idempotency, body: &[u8]) -> Result<Outcome<String>, Error<OrderError>> {
 //!     once.run(Key::new("order", "cart-17"), Fingerprint::json(body), |claim| async move {
 //!         let order_id = claim.derive_uuid("order");
 //!         claim.write(Put::builder().table_name("orders").item("order_id", S(order_id.clone())))?;
@@ -49,7 +49,7 @@
 //!     .await
 //! }
 //!
-//! async fn deposit(once: &Idempotency<DynamoDbStore>, event_id: &str) -> Result<Outcome<()>, Error<WriteError>> {
+//! async fn deposit(once: &Idempotency, event_id: &str) -> Result<Outcome<()>, Error<WriteError>> {
 //!     let handler = async |claim: Claim| {
 //!         claim.write(
 //!             Update::builder()

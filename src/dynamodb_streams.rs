@@ -116,10 +116,10 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of batches of a table's stream of a handler of one [`Message`].
 /// [The module](self) has an example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<DynamoDbStreams, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<DynamoDbStreams, T, E>;
 
 /// Serves `LambdaEvent<DynamoDbStreamEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<DynamoDbStreams, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<DynamoDbStreams, T, E, Svc>;
 
 /// Holds one record: its decoded body, the claim of its handler, and the record as Lambda delivered
 /// it.

@@ -51,7 +51,6 @@ pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 pub(crate) mod times;
-pub(crate) mod unheard;
 mod unprotected;
 mod unsent;
 
@@ -73,6 +72,7 @@ pub(crate) use place::Place;
 pub(crate) use request::Request;
 pub(crate) use unsent::UnsentEndings;
 
+use crate::store::DynStore;
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;
 use moment::Moment;
@@ -80,8 +80,8 @@ use settings::Settings;
 
 /// All that the runs of one [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]
-pub(crate) struct Engine<S> {
-    pub(crate) store: Arc<S>,
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn DynStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) deadlines: Deadlines,
     pub(crate) namespace: Namespace,
@@ -101,7 +101,7 @@ pub(crate) struct Engine<S> {
     pub(crate) reads_first: AtomicBool,
 }
 
-impl<S> Engine<S> {
+impl Engine {
     /// Tells whether the engine only observes.
     pub(crate) fn is_observing(&self) -> bool {
         self.observed.is_some() && !self.disabled

@@ -23,9 +23,7 @@ use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{Failure, error_kind};
-#[cfg(feature = "batch")]
-use crate::store::AnyStore;
-use crate::store::Store;
+use crate::store::DynStore;
 
 mod build_error;
 mod builder;
@@ -66,12 +64,12 @@ use outcome::{Outcome, Verdict};
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Idempotency<S> {
-    engine: Arc<Engine<S>>,
+pub struct Idempotency {
+    engine: Arc<Engine>,
     options: Options,
 }
 
-impl<S> Clone for Idempotency<S> {
+impl Clone for Idempotency {
     fn clone(&self) -> Self {
         Self {
             engine: Arc::clone(&self.engine),
@@ -80,8 +78,8 @@ impl<S> Clone for Idempotency<S> {
     }
 }
 
-impl<S: Store> Idempotency<S> {
-    pub(crate) fn of(engine: Engine<S>) -> Self {
+impl Idempotency {
+    pub(crate) fn of(engine: Engine) -> Self {
         Self {
             engine: Arc::new(engine),
             options: Options::default(),
@@ -124,7 +122,7 @@ impl<S: Store> Idempotency<S> {
     /// use lambda_idempotency::{Error, Idempotency, Key, store::MemoryStore};
     /// use lambda_runtime::LambdaEvent;
     ///
-    /// async fn charge(once: &Idempotency<MemoryStore>, event: LambdaEvent<String>) -> Result<u32, Error<std::io::Error>> {
+    /// async fn charge(once: &Idempotency, event: LambdaEvent<String>) -> Result<u32, Error<std::io::Error>> {
     ///     let once = once.invocation(&event.context);
     ///     let outcome = once.run(Key::new("charge", event.payload), None, |_| async { Ok(1250) });
     ///     Ok(outcome.await?.into_inner())
@@ -184,7 +182,7 @@ impl<S: Store> Idempotency<S> {
         requests: usize,
         store_end: Option<tokio::time::Instant>,
     ) -> Self {
-        let store = grouped.then(|| AnyStore::of(Arc::clone(&self.engine.store)));
+        let store = grouped.then(|| Arc::clone(&self.engine.store));
         let batch = Batch::new(store, requests, store_end);
         self.with(|options| {
             options.wants_outcome = false;
@@ -223,9 +221,10 @@ impl<S: Store> Idempotency<S> {
         Some(deadline.saturating_since(self.engine.clock.now()))
     }
 
-    /// Returns the store that the records live in.
-    pub fn store(&self) -> &S {
-        &self.engine.store
+    /// Returns the store that the records live in: for tools and tests that look at a record.
+    #[doc(hidden)]
+    pub fn store(&self) -> &dyn DynStore {
+        &*self.engine.store
     }
 
     /// Returns the id of a key's record in this engine's namespace: to look it up, or to find
@@ -274,7 +273,7 @@ impl<S: Store> Idempotency<S> {
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
-    ) -> Result<Begun<S>, Obstacle> {
+    ) -> Result<Begun, Obstacle> {
         let options = self.options.clone();
         self.engine
             .begin(key.into(), fingerprint.into(), options)

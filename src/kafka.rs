@@ -95,10 +95,10 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<Kafka, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kafka, T, E>;
 
 /// Serves `LambdaEvent<KafkaEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<Kafka, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kafka, T, E, Svc>;
 
 /// Holds one Kafka record: its decoded value, the claim of its handler, and the record as Lambda
 /// delivered it.

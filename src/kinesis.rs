@@ -141,10 +141,10 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kinesis batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<Kinesis, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kinesis, T, E>;
 
 /// Serves `LambdaEvent<KinesisEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<Kinesis, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kinesis, T, E, Svc>;
 
 /// Holds one record: its decoded data, the claim of its handler, and the record as Lambda delivered
 /// it.

@@ -73,7 +73,6 @@
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | undo what was done | [`Claim::saga`], [`Saga`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
-//! | name no store in your types | [`AnyStore`](store::AnyStore) |
 //! | see how it decides | [`protocol`] |
 //! | count what happens | [`metrics`](mod@metrics) |
 //!

@@ -15,7 +15,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // In a function: `DynamoDbStore::from_env().await?`.
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-//! let mut worker = pipes::BatchLayer::<Sqs, _, _, _>::new(once)
+//! let mut worker = pipes::BatchLayer::<Sqs, _, _>::new(once)
 //!     .operation("charge")
 //!     .handler(|message: pipes::Message<Sqs, u64>| async move {
 //!         println!("charging {}", message.body);
@@ -46,10 +46,10 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<Src, S, T, E> = crate::batch::BatchLayer<Pipe<Src>, S, T, E>;
+pub type BatchLayer<Src, T, E> = crate::batch::BatchLayer<Pipe<Src>, T, E>;
 
 /// Serves a `LambdaEvent` with a list of the source's records. [`BatchLayer`] makes it.
-pub type BatchService<Src, S, T, E, Svc> = crate::batch::BatchService<Pipe<Src>, S, T, E, Svc>;
+pub type BatchService<Src, T, E, Svc> = crate::batch::BatchService<Pipe<Src>, T, E, Svc>;
 
 /// Holds one message: its decoded body, the claim of its handler, and the message as the pipe
 /// delivered it.

@@ -73,10 +73,10 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 
 /// Makes a handler of S3 notifications of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<S3Events, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<S3Events, T, E>;
 
 /// Serves `LambdaEvent<S3Event>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<S3Events, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<S3Events, T, E, Svc>;
 
 /// Holds one record of an S3 notification: its decoded JSON, the claim of its handler, and the
 /// record as S3 delivered it.

@@ -196,10 +196,10 @@ pub use crate::batch::{
 
 /// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<Sqs, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<Sqs, T, E>;
 
 /// Serves `LambdaEvent<SqsEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<Sqs, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<Sqs, T, E, Svc>;
 
 /// Holds one SQS message: its decoded body, the claim of its handler, and the message as SQS
 /// delivered it.

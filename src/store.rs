@@ -4,25 +4,8 @@
 //! A [`Store`] must have [`write`](Store::write) and [`load`](Store::load). Groups, transactions
 //! and large outcomes are optional. [`MemoryStore`] keeps records in a process, `DynamoDbStore`
 //! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either,
-//! [`GroupedStore`] sends the requests of concurrent callers together, and [`AnyStore`] gives them one
-//! type. A store of your own is right when it passes the conformance
+//! [`GroupedStore`] sends the requests of concurrent callers together. A store of your own is right when it passes the conformance
 //! suite in `testing` (feature `test-util`); `docs/internals/own-store.md` walks through one.
-//!
-//! ```
-//! use lambda_idempotency::store::{AnyStore, MemoryStore};
-//! use lambda_idempotency::{BuildError, Idempotency};
-//!
-//! /// An application's state, whatever keeps the records.
-//! struct State {
-//!     once: Idempotency<AnyStore>,
-//! }
-//!
-//! fn in_tests() -> Result<State, BuildError> {
-//!     let store = AnyStore::new(MemoryStore::new());
-//!     Ok(State { once: Idempotency::builder(store).namespace("payments").build()? })
-//! }
-//! # assert!(in_tests().is_ok_and(|state| { drop(state.once); true }));
-//! ```
 
 use std::future::Future;
 
@@ -32,8 +15,8 @@ use crate::protocol::key::{MAX_ID_BYTES, RecordId};
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
 
-mod any;
 mod cached;
+mod erased;
 mod error;
 mod grouped;
 pub(crate) mod groups;
@@ -41,8 +24,9 @@ mod memory;
 pub mod transaction;
 pub mod version;
 
-pub use any::AnyStore;
 pub use cached::CachedStore;
+#[doc(hidden)]
+pub use erased::DynStore;
 pub use error::{BoxError, StoreError};
 pub use grouped::GroupedStore;
 pub use memory::MemoryStore;

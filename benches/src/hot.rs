@@ -111,7 +111,7 @@ fn json(bytes: usize) -> String {
     format!(r#"{{"payment_id": "P-1", "order_id": "A-17", "amount": 1250, "items": [{items}]}}"#)
 }
 
-fn engine() -> Result<Idempotency<MemoryStore>, Error> {
+fn engine() -> Result<Idempotency, Error> {
     Ok(Idempotency::builder(MemoryStore::new())
         .namespace("bench")
         .build()?)

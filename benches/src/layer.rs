@@ -50,7 +50,7 @@ impl<Src: Measured> Layer<Src> {
         let once = Idempotency::builder(store).namespace("bench").build()?;
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
-        let mut service = BatchLayer::<Src, _, _, _>::new(once)
+        let mut service = BatchLayer::<Src, _, _>::new(once)
             .operation("charge")
             .key(|payment: &Payment| payment.payment_id.clone())
             .handler(move |message: Message<Src, Payment>| {

@@ -37,20 +37,20 @@ const WINDOW: usize = 10_000;
 /// `T` is the body's type and `E` the handler's error; both are inferred. [`sqs`](crate::sqs) has
 /// an example.
 #[must_use = "a layer does nothing until it wraps a handler"]
-pub struct BatchLayer<Src: Source, S, T, E> {
-    config: Config<Src, S, T, E>,
+pub struct BatchLayer<Src: Source, T, E> {
+    config: Config<Src, T, E>,
 }
 
-impl<Src: Source, S, T: DeserializeOwned, E> BatchLayer<Src, S, T, E> {
+impl<Src: Source, T: DeserializeOwned, E> BatchLayer<Src, T, E> {
     /// Makes a layer over an engine, for bodies in JSON. Without further settings the key is the
     /// message's [own](Source::token), the operation the name of its [origin](Source::origin), and
     /// up to 10 messages run side by side.
-    pub fn new(once: Idempotency<S>) -> Self {
+    pub fn new(once: Idempotency) -> Self {
         Self::of(once, Reader::new())
     }
 }
 
-impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
+impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Makes a layer over an engine, for bodies that this function decodes: bytes of another format
     /// than JSON. It gets the message, too, as its source delivered it. A body that it fails on is
     /// rejected as [`Undecodable`](super::Rejection::Undecodable).
@@ -69,13 +69,13 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn with_decoder<D: fmt::Display>(
-        once: Idempotency<S>,
+        once: Idempotency,
         decode: impl Fn(&[u8], &Src::Record) -> Result<T, D> + Send + Sync + 'static,
     ) -> Self {
         Self::of(once, Reader::with(decode))
     }
 
-    fn of(once: Idempotency<S>, mut reader: Reader<Src, T>) -> Self {
+    fn of(once: Idempotency, mut reader: Reader<Src, T>) -> Self {
         reader.quotes_errors = once.logs_errors();
         Self {
             config: Config {
@@ -282,7 +282,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// use lambda_idempotency::window::Window;
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let layer = sqs::BatchLayer::<_, u64, std::io::Error>::new(once).window(Window::new(1_000_000));
+    /// let layer = sqs::BatchLayer::<u64, std::io::Error>::new(once).window(Window::new(1_000_000));
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn window(mut self, window: Window) -> Self {
@@ -342,7 +342,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
 
     /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
     /// `service_fn`.
-    pub fn handler<F, Fut, R>(self, handler: F) -> BatchService<Src, S, T, E, ServiceFn<F>>
+    pub fn handler<F, Fut, R>(self, handler: F) -> BatchService<Src, T, E, ServiceFn<F>>
     where
         F: FnMut(Message<Src, T>) -> Fut,
         Fut: Future<Output = Result<R, E>>,
@@ -354,8 +354,8 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     }
 }
 
-impl<Src: Source, S, T, E, Svc> Layer<Svc> for BatchLayer<Src, S, T, E> {
-    type Service = BatchService<Src, S, T, E, Svc>;
+impl<Src: Source, T, E, Svc> Layer<Svc> for BatchLayer<Src, T, E> {
+    type Service = BatchService<Src, T, E, Svc>;
 
     fn layer(&self, handler: Svc) -> Self::Service {
         BatchService {
@@ -365,9 +365,9 @@ impl<Src: Source, S, T, E, Svc> Layer<Svc> for BatchLayer<Src, S, T, E> {
     }
 }
 
-clone_fields!([Src: Source, S, T, E] BatchLayer<Src, S, T, E> { config });
+clone_fields!([Src: Source, T, E] BatchLayer<Src, T, E> { config });
 
-impl<Src: Source, S, T, E> fmt::Debug for BatchLayer<Src, S, T, E> {
+impl<Src: Source, T, E> fmt::Debug for BatchLayer<Src, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("BatchLayer").field(&self.config).finish()
     }

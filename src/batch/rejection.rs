@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::batch::Source;
+use crate::engine::hook;
 use crate::engine::rejection::Rejection;
-use crate::engine::{hook, unheard};
 
 /// Says why a message is rejected, and what went wrong, to the hook
 /// [`on_rejected`](super::BatchLayer::on_rejected).
@@ -98,7 +98,6 @@ impl<R> Hook<R> {
             source = S::NAME,
             "batch"
         );
-        unheard::error("hook_failed", &problem);
         false
     }
 }

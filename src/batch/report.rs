@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use crate::batch::source::BodyError;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
-use crate::engine::unheard;
 use crate::envelope::EnvelopeError;
 use crate::protocol::json_error;
 use crate::protocol::key::KeyError;
@@ -185,7 +184,6 @@ impl Reason {
             tracing::info!(event, reason, message_id, %detail, source, "batch");
         } else {
             tracing::warn!(event, reason, message_id, %detail, source, "batch");
-            unheard::error(event, &format_args!("{message_id}: {reason}: {detail}"));
         }
     }
 }

@@ -27,14 +27,13 @@ use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
-use crate::store::Store;
 
 /// Judges whether an error of the handler is one that no retry will mend.
 pub(super) type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 
 /// Holds all that one message needs to run, so that its future borrows nothing.
-pub(super) struct MessageRun<Src: Source, S, T, E, Svc> {
-    pub(super) once: Idempotency<S>,
+pub(super) struct MessageRun<Src: Source, T, E, Svc> {
+    pub(super) once: Idempotency,
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
     /// The source of keys says why a message has none.
@@ -58,10 +57,9 @@ enum Handled<R, E> {
     TooLate,
 }
 
-impl<Src, S, T, E, Svc> MessageRun<Src, S, T, E, Svc>
+impl<Src, T, E, Svc> MessageRun<Src, T, E, Svc>
 where
     Src: Source,
-    S: Store,
     E: Display + 'static,
     Svc: Service<Message<Src, T>, Error = E>,
     Svc::Response: Serialize,
@@ -171,8 +169,8 @@ where
 }
 
 /// Ends the run as the handler's result asks. `quotes` allows the reason to have the error's text.
-async fn end<S: Store, R: Serialize, E: Display + 'static>(
-    run: Run<S>,
+async fn end<R: Serialize, E: Display + 'static>(
+    run: Run,
     handled: Handled<R, E>,
     permanent: Option<&Permanent<E>>,
     quotes: bool,

@@ -33,15 +33,14 @@ use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
-use crate::store::Store;
 use crate::window::{Seen, Window};
 
 /// How many runs of a batch may end at once, where fewer handlers run at once.
 const ENDINGS: usize = 4 * GROUP;
 
 /// Holds the settings of a layer.
-pub(super) struct Config<Src: Source, S, T, E> {
-    pub(super) once: Idempotency<S>,
+pub(super) struct Config<Src: Source, T, E> {
+    pub(super) once: Idempotency,
     pub(super) operation: Option<Arc<str>>,
     pub(super) reader: Reader<Src, T>,
     pub(super) source_retention: Option<SourceRetention>,
@@ -58,11 +57,11 @@ pub(super) struct Config<Src: Source, S, T, E> {
     pub(super) on_error: Option<OnError<Src::Record, E>>,
 }
 
-clone_fields!([Src: Source, S, T, E] Config<Src, S, T, E> {
+clone_fields!([Src: Source, T, E] Config<Src, T, E> {
     once, operation, reader, source_retention, permanent, concurrency, order, reserve, single_writes, whole, window, hooks, on_error
 });
 
-impl<Src: Source, S, T, E> fmt::Debug for Config<Src, S, T, E> {
+impl<Src: Source, T, E> fmt::Debug for Config<Src, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("operation", &self.operation)
@@ -79,14 +78,14 @@ impl<Src: Source, S, T, E> fmt::Debug for Config<Src, S, T, E> {
 /// The reply names the messages that the source is to deliver again, in the order of the batch and
 /// each once; [the module](super#what-the-reply-names) says which these are.
 #[must_use = "a service does nothing until it is run"]
-pub struct BatchService<Src: Source, S, T, E, Svc> {
-    pub(super) config: Config<Src, S, T, E>,
+pub struct BatchService<Src: Source, T, E, Svc> {
+    pub(super) config: Config<Src, T, E>,
     pub(super) handler: Svc,
 }
 
-clone_fields!([Src: Source, S, T, E, Svc: Clone] BatchService<Src, S, T, E, Svc> { config, handler });
+clone_fields!([Src: Source, T, E, Svc: Clone] BatchService<Src, T, E, Svc> { config, handler });
 
-impl<Src: Source, S, T, E, Svc> fmt::Debug for BatchService<Src, S, T, E, Svc> {
+impl<Src: Source, T, E, Svc> fmt::Debug for BatchService<Src, T, E, Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("BatchService").field(&self.config).finish()
     }
@@ -134,10 +133,9 @@ impl From<BatchError> for Diagnostic {
     }
 }
 
-impl<Src, S, T, E, Svc> Service<LambdaEvent<Src::Event>> for BatchService<Src, S, T, E, Svc>
+impl<Src, T, E, Svc> Service<LambdaEvent<Src::Event>> for BatchService<Src, T, E, Svc>
 where
     Src: Source,
-    S: Store,
     T: Send + 'static,
     E: Display + Send + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone + Send + 'static,
@@ -162,10 +160,9 @@ where
     }
 }
 
-impl<Src, S, T, E, Svc> BatchService<Src, S, T, E, Svc>
+impl<Src, T, E, Svc> BatchService<Src, T, E, Svc>
 where
     Src: Source,
-    S: Store,
     T: Send + 'static,
     E: Display + Send + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone + Send + 'static,
@@ -221,9 +218,9 @@ where
 }
 
 /// Runs the messages, each when its turn has come and a place is free; returns the fate of each.
-async fn run_all<Src, S, T, E, Svc>(
-    config: &Config<Src, S, T, E>,
-    once: &Idempotency<S>,
+async fn run_all<Src, T, E, Svc>(
+    config: &Config<Src, T, E>,
+    once: &Idempotency,
     times: Option<Times>,
     handler: Svc,
     messages: Vec<Src::Record>,
@@ -231,7 +228,6 @@ async fn run_all<Src, S, T, E, Svc>(
 ) -> Vec<Fate>
 where
     Src: Source,
-    S: Store,
     E: Display + 'static,
     Svc: Service<Message<Src, T>, Error = E> + Clone,
     Svc::Response: Serialize,

@@ -12,7 +12,7 @@ use tower::Service;
 
 use crate::batch::Source;
 use crate::batch::message::Message;
-use crate::engine::{events, unheard};
+use crate::engine::events;
 use crate::protocol::record::error_text;
 
 /// Is shown a message, as its source delivered it, and the error of its handler.
@@ -69,7 +69,6 @@ where
                     source,
                     "batch"
                 );
-                unheard::error(event, &error);
             }
         });
         Either::Right(self.handler.call(message).inspect_err(show))

@@ -404,7 +404,7 @@ mod tests {
         let store = crate::dynamodb::wire::Wire::default().store();
         let composite = TableLayout::default().composite_key("pk", "records", "sk");
         for (store, max) in [(store.clone(), 2_048), (store.layout(composite), 1_024)] {
-            let once = crate::Idempotency::builder(crate::store::AnyStore::new(store));
+            let once = crate::Idempotency::builder(store);
             let once = once.namespace("payments").build().unwrap();
             let id = |bytes: usize| once.record_id(&Key::raw("charge", "x".repeat(bytes)));
             assert!(id(max).is_ok());

@@ -18,7 +18,7 @@ use crate::protocol::record::{
     Version, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, decide};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// The number of lost races after which another attempt holds the key.
 pub(super) const MAX_ROUNDS: u32 = 3;
@@ -36,7 +36,7 @@ pub(super) enum Acquired {
     Replay(Box<Record>),
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Acquires the claim, or returns the obstacle.
     pub(super) async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
         let began = self.moment();

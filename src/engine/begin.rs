@@ -5,29 +5,28 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::acquire::Acquired;
-use crate::engine::claim::{Claim, ClaimTime, Hold, Notes, Subject};
+use crate::engine::claim::{Claim, ClaimTime, Hold, Subject};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::events;
 use crate::engine::protection::Protection;
-use crate::engine::settings::{MissingKey, StoreDown, Unrecorded};
+use crate::engine::settings::{MissingKey, StoreDown};
 use crate::engine::{Begun, Engine, Options, Request, Run};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::Owner;
-use crate::store::Store;
 use crate::store::transaction::{Collected, Unwritten};
 
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
 const SWITCHED_OFF: &str = "protection is switched off";
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Begins a request.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         key: Option<Key>,
         fingerprint: Option<Fingerprint>,
         options: Options,
-    ) -> Result<Begun<S>, Obstacle> {
+    ) -> Result<Begun, Obstacle> {
         if self.is_observing() {
             return Box::pin(self.begin_shadow(key, fingerprint, options)).await;
         }
@@ -65,7 +64,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    fn begin_without_key(self: &Arc<Self>, options: &Options) -> Result<Begun<S>, Obstacle> {
+    fn begin_without_key(self: &Arc<Self>, options: &Options) -> Result<Begun, Obstacle> {
         let policy = options.missing_key.unwrap_or(self.settings.missing_key);
         if !self.disabled && policy == MissingKey::Refuse {
             return Err(KeyError::Missing.into());
@@ -75,11 +74,7 @@ impl<S: Store> Engine<S> {
 
     /// Begins a run while the engine is switched off: a key that can't be used is no obstacle. What
     /// is derived from the key stays the same, whether or not the engine was observing before.
-    fn begin_disabled(
-        self: &Arc<Self>,
-        key: &Key,
-        options: &Options,
-    ) -> Result<Begun<S>, Obstacle> {
+    fn begin_disabled(self: &Arc<Self>, key: &Key, options: &Options) -> Result<Begun, Obstacle> {
         let id = match self.derived_id(key) {
             Some(id) => id,
             None => unkeyed()?,
@@ -94,13 +89,9 @@ impl<S: Store> Engine<S> {
         key.resolve(namespace, self.settings.max_token_chars).ok()
     }
 
-    fn claimed(self: &Arc<Self>, request: Box<Request>, hold: Hold) -> Run<S> {
+    fn claimed(self: &Arc<Self>, request: Box<Request>, hold: Hold) -> Run {
         let until = hold.lease - self.settings.rules.skew_margin;
-        let notes = Notes {
-            scribe: Arc::clone(self) as Arc<_>,
-            reports_unrecorded: self.settings.unrecorded == Unrecorded::Fail,
-            is_strict: self.settings.is_strict,
-        };
+        let journal = Some(Arc::clone(self));
         let longest = self.settings.max_duration;
         let time = if self.lease_beyond(&request.options).is_some() {
             ClaimTime::beyond(until, until + longest)
@@ -110,7 +101,7 @@ impl<S: Store> Engine<S> {
             ClaimTime::renewed(until, limit)
         };
         let hold_of = Some(hold.clone());
-        let claim = self.claim_of(request.subject(), hold_of, Some(notes), Some(time), None);
+        let claim = self.claim_of(request.subject(), hold_of, journal, Some(time), None);
         let end = request.options.store_end();
         self.run(claim, Protection::Claimed(request, hold), end)
     }
@@ -120,7 +111,7 @@ impl<S: Store> Engine<S> {
         claim: Claim,
         protection: Protection,
         store_end: Option<Instant>,
-    ) -> Run<S> {
+    ) -> Run {
         Run {
             engine: Arc::clone(self),
             claim,
@@ -129,19 +120,19 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// `hold` and `notes` are `None` where nothing protects the run.
+    /// Makes a claim, as [`Claim::new`] does.
     pub(super) fn claim_of(
         &self,
         subject: Subject,
         hold: Option<Hold>,
-        notes: Option<Notes>,
+        journal: Option<Arc<Self>>,
         time: Option<impl Into<ClaimTime>>,
         unwritten: Option<Unwritten>,
     ) -> Claim {
         let clock = Arc::clone(&self.clock);
         let collected = Collected::new(self.store.admission(), unwritten);
         let time = time.map(Into::into);
-        Claim::new(subject, hold, notes, time, clock, collected)
+        Claim::new(subject, hold, journal, time, clock, collected)
     }
 }
 

@@ -12,12 +12,12 @@ use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{Found, RecordWrite};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// The name of the operation of requests without a key, in the metrics.
 const UNKEYED: &str = "unkeyed";
 
-impl<S: Store> Engine<S> {
+impl Engine {
     pub(super) fn request(
         &self,
         key: &Key,
@@ -72,8 +72,7 @@ impl<S: Store> Engine<S> {
         stop.map_or(limit, |stop| limit.min(stop - Instant::now()))
     }
 
-    /// Sends a write: with its batch's group, where it has one, else alone. Boxed, as a read is, so that
-    /// what waits for a store doesn't carry the room for its futures.
+    /// Sends a write: with its batch's group, where it has one, else alone.
     pub(super) async fn write(
         &self,
         request: &Request,
@@ -86,7 +85,7 @@ impl<S: Store> Engine<S> {
             request.note_claim(write, &answer);
             return answer;
         }
-        let answer = Box::pin(self.store.write(write, deadline)).await;
+        let answer = self.store.write(write, deadline).await;
         request.note_claim(write, &answer);
         answer
     }
@@ -103,7 +102,7 @@ impl<S: Store> Engine<S> {
             request.note(&found);
             return found;
         }
-        let found = Box::pin(self.store.load(&request.id, deadline)).await;
+        let found = self.store.load(&request.id, deadline).await;
         request.note(&found);
         found
     }

@@ -7,14 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
-use crate::engine::events;
 use crate::engine::metrics::{Count, Meter};
+use crate::engine::{Engine, events};
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::key::RecordId;
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
 mod hold;
-mod notes;
 mod prepared;
 mod results;
 mod saga;
@@ -23,7 +22,6 @@ mod steps;
 mod time;
 
 pub(crate) use hold::Hold;
-pub(crate) use notes::{Notes, Scribe, Urgency};
 pub use prepared::PreparedStep;
 pub(crate) use results::to_faithful_json;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
@@ -75,11 +73,11 @@ struct Inner {
 }
 
 impl Claim {
-    /// `hold` and `notes` are `None` where nothing protects the run.
+    /// `hold` is `None` where nothing protects the run, and `journal` where no journal is written.
     pub(crate) fn new(
         subject: Subject,
         mut hold: Option<Hold>,
-        notes: Option<Notes>,
+        journal: Option<Arc<Engine>>,
         time: Option<ClaimTime>,
         clock: Arc<dyn Clock>,
         collected: Collected,
@@ -89,11 +87,11 @@ impl Claim {
             id,
             meter,
         } = subject;
-        let journal = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
-        let journal = journal.unwrap_or_default();
+        let entries = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
+        let entries = entries.unwrap_or_default();
         let generation = match collected.unwritten() {
             Some(_) => OnceLock::new(),
-            None => OnceLock::from(journal.key_generation()),
+            None => OnceLock::from(entries.key_generation()),
         };
         Self {
             inner: Arc::new(Inner {
@@ -107,7 +105,7 @@ impl Claim {
                 derived: AtomicBool::new(false),
                 generation,
                 collected,
-                steps: Steps::new(notes, journal),
+                steps: Steps::new(journal, entries),
             }),
         }
     }

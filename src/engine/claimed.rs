@@ -11,9 +11,8 @@ use crate::engine::settings::Unrecorded;
 use crate::engine::{Disposition, Ended, Engine, Request};
 use crate::protocol::Crashed;
 use crate::protocol::record::{Failure, Omission};
-use crate::store::Store;
 
-impl<S: Store> Engine<S> {
+impl Engine {
     pub(super) async fn end_claimed(
         &self,
         request: Box<Request>,
@@ -157,7 +156,7 @@ impl<S: Store> Engine<S> {
     }
 }
 
-impl<S> Engine<S> {
+impl Engine {
     /// Takes over the end of a lease that was renewed: what ends the claim is sent until then.
     pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
         if let Some(until) = claim.until() {

@@ -20,7 +20,6 @@ use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Basis, Completion, Final, Record};
 use crate::protocol::{Asking, Decision, decide};
-use crate::store::Store;
 use crate::store::transaction::{Committed, Unwritten, Write, WriteError};
 
 /// The result of an attempt without a claim.
@@ -32,11 +31,11 @@ enum Applied {
     Replay(Box<Record>),
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     pub(super) async fn begin_claimless(
         self: &Arc<Self>,
         request: Box<Request>,
-    ) -> Result<Begun<S>, Obstacle> {
+    ) -> Result<Begun, Obstacle> {
         // A failure is a record, too, which a late copy of a commit must not outlive.
         let retention = request.retention.min(self.settings.failure_retention);
         let looked = if self.store.admission().is_none() {

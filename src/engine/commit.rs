@@ -14,7 +14,7 @@ use crate::engine::{Engine, LEAST_STORE_TIME, Request, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::{Basis, Final, Omission, Owner, StoredOutcome};
 use crate::store::transaction::{Commit, Committed, Write};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// The longest time for the sends of a commit without a record: only the request's token tells them
 /// apart, and DynamoDB
@@ -41,7 +41,7 @@ enum Proof {
     Nothing,
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Commits a success and the business writes. Where they are not written, the claim is
     /// released.
     ///

@@ -10,7 +10,6 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::fence::{Fence, Uncommitted};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
-use crate::engine::unheard;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Completion, Record, RecordWrite, StoredOutcome};
 use crate::store::StoreError;
@@ -54,11 +53,9 @@ pub(super) fn refused(request: &Request, error: &Obstacle) {
         }
         Error::Store(reason) => {
             tracing::error!(event, operation, %key, error = %reason, "idempotency");
-            unheard::error(event, reason);
         }
         Error::Unreadable(reason) => {
             tracing::error!(event, operation, %key, error = reason, "idempotency");
-            unheard::error(event, reason);
         }
         _ => tracing::warn!(event, operation, %key, attempt, age_ms, "idempotency"),
     }
@@ -93,7 +90,6 @@ pub(super) fn finished(
             let (operation, key) = (&*request.operation, &request.id);
             let event = "unrecorded";
             tracing::error!(event, operation, %key, attempt, %error, "idempotency");
-            unheard::error(event, error);
         }
     }
 }
@@ -146,7 +142,6 @@ pub(super) fn committed(
             request.meter.count(Count::OutcomesUnknown);
             let event = "outcome_unknown";
             tracing::error!(event, operation, %key, attempt, %error, "idempotency");
-            unheard::error(event, error);
         }
     }
 }

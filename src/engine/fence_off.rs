@@ -7,7 +7,7 @@ use crate::engine::persist::persist;
 use crate::engine::{Engine, Request, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::{Basis, Found, Owner, RELEASED, RecordWrite, Takeover};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// Says what became of a commit without a claim.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum FencedOff {
     Unknown,
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Writes a released record on the basis of the commit: where no record was, or over the version
     /// that it would have taken over. If that applies, no send of the commit has applied, and none
     /// can: its basis is gone for as long as a request can be late.

@@ -12,9 +12,9 @@ use crate::engine::{Engine, Request, events};
 use crate::protocol::record::{
     Completion, Failure, Omission, Owner, RecordWrite, Release, Status, StoredOutcome,
 };
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Stores a success, under the fence.
     pub(super) async fn complete(
         &self,

@@ -1,41 +1,45 @@
 //! Writes the notes of steps into the record.
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-
-use crate::engine::claim::{Scribe, Urgency};
 use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::{Engine, LEAST_STORE_TIME};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::RecordWrite;
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
-impl<S: Store> Scribe for Engine<S> {
-    fn note<'a>(
-        &'a self,
-        amendment: &'a RecordWrite,
+/// The urgency decides how often and how long a note is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Nothing has happened yet.
+    Begin,
+    /// An effect happened, and a takeover would repeat it.
+    Confirm,
+    /// A later attempt can do without the note.
+    Tell,
+}
+
+impl Engine {
+    /// Writes a note under the fence. `until` is when the attempt must be done.
+    pub(super) async fn write_note(
+        &self,
+        amendment: &RecordWrite,
         until: EpochMillis,
         urgency: Urgency,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> Result<Answer, StoreError> {
         let limit = match urgency {
             Urgency::Begin | Urgency::Confirm => self.settings.store_timeout,
             Urgency::Tell => LEAST_STORE_TIME,
         };
         let deadline = self.moment().store_deadline(until, limit, None);
-        let again = move |error: &StoreError| match urgency {
+        let again = |error: &StoreError| match urgency {
             Urgency::Confirm => error.is_transient(),
             // What the SDK does not retry. A store that can't be reached is not asked again: the
             // caller gets the error.
             Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
         };
-        let send = move || self.store.write(amendment, deadline);
-        persist(
-            Turns::End(&self.pace, amendment.id()),
-            deadline,
-            again,
-            send,
-        )
-        .boxed()
+        let turns = Turns::End(&self.pace, amendment.id());
+        let send = || self.store.write(amendment, deadline);
+        // Boxed, so that a step's future, which the handler holds, stays small.
+        Box::pin(persist(turns, deadline, again, send)).await
     }
 }

@@ -13,7 +13,7 @@ use crate::protocol::clock::EpochMillis;
 #[cfg(feature = "batch")]
 use crate::protocol::owner::Owners;
 #[cfg(feature = "batch")]
-use crate::store::{AnyStore, GROUP, groups::Groups};
+use crate::store::{DynStore, GROUP, groups::Groups};
 
 /// The options of one call.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Batch {
     /// Creates the state for a batch of this many requests; without a store, each request leaves
     /// alone.
     pub(crate) fn new(
-        store: Option<AnyStore>,
+        store: Option<Arc<dyn DynStore>>,
         requests: usize,
         store_end: Option<Instant>,
     ) -> Self {

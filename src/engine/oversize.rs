@@ -12,13 +12,13 @@ use crate::engine::{Engine, Request};
 use crate::protocol::clock::EpochSeconds;
 use crate::protocol::packed::{LargeOutcome, PackedOutcome, Place};
 use crate::protocol::record::{Omission, StoredOutcome};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// The time by which an outcome is kept longer than its record: a replay that was decided upon in
 /// the record's last moment still finds it.
 const GRACE: Duration = Duration::from_hours(1);
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Compresses a text over the inline limit, and keeps it in the first place that takes it. The
     /// record can be completed with the result whatever happens.
     pub(super) async fn pack(

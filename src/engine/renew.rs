@@ -15,7 +15,7 @@ use crate::engine::settings::AtDeadline;
 use crate::engine::{Engine, Options, Request, Run, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::{Found, Owner, RecordWrite, Renewal};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// The renewals in the time of one lease: two may fail before it is over.
 const RENEWALS: u32 = 3;
@@ -33,7 +33,7 @@ const LEAST_RETRY: Duration = Duration::from_millis(100);
 /// A renewal that begins so much later than its turn is warned of: something blocks the thread.
 const LATE: Duration = Duration::from_millis(500);
 
-impl<S: Store> Run<S> {
+impl Run {
     /// Awaits the work of this run, and renews its lease meanwhile, where the engine has a
     /// [renewed lease](crate::Builder::renewed_lease), or where work [goes
     /// on](crate::AtDeadline::GoOn) after the deadline of its invocation. `None` where the lease is
@@ -108,7 +108,7 @@ impl<S: Store> Run<S> {
     }
 }
 
-impl<S> Engine<S> {
+impl Engine {
     /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
     /// up to an invocation's deadline, for a batch, and without a claim.
     pub(super) fn renewed_lease(&self, options: &Options) -> Option<Duration> {
@@ -131,7 +131,7 @@ impl<S> Engine<S> {
     }
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Renews the claim's lease again and again from a moment on, and returns when the lease is
     /// over: its limit is reached, it could not be renewed, or the fence was lost.
     async fn renew(

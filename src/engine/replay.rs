@@ -8,7 +8,6 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::events;
 use crate::engine::{Engine, Request};
 use crate::protocol::record::{Failure, Record, Status, StoredOutcome};
-use crate::store::Store;
 
 /// The attempt that a replayed outcome comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Replayed {
     }
 }
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Gives the outcome that an earlier attempt left. Where it is a successor's, this attempt's
     /// own work was done, and an outcome that can't be given back means a lost lease.
     pub(super) async fn replay(

@@ -21,13 +21,13 @@ use crate::engine::replay::Replayed;
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
 use crate::engine::times::{Times, ending};
 use crate::protocol::record::{Failure, NOT_STARTED, Omission};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// A begun request has a run of its own, or the outcome of an earlier one.
 #[derive(Debug)]
-pub enum Begun<S> {
+pub enum Begun {
     /// The request is to be done: do the work, then [`end`](Run::end) the run.
-    Run(Run<S>),
+    Run(Run),
     /// The work was done before, with this outcome.
     Replay(Replayed),
 }
@@ -41,8 +41,8 @@ pub enum Begun<S> {
 /// returned. The engine's next call releases its key, and a retry runs again; under
 /// [`Crashed::Interrupt`](crate::Crashed::Interrupt) nothing is sent, and the lease runs out.
 #[must_use = "a run that is dropped holds its key until the engine's next call"]
-pub struct Run<S> {
-    pub(super) engine: Arc<Engine<S>>,
+pub struct Run {
+    pub(super) engine: Arc<Engine>,
     pub(super) claim: Claim,
     pub(super) protection: Protection,
     /// The instant that ends each store call of the run; `None` where none is set.
@@ -78,7 +78,7 @@ pub enum Ended {
     Replay(Replayed),
 }
 
-impl<S: Store> Run<S> {
+impl Run {
     /// Returns the claim: keys for effects outside, steps, writes, and the time that is left.
     pub fn claim(&self) -> &Claim {
         &self.claim
@@ -252,14 +252,14 @@ impl<S: Store> Run<S> {
     }
 }
 
-impl<S> Run<S> {
+impl Run {
     /// Takes the protection away, whose end then is the caller's task.
     fn take_protection(&mut self) -> Protection {
         mem::replace(&mut self.protection, Protection::None)
     }
 }
 
-impl<S> Drop for Run<S> {
+impl Drop for Run {
     fn drop(&mut self) {
         if let Protection::Claimed(request, mut hold) = self.take_protection() {
             self.engine.leave_dropped(&request, &mut hold, &self.claim);
@@ -267,7 +267,7 @@ impl<S> Drop for Run<S> {
     }
 }
 
-impl<S> fmt::Debug for Run<S> {
+impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("claim", &self.claim)

@@ -16,15 +16,14 @@ use crate::engine::{Begun, Disposition, Ended, Engine, Options, Request};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError};
 use crate::protocol::record::Failure;
-use crate::store::Store;
 
-impl<S: Store> Engine<S> {
+impl Engine {
     pub(super) async fn begin_shadow(
         self: &Arc<Self>,
         key: Option<Key>,
         fingerprint: Option<Fingerprint>,
         options: Options,
-    ) -> Result<Begun<S>, Obstacle> {
+    ) -> Result<Begun, Obstacle> {
         let span = tracing::info_span!("observed_only");
         let claimed = self.claim_shadow(key.as_ref(), fingerprint, options.clone());
         let claimed = claimed.instrument(span.clone()).await;

@@ -1,6 +1,7 @@
 //! The engine on a store that answers late, wrongly or not at all, in virtual time.
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::error::Error;
-use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::Outcome;
+use crate::idempotency::{Builder, Idempotency};
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
@@ -61,13 +62,43 @@ impl Clock for TokioClock {
 }
 
 /// An engine whose claims last for `LEASE`, on a store that answers by this script.
-fn engine<P: Script>(script: P) -> Idempotency<Scripted<P>> {
-    Idempotency::builder(Scripted::new(script))
+fn engine<P: Script>(script: P) -> Bench<P> {
+    bench(script, |builder| builder)
+}
+
+fn bench<P: Script>(script: P, set: impl FnOnce(Builder) -> Builder) -> Bench<P> {
+    let store = Scripted::new(script);
+    let builder = Idempotency::builder(store.clone())
         .namespace("tests")
         .lease(LEASE)
-        .clock(TokioClock::start())
-        .build()
-        .unwrap()
+        .clock(TokioClock::start());
+    Bench {
+        once: set(builder).build().unwrap(),
+        store,
+    }
+}
+
+/// An engine and its store.
+struct Bench<P> {
+    once: Idempotency,
+    store: Scripted<P>,
+}
+
+impl<P> Bench<P> {
+    fn claimless(&self) -> Self {
+        Self {
+            once: self.once.claimless(),
+            store: self.store.clone(),
+        }
+    }
+}
+
+impl<P> Deref for Bench<P> {
+    type Target = Idempotency;
+
+    fn deref(&self) -> &Idempotency {
+        &self.once
+    }
 }
 
 fn key() -> Key {
@@ -79,15 +110,13 @@ fn payload() -> Fingerprint {
 }
 
 /// An attempt whose handler fails, so that its claim is released.
-async fn fail<P: Script>(once: &Idempotency<Scripted<P>>) {
+async fn fail(once: &Idempotency) {
     let failed = once.run(key(), payload(), async |_| Err::<i32, _>("down"));
     assert!(matches!(failed.await, Err(Error::Handler("down"))));
 }
 
 /// An attempt whose handler has one write to commit.
-async fn write<P: Script>(
-    once: &Idempotency<Scripted<P>>,
-) -> Result<Outcome<i32>, Error<Infallible>> {
+async fn write(once: &Idempotency) -> Result<Outcome<i32>, Error<Infallible>> {
     let handler = async |claim: crate::Claim| {
         claim.write(Write::new("a business write")).unwrap();
         Ok(1)
@@ -96,9 +125,9 @@ async fn write<P: Script>(
 }
 
 /// The record as it stands in the store's table.
-async fn record<P: Script>(once: &Idempotency<Scripted<P>>) -> Option<Record> {
+async fn record(once: &Idempotency) -> Option<Record> {
     let id = once.record_id(&key()).unwrap();
-    let found = once.store().table.load(&id, soon()).await.unwrap();
+    let found = once.store().load(&id, soon()).await.unwrap();
     found.map(|found| *found.content.unwrap())
 }
 

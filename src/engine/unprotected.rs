@@ -15,10 +15,10 @@ use crate::engine::protection::Protection;
 use crate::engine::{Begun, Disposition, Ended, Engine, Options, events};
 use crate::protocol::key::{Key, RecordId};
 use crate::protocol::record::Owner;
+use crate::store::StoreError;
 use crate::store::transaction::Committed;
-use crate::store::{Store, StoreError};
 
-impl<S: Store> Engine<S> {
+impl Engine {
     #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
     pub(super) fn begin_unprotected(
         self: &Arc<Self>,
@@ -26,7 +26,7 @@ impl<S: Store> Engine<S> {
         id: RecordId,
         options: &Options,
         reason: &dyn Display,
-    ) -> Result<Begun<S>, Obstacle> {
+    ) -> Result<Begun, Obstacle> {
         events::unprotected(key.map_or("", Key::operation), key.map(|_| &id), reason);
         self.meter(key).count(Count::Unprotected);
         let claim = self.bare_claim(key, id, options);

@@ -17,7 +17,6 @@ use super::stored_headers::stored;
 use super::stored_response::StoredResponse;
 use super::verdict::verdict;
 use crate::engine::claim::to_json;
-use crate::engine::unheard;
 use crate::idempotency::outcome::Verdict;
 use crate::protocol::record::Omission;
 use crate::store::BoxError;
@@ -45,10 +44,6 @@ where
         let Ok((whole, body)) = read else {
             let problem = Problem::ResponseBroken;
             tracing::error!(event = problem.code(), "idempotency");
-            unheard::error(
-                problem.code(),
-                &"the body of the handler's answer broke off",
-            );
             let broken = settings.problem_response(problem);
             return Self {
                 verdict: Verdict::Release,

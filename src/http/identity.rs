@@ -14,7 +14,6 @@ use super::settings::{GuardedRoute, Settings};
 use crate::idempotency::Idempotency;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-use crate::store::Store;
 
 /// Holds the identity of a request, and the body for its handler.
 pub(super) struct Identity<B> {
@@ -27,8 +26,8 @@ pub(super) struct Identity<B> {
 
 /// Identifies a request. Without a key there is nothing to compare, so the body stays unread unless
 /// the key may be in it.
-pub(super) async fn identify<S: Store, B: RequestBody>(
-    once: &Idempotency<S>,
+pub(super) async fn identify<B: RequestBody>(
+    once: &Idempotency,
     settings: &Settings,
     parts: &Parts,
     route: &GuardedRoute,
@@ -78,10 +77,10 @@ pub(super) async fn identify<S: Store, B: RequestBody>(
 /// Reads a body up to the limit, and opens its coding up to the same one, or to the default one where that is less:
 /// a small body may open to a thousand times its size. Where nothing is protected, the
 /// handler meets a body that can't be read as it is, and the request is not compared.
-async fn bounded<S: Store, B: RequestBody>(
+async fn bounded<B: RequestBody>(
     parts: &Parts,
     body: B,
-    once: &Idempotency<S>,
+    once: &Idempotency,
     settings: &Settings,
 ) -> Result<(Option<bytes::Bytes>, B), Problem> {
     let limit = settings.body_limit;

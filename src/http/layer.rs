@@ -21,7 +21,6 @@ use super::settings::Settings;
 use crate::engine::settings::HTTP_RETENTION;
 use crate::idempotency::Idempotency;
 use crate::protocol::pointer::Pointer;
-use crate::store::Store;
 
 /// Wraps a service so that a request which comes twice takes effect once. The [module page](super)
 /// says how.
@@ -42,14 +41,14 @@ use crate::store::Store;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a layer does nothing until it wraps a service"]
-pub struct IdempotencyLayer<S> {
-    once: Idempotency<S>,
+pub struct IdempotencyLayer {
+    once: Idempotency,
     settings: Settings,
 }
 
-clone_fields!([S] IdempotencyLayer<S> { once, settings });
+clone_fields!([] IdempotencyLayer { once, settings });
 
-impl<S> fmt::Debug for IdempotencyLayer<S> {
+impl fmt::Debug for IdempotencyLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
             .field("header", &self.settings.header)
@@ -60,7 +59,7 @@ impl<S> fmt::Debug for IdempotencyLayer<S> {
     }
 }
 
-impl<S: Store> IdempotencyLayer<S> {
+impl IdempotencyLayer {
     /// Makes a layer over an engine, for an API with several clients: keys of different scopes
     /// never meet. Outcomes are kept for 24 hours ([`HTTP_RETENTION`]) unless the engine has a
     /// retention of its own.
@@ -71,7 +70,7 @@ impl<S: Store> IdempotencyLayer<S> {
     /// feature `lambda-http` has the usual ones ready made, in `http::scope`. Where the closure gives `None`, the request shares
     /// its keys with all others that have no scope, unless [`require_scope`](Self::require_scope)
     /// refuses it.
-    pub fn scoped<F>(once: Idempotency<S>, scope: F) -> Self
+    pub fn scoped<F>(once: Idempotency, scope: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
@@ -84,7 +83,7 @@ impl<S: Store> IdempotencyLayer<S> {
     ///
     /// **Any two clients that choose the same key share one record, and one that sends the other's
     /// request gets the other's answer.** For several clients use [`scoped`](Self::scoped).
-    pub fn unscoped(once: Idempotency<S>) -> Self {
+    pub fn unscoped(once: Idempotency) -> Self {
         Self {
             once: once.default_retention(HTTP_RETENTION),
             settings: Settings::default(),
@@ -335,8 +334,8 @@ impl<S: Store> IdempotencyLayer<S> {
     }
 }
 
-impl<S, Svc> Layer<Svc> for IdempotencyLayer<S> {
-    type Service = IdempotencyService<S, Svc>;
+impl<Svc> Layer<Svc> for IdempotencyLayer {
+    type Service = IdempotencyService<Svc>;
 
     fn layer(&self, inner: Svc) -> Self::Service {
         IdempotencyService {

@@ -15,7 +15,6 @@ use super::settings::Settings;
 use super::stored_response::{Malformed, StoredResponse};
 use crate::engine::{REPLY_TIME, Replay, Replayed};
 use crate::idempotency::Idempotency;
-use crate::store::Store;
 
 /// `true` on a replay.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -24,8 +23,8 @@ const PROCESSED_AT: HeaderName = HeaderName::from_static("idempotency-processed-
 
 /// Makes the replay of an outcome for a client that accepts these codings. `request` is the retry's
 /// head, for the hook that may change the response.
-pub(super) async fn replay<S: Store, B>(
-    once: &Idempotency<S>,
+pub(super) async fn replay<B>(
+    once: &Idempotency,
     settings: &Settings,
     replayed: &Replayed,
     accepted: &AcceptedCodings,

@@ -27,28 +27,28 @@ use super::response_body::ResponseBody;
 use super::route_policy::RoutePolicy;
 use super::settings::{GuardedRoute, Settings};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, times, unheard};
+use crate::engine::{Begun, Disposition, Ended, times};
 use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::Verdict;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::error_kind;
-use crate::store::{BoxError, Store};
+use crate::store::BoxError;
 
 /// On a response that a duplicate may not get: `unprotected` where no record protects the run,
 /// `unrecorded` where its outcome could not be stored.
 pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// Serves HTTP requests with a service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
-pub struct IdempotencyService<S, Svc> {
-    pub(super) once: Idempotency<S>,
+pub struct IdempotencyService<Svc> {
+    pub(super) once: Idempotency,
     pub(super) settings: Arc<Settings>,
     pub(super) inner: Svc,
 }
 
-clone_fields!([S, Svc: Clone] IdempotencyService<S, Svc> { once, settings, inner });
+clone_fields!([Svc: Clone] IdempotencyService<Svc> { once, settings, inner });
 
-impl<S, Svc: fmt::Debug> fmt::Debug for IdempotencyService<S, Svc> {
+impl<Svc: fmt::Debug> fmt::Debug for IdempotencyService<Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyService")
             .field("inner", &self.inner)
@@ -56,9 +56,8 @@ impl<S, Svc: fmt::Debug> fmt::Debug for IdempotencyService<S, Svc> {
     }
 }
 
-impl<S, Svc, B, RB> Service<Request<B>> for IdempotencyService<S, Svc>
+impl<Svc, B, RB> Service<Request<B>> for IdempotencyService<Svc>
 where
-    S: Store,
     Svc: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
     Svc::Error: Display + Send + 'static,
     Svc::Future: Send + 'static,
@@ -89,8 +88,8 @@ where
     }
 }
 
-async fn protect<S, Svc, B, RB>(
-    once: Idempotency<S>,
+async fn protect<Svc, B, RB>(
+    once: Idempotency,
     settings: Arc<Settings>,
     inner: Svc,
     route: GuardedRoute,
@@ -98,7 +97,6 @@ async fn protect<S, Svc, B, RB>(
     body: B,
 ) -> Result<Response<ResponseBody<RB>>, Svc::Error>
 where
-    S: Store,
     Svc: Service<Request<B>, Response = Response<RB>> + Send + 'static,
     Svc::Error: Display + Send + 'static,
     Svc::Future: Send + 'static,
@@ -180,8 +178,8 @@ impl<E> From<Problem> for Unanswered<E> {
 }
 
 /// Claims the key, calls the handler, and ends the run.
-async fn run<S, Svc, B, RB>(
-    once: Idempotency<S>,
+async fn run<Svc, B, RB>(
+    once: Idempotency,
     settings: Arc<Settings>,
     mut inner: Svc,
     key: Option<Key>,
@@ -189,7 +187,6 @@ async fn run<S, Svc, B, RB>(
     request: Request<B>,
 ) -> Result<Response<ResponseBody<RB>>, Unanswered<Svc::Error>>
 where
-    S: Store,
     Svc: Service<Request<B>, Response = Response<RB>>,
     Svc::Error: Display + 'static,
     RB: Body<Data = Bytes> + 'static,
@@ -243,7 +240,6 @@ where
         {
             let (event, error) = ("hook_failed", "it panicked");
             tracing::error!(event, reason = "on_error", error, "idempotency");
-            unheard::error(event, &error);
         }
     }
     if let Ok(response) = &response
@@ -283,7 +279,7 @@ where
 }
 
 /// Binds the engine to the invocation and the route.
-fn bind<S: Store>(once: &Idempotency<S>, parts: &Parts, policy: &RoutePolicy) -> Idempotency<S> {
+fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency {
     let once = once.with_overrides(policy.retention, policy.missing_key);
     #[cfg(feature = "lambda-http")]
     if let Some(deadline) = gateway::deadline(parts) {

@@ -17,7 +17,7 @@ use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::namespace::Namespace;
 use crate::protocol::owner::Owners;
 use crate::protocol::unlinked::unlinked;
-use crate::store::Store;
+use crate::store::{DynStore, Store};
 
 /// The longest time that a store may delay a handler that is only observed.
 const OBSERVER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ const OBSERVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder<S> {
-    store: S,
+pub struct Builder {
+    store: Arc<dyn DynStore>,
     clock: Arc<dyn Clock>,
     namespace: Option<String>,
     disabled: Option<bool>,
@@ -47,17 +47,17 @@ pub struct Builder<S> {
     settings: Settings,
 }
 
-impl<S: Store> Idempotency<S> {
+impl Idempotency {
     /// Starts to build an engine over a store.
-    pub fn builder(store: S) -> Builder<S> {
+    pub fn builder(store: impl Store) -> Builder {
         Builder::new(store)
     }
 }
 
-impl<S: Store> Builder<S> {
-    pub(crate) fn new(store: S) -> Self {
+impl Builder {
+    pub(crate) fn new(store: impl Store) -> Self {
         Self {
-            store,
+            store: Arc::new(store),
             clock: Arc::new(SystemClock),
             namespace: None,
             disabled: None,
@@ -340,7 +340,7 @@ impl<S: Store> Builder<S> {
     /// When the namespace is missing (outside Lambda) or not usable, a retention is zero, or the
     /// store can't work as it is set up: its settings contradict each other, or its client has no
     /// region. Nothing is sent to the store.
-    pub fn build(self) -> Result<Idempotency<S>, BuildError> {
+    pub fn build(self) -> Result<Idempotency, BuildError> {
         let checked = self.store.check();
         checked.map_err(|error| BuildError::Store(unlinked(&error)))?;
         for (setting, retention) in [
@@ -377,7 +377,7 @@ impl<S: Store> Builder<S> {
         let detached = DetachedRuns::up_to(settings.detached_limit);
         Ok(Idempotency::of(Engine {
             deadlines: Deadlines::of_process(self.clock.now()),
-            store: Arc::new(self.store),
+            store: self.store,
             clock: self.clock,
             namespace,
             settings,

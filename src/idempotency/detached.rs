@@ -17,9 +17,9 @@ use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::{Outcome, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
-impl<S: Store> Idempotency<S> {
+impl Idempotency {
     /// Runs the handler as [`run`](Self::run) does, in a task of its own that the caller joins: for
     /// servers, where the caller may go away meanwhile.
     ///

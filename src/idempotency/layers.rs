@@ -13,7 +13,7 @@ use crate::idempotency::Idempotency;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::record::error_text;
 
-impl<S> Idempotency<S> {
+impl Idempotency {
     /// Tells whether the kill switch is thrown.
     #[cfg(feature = "http")]
     pub(crate) fn is_disabled(&self) -> bool {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::Idempotency;
-use crate::store::Store;
 
-impl<S: Store> Idempotency<S> {
+impl Idempotency {
     /// Gives the engine with another retention for its outcomes than
     /// [`Builder::retention`](crate::Builder::retention): for one operation of several. A layer
     /// that is made of it keeps its outcomes for as long, too. A retention under a second is one of

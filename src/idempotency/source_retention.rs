@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Idempotency;
-use crate::engine::unheard;
-use crate::store::Store;
 
 /// Holds how long a source may deliver an event again, as its layer declares it.
 #[derive(Clone, Debug)]
@@ -25,7 +23,7 @@ impl SourceRetention {
     }
 
     /// Warns once where this engine keeps outcomes for a shorter time.
-    pub(crate) fn check<S: Store>(&self, once: &Idempotency<S>) {
+    pub(crate) fn check(&self, once: &Idempotency) {
         let kept = once.retention_in_force();
         if kept >= self.declared || self.has_warned.swap(true, Ordering::Relaxed) {
             return;
@@ -37,11 +35,10 @@ impl SourceRetention {
             kept = Words(kept),
         );
         tracing::warn!(event, %detail, "idempotency");
-        unheard::error(event, &detail);
     }
 }
 
-impl<S: Store> Idempotency<S> {
+impl Idempotency {
     /// Returns how long this engine keeps outcomes.
     fn retention_in_force(&self) -> Duration {
         let options = &self.options;

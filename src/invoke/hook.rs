@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::engine::times::Times;
-use crate::engine::{Replay, hook, unheard};
+use crate::engine::{Replay, hook};
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
 /// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
@@ -81,7 +81,6 @@ impl<I: 'static> Hook<I> {
 pub(super) fn failed(name: &'static str, problem: &str) {
     let event = "hook_failed";
     tracing::error!(event, reason = name, error = problem, "invoke");
-    unheard::error(event, &format_args!("{name}: {problem}"));
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::token::IntoToken;
-use crate::store::Store;
 
 mod compared;
 mod ready_made;
@@ -33,19 +32,19 @@ mod ready_made;
 /// `T` is the payload's type and `E` the handler's error; both are inferred. [The module](super)
 /// has an example.
 #[must_use = "a layer does nothing until it wraps a handler"]
-pub struct InvokeLayer<S, T, E> {
-    config: Config<S, T, E>,
+pub struct InvokeLayer<T, E> {
+    config: Config<T, E>,
 }
 
-impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
+impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// Makes a layer over an engine, for a function that its callers invoke directly. It needs a
     /// key: [`key`](Self::key), [`key_from`](Self::key_from) or [`raw_id`](Self::raw_id). The
     /// operation is the function's name.
-    pub fn new(once: Idempotency<S>) -> Self {
+    pub fn new(once: Idempotency) -> Self {
         Self::of(once, Kind::Direct)
     }
 
-    fn of(once: Idempotency<S>, kind: Kind) -> Self {
+    fn of(once: Idempotency, kind: Kind) -> Self {
         let reader = Reader {
             kind,
             key: KeySource::of_source(),
@@ -84,7 +83,7 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     }
 }
 
-impl<S, T, E> InvokeLayer<S, T, E> {
+impl<T, E> InvokeLayer<T, E> {
     /// Names the operation. Default: the name of the function.
     ///
     /// Set it when the same work arrives through several functions, or when one may be renamed: an
@@ -270,7 +269,7 @@ impl<S, T, E> InvokeLayer<S, T, E> {
 
     /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
     /// `service_fn`.
-    pub fn handler<F, Fut, R>(self, handler: F) -> InvokeService<S, T, E, ServiceFn<F>>
+    pub fn handler<F, Fut, R>(self, handler: F) -> InvokeService<T, E, ServiceFn<F>>
     where
         F: FnMut(Invocation<T>) -> Fut,
         Fut: Future<Output = Result<R, E>>,
@@ -282,8 +281,8 @@ impl<S, T, E> InvokeLayer<S, T, E> {
     }
 }
 
-impl<S, T, E, Svc> Layer<Svc> for InvokeLayer<S, T, E> {
-    type Service = InvokeService<S, T, E, Svc>;
+impl<T, E, Svc> Layer<Svc> for InvokeLayer<T, E> {
+    type Service = InvokeService<T, E, Svc>;
 
     fn layer(&self, handler: Svc) -> Self::Service {
         InvokeService {
@@ -293,9 +292,9 @@ impl<S, T, E, Svc> Layer<Svc> for InvokeLayer<S, T, E> {
     }
 }
 
-clone_fields!([S, T, E] InvokeLayer<S, T, E> { config });
+clone_fields!([T, E] InvokeLayer<T, E> { config });
 
-impl<S, T, E> fmt::Debug for InvokeLayer<S, T, E> {
+impl<T, E> fmt::Debug for InvokeLayer<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("InvokeLayer").field(&self.config).finish()
     }

@@ -3,7 +3,6 @@
 use super::error::InvokeError;
 use crate::engine::error::Error;
 use crate::engine::rejection::Rejection;
-use crate::engine::unheard;
 
 /// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.
 pub(super) fn log<E>(error: &InvokeError<E>) {
@@ -16,7 +15,6 @@ pub(super) fn log<E>(error: &InvokeError<E>) {
         error => {
             let detail = detail(error);
             tracing::warn!(event, reason, %detail, "invoke");
-            unheard::error(event, &format_args!("{reason}: {detail}"));
         }
     }
 }

@@ -26,7 +26,6 @@ use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
-use crate::store::Store;
 
 /// The operation of a function whose name is not known, as in a test without a context.
 const UNNAMED: &str = "invoke";
@@ -56,7 +55,7 @@ impl<E> From<Obstacle> for Unanswered<E> {
     }
 }
 
-impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
+impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
     /// Answers an event.
     pub(super) async fn serve<Svc>(
         self,
@@ -96,7 +95,7 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
 
     async fn answer<Svc>(
         &self,
-        once: Idempotency<S>,
+        once: Idempotency,
         mut handler: Svc,
         event: &RawValue,
         context: Context,
@@ -155,8 +154,8 @@ impl<S: Store, T: DeserializeOwned, E: Display + 'static> Config<S, T, E> {
     /// Ends the run as the handler's result asks.
     async fn end<R: Serialize>(
         &self,
-        once: &Idempotency<S>,
-        run: Run<S>,
+        once: &Idempotency,
+        run: Run,
         event: &RawValue,
         result: Result<R, E>,
         limits: Option<Times>,
@@ -306,9 +305,9 @@ mod tests {
         }
     }
 
-    type Layer = InvokeLayer<MemoryStore, Payload, io::Error>;
+    type Layer = InvokeLayer<Payload, io::Error>;
 
-    fn once() -> Idempotency<MemoryStore> {
+    fn once() -> Idempotency {
         let builder = Idempotency::builder(MemoryStore::new()).namespace("tests");
         builder.build().unwrap()
     }
@@ -319,7 +318,7 @@ mod tests {
 
     /// Serves an event, whose handler must not run.
     async fn served<T: DeserializeOwned + Send + 'static>(
-        layer: InvokeLayer<MemoryStore, T, io::Error>,
+        layer: InvokeLayer<T, io::Error>,
         event: &str,
     ) -> Result<Box<RawValue>, InvokeError<io::Error>> {
         let mut function = layer.handler(|_| async { Err::<u8, _>(io::Error::other("it ran")) });

@@ -21,14 +21,13 @@ use super::reader::Reader;
 use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
-use crate::store::Store;
 
 type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 type OnError<E> = Arc<dyn Fn(&RawValue, &E) + Send + Sync>;
 
 /// Holds the settings of a layer.
-pub(super) struct Config<S, T, E> {
-    pub(super) once: Idempotency<S>,
+pub(super) struct Config<T, E> {
+    pub(super) once: Idempotency,
     pub(super) operation: Option<Arc<str>>,
     pub(super) reader: Reader<T>,
     pub(super) permanent: Option<Permanent<E>>,
@@ -41,11 +40,11 @@ pub(super) struct Config<S, T, E> {
     pub(super) on_error: Option<OnError<E>>,
 }
 
-clone_fields!([S, T, E] Config<S, T, E> {
+clone_fields!([T, E] Config<T, E> {
     once, operation, reader, permanent, reserve, answers, source_retention, on_rejected, on_replay, on_error
 });
 
-impl<S, T, E> fmt::Debug for Config<S, T, E> {
+impl<T, E> fmt::Debug for Config<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("source", &self.reader.kind)
@@ -64,22 +63,21 @@ impl<S, T, E> fmt::Debug for Config<S, T, E> {
 /// A future that is dropped ends the handler wherever it is, as in
 /// [`Idempotency::run`](crate::Idempotency::run).
 #[must_use = "a service does nothing until it is run"]
-pub struct InvokeService<S, T, E, Svc> {
-    pub(super) config: Config<S, T, E>,
+pub struct InvokeService<T, E, Svc> {
+    pub(super) config: Config<T, E>,
     pub(super) handler: Svc,
 }
 
-clone_fields!([S, T, E, Svc: Clone] InvokeService<S, T, E, Svc> { config, handler });
+clone_fields!([T, E, Svc: Clone] InvokeService<T, E, Svc> { config, handler });
 
-impl<S, T, E, Svc> fmt::Debug for InvokeService<S, T, E, Svc> {
+impl<T, E, Svc> fmt::Debug for InvokeService<T, E, Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("InvokeService").field(&self.config).finish()
     }
 }
 
-impl<S, T, E, Svc> Service<LambdaEvent<Box<RawValue>>> for InvokeService<S, T, E, Svc>
+impl<T, E, Svc> Service<LambdaEvent<Box<RawValue>>> for InvokeService<T, E, Svc>
 where
-    S: Store,
     T: DeserializeOwned + Send + 'static,
     E: Display + Send + 'static,
     Svc: Service<Invocation<T>, Error = E> + Clone + Send + 'static,

@@ -32,10 +32,10 @@ pub use source::ActiveMq;
 
 /// Makes a handler of ActiveMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<ActiveMq, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<ActiveMq, T, E>;
 
 /// Serves `LambdaEvent<ActiveMqEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<ActiveMq, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<ActiveMq, T, E, Svc>;
 
 /// Holds one ActiveMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.

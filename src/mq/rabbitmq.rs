@@ -33,10 +33,10 @@ pub use source::RabbitMq;
 
 /// Makes a handler of RabbitMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<S, T, E> = crate::batch::BatchLayer<RabbitMq, S, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<RabbitMq, T, E>;
 
 /// Serves `LambdaEvent<RabbitMqEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<S, T, E, Svc> = crate::batch::BatchService<RabbitMq, S, T, E, Svc>;
+pub type BatchService<T, E, Svc> = crate::batch::BatchService<RabbitMq, T, E, Svc>;
 
 /// Holds one RabbitMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.

@@ -155,7 +155,7 @@ impl Defer<SqsMessage> for Visibility {
     }
 }
 
-impl<S, T, E> BatchLayer<S, T, E> {
+impl<T, E> BatchLayer<T, E> {
     /// Keeps messages that are in flight elsewhere hidden until the other attempt's lease is over;
     /// [`Visibility`] says how. Default: they come back when the queue's visibility timeout is
     /// over.

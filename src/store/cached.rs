@@ -10,7 +10,7 @@ use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Basis, Final, Found, LAYOUT, RecordWrite, Status};
 use crate::protocol::{transition, transition_to_final};
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{self, Answer, Store, StoreError};
 
 mod memory;
 
@@ -57,17 +57,17 @@ const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 ///
 /// Clones share their memory.
 #[derive(Clone, Debug)]
-pub struct CachedStore<S> {
-    inner: S,
+pub struct CachedStore {
+    inner: Arc<dyn store::DynStore>,
     memory: Arc<Mutex<Memory>>,
     clock: Arc<dyn Clock>,
 }
 
-impl<S> CachedStore<S> {
+impl CachedStore {
     /// Makes a cached store around this one. It remembers up to 1,000 records in up to 4 MiB.
-    pub fn new(inner: S) -> Self {
+    pub fn new(inner: impl Store) -> Self {
         Self {
-            inner,
+            inner: Arc::new(inner),
             memory: Arc::new(Mutex::new(Memory::new(MAX_ENTRIES, MAX_BYTES))),
             clock: Arc::new(SystemClock),
         }
@@ -93,11 +93,6 @@ impl<S> CachedStore<S> {
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
-    }
-
-    /// Returns the store that it is around.
-    pub fn inner(&self) -> &S {
-        &self.inner
     }
 
     /// Locks the memory. A panic elsewhere can't leave it in disorder: nothing that it calls
@@ -187,7 +182,7 @@ impl<S> CachedStore<S> {
     }
 }
 
-impl<S: Store> Store for CachedStore<S> {
+impl Store for CachedStore {
     fn check(&self) -> Result<(), StoreError> {
         self.inner.check()
     }

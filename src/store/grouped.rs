@@ -1,6 +1,5 @@
 //! A store that sends the requests of concurrent callers in groups.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -10,7 +9,7 @@ use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::groups::Groups;
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, AnyStore, Store, StoreError};
+use crate::store::{Answer, DynStore, Store, StoreError};
 
 /// Sends claims, completions, releases and reads of concurrent callers in groups: a process that
 /// works for many at once pays a fraction of the CPU for each.
@@ -55,16 +54,17 @@ use crate::store::{Answer, AnyStore, Store, StoreError};
 ///
 /// A caller may be dropped at any time. A request that has left by then may or may not apply, as
 /// with any store; one that waits is taken out of its group.
-pub struct GroupedStore<S> {
-    inner: Arc<S>,
+#[derive(Clone, Debug)]
+pub struct GroupedStore {
+    inner: Arc<dyn DynStore>,
     groups: Arc<Groups>,
 }
 
-impl<S: Store> GroupedStore<S> {
+impl GroupedStore {
     /// Creates a store that sends to this one.
-    pub fn new(inner: S) -> Self {
-        let inner = Arc::new(inner);
-        let groups = Groups::new(AnyStore::of(Arc::clone(&inner)), false);
+    pub fn new(inner: impl Store) -> Self {
+        let inner: Arc<dyn DynStore> = Arc::new(inner);
+        let groups = Groups::new(Arc::clone(&inner), false);
         Self {
             inner,
             groups: Arc::new(groups),
@@ -75,31 +75,9 @@ impl<S: Store> GroupedStore<S> {
     pub(super) fn groups(&self) -> &Groups {
         &self.groups
     }
-
-    /// Returns the store that it is around.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
 }
 
-impl<S> Clone for GroupedStore<S> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            groups: Arc::clone(&self.groups),
-        }
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for GroupedStore<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupedStore")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<S: Store> Store for GroupedStore<S> {
+impl Store for GroupedStore {
     fn check(&self) -> Result<(), StoreError> {
         self.inner.check()
     }

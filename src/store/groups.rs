@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
@@ -19,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
-use crate::store::{Answer, AnyStore, GROUP, Store, StoreError};
+use crate::store::{self, Answer, GROUP, StoreError};
 
 /// The longest that a request waits for its group to leave: many times what a table takes to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -36,7 +37,7 @@ pub(crate) struct Groups {
 
 #[derive(Debug)]
 struct Queues {
-    store: AnyStore,
+    store: Arc<dyn store::DynStore>,
     claims: Queue<RecordWrite>,
     completions: Queue<RecordWrite>,
     releases: Queue<RecordWrite>,
@@ -46,7 +47,7 @@ struct Queues {
 impl Groups {
     /// Creates the queues in front of this store. `gathers` makes the first request of each kind wait
     /// until the runtime has polled its other tasks, as it does after a crowd.
-    pub(crate) fn new(store: AnyStore, gathers: bool) -> Self {
+    pub(crate) fn new(store: Arc<dyn store::DynStore>, gathers: bool) -> Self {
         Self {
             queues: Arc::new(Queues {
                 store,
@@ -92,7 +93,7 @@ impl Groups {
         if Instant::now() >= deadline {
             return Err(StoreError::NotSent);
         }
-        let store = &self.queues.store;
+        let store = &*self.queues.store;
         let Ok(runtime) = Handle::try_current() else {
             return request.send_alone(store, deadline).await;
         };
@@ -113,7 +114,7 @@ impl Groups {
             }
             Entry::Full(group, wait) => {
                 let queues = Arc::clone(&self.queues);
-                self.spawn(&runtime, async move { group.send(&queues.store).await });
+                self.spawn(&runtime, async move { group.send(&*queues.store).await });
                 wait
             }
             Entry::Waits(wait) => wait,
@@ -165,7 +166,7 @@ impl<R: Request> Sender<R> {
             // An answer wakes a whole group, whose members come here one after the other.
             yield_now().await;
             match (self.queue_of)(&self.queues).gathered() {
-                Some(group) => group.send(&self.queues.store).await,
+                Some(group) => group.send(&*self.queues.store).await,
                 None => return,
             }
         }
@@ -199,17 +200,17 @@ trait Request: Clone + fmt::Debug + Send + Sync + 'static {
 
     fn id(&self) -> &RecordId;
 
-    fn send_alone(
-        &self,
-        store: &AnyStore,
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+    ) -> BoxFuture<'a, Result<Self::Answer, StoreError>>;
 
-    fn send_all(
-        group: &[Self],
-        store: &AnyStore,
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Vec<Result<Self::Answer, StoreError>>> + Send;
+    ) -> BoxFuture<'a, Vec<Result<Self::Answer, StoreError>>>;
 }
 
 impl Request for RecordWrite {
@@ -219,19 +220,19 @@ impl Request for RecordWrite {
         self.id()
     }
 
-    fn send_alone(
-        &self,
-        store: &AnyStore,
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
         store.write(self, deadline)
     }
 
-    fn send_all(
-        group: &[Self],
-        store: &AnyStore,
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+    ) -> BoxFuture<'a, Vec<Result<Answer, StoreError>>> {
         store.write_all(group, deadline)
     }
 }
@@ -243,19 +244,19 @@ impl Request for RecordId {
         self
     }
 
-    fn send_alone(
-        &self,
-        store: &AnyStore,
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send {
+    ) -> BoxFuture<'a, Result<Option<Found>, StoreError>> {
         store.load(self, deadline)
     }
 
-    fn send_all(
-        group: &[Self],
-        store: &AnyStore,
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
         deadline: Instant,
-    ) -> impl Future<Output = Vec<Result<Option<Found>, StoreError>>> + Send {
+    ) -> BoxFuture<'a, Vec<Result<Option<Found>, StoreError>>> {
         store.load_all(group, deadline)
     }
 }
@@ -468,7 +469,7 @@ impl<R: Request> Group<R> {
 
     /// Sends the group and answers its callers. Where a store gives too few answers, the last
     /// callers get a timeout.
-    async fn send(mut self, store: &AnyStore) {
+    async fn send(mut self, store: &dyn store::DynStore) {
         let waiters = std::mem::take(&mut self.waiters);
         let send = R::send_all(&self.requests, store, self.deadline);
         let answers = WAY.scope(self.way.clone(), send).await;

@@ -141,7 +141,7 @@ impl TestClaim {
     ///
     /// As [`claim`](Self::claim); or the store fails, or its record of the key has an outcome or is
     /// held by another attempt.
-    pub async fn begin<S: Store>(self, store: S) -> Result<Run<S>, TestError> {
+    pub async fn begin<S: Store>(self, store: S) -> Result<Run, TestError> {
         let once = Idempotency::builder(store)
             .namespace(self.namespace.as_str())
             .lease(self.lease)
@@ -183,7 +183,7 @@ impl TestClaim {
     }
 }
 
-async fn begin<S: Store>(once: &Idempotency<S>, key: &Key) -> Result<Run<S>, TestError> {
+async fn begin(once: &Idempotency, key: &Key) -> Result<Run, TestError> {
     match once.begin(key.clone(), None).await? {
         Begun::Run(run) => Ok(run),
         Begun::Replay(_) => Err(TestError::Replayed),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::idempotency::Idempotency;
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
-use crate::store::Store;
 
 /// Covers the fraction of a second by which a stored expiration is rounded up.
 const LEAST: Duration = Duration::from_secs(1);
@@ -42,7 +41,7 @@ impl ManualClock {
     /// When the engine has another clock, for which no time passes. A test could pass for the wrong
     /// reason then.
     #[track_caller]
-    pub fn pass_lease<S: Store>(&self, once: &Idempotency<S>) {
+    pub fn pass_lease(&self, once: &Idempotency) {
         self.pass(once, once.stored_lease());
     }
 
@@ -71,14 +70,14 @@ impl ManualClock {
     ///
     /// When the engine has another clock, for which no time passes.
     #[track_caller]
-    pub fn pass_retention<S: Store>(&self, once: &Idempotency<S>) {
+    pub fn pass_retention(&self, once: &Idempotency) {
         self.pass(once, once.stored_retention());
     }
 
     /// Moves the clock past this time, and looks whether the engine's clock moves with it: a clock
     /// that reads this one passes, and the machine's doesn't.
     #[track_caller]
-    fn pass<S: Store>(&self, once: &Idempotency<S>, time: Duration) {
+    fn pass(&self, once: &Idempotency, time: Duration) {
         let (before, of_engine) = (self.now(), once.now());
         self.advance(time + LEAST);
         let passed = self.now().saturating_since(before);

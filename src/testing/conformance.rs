@@ -46,7 +46,7 @@ debug_by_display!(Violation);
 /// # Errors
 ///
 /// The first [`Violation`] found.
-pub async fn conformance<S: Store>(store: &S) -> Result<(), Violation> {
+pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
     let bench = Bench::new(store).map_err(|detail| Violation {
         case: "the bench is set up",
         detail,

@@ -11,7 +11,7 @@ use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{self, Answer, Store, StoreError};
 
 mod fault;
 mod plan;
@@ -43,8 +43,8 @@ use plan::Plan;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct FaultyStore<S> {
-    inner: S,
+pub struct FaultyStore {
+    inner: Arc<dyn store::DynStore>,
     state: Arc<Mutex<State>>,
 }
 
@@ -66,18 +66,18 @@ struct PlannedCrash {
     crash: Crash,
 }
 
-impl<S: Store> FaultyStore<S> {
+impl FaultyStore {
     /// Makes a wire that carries everything, until a fault is [injected](Self::inject).
-    pub fn new(inner: S) -> Self {
+    pub fn new(inner: impl Store) -> Self {
         Self {
-            inner,
+            inner: Arc::new(inner),
             state: Arc::default(),
         }
     }
 
     /// Makes a wire on which each call meets some fault with this probability, from 0 to 1. A seed
     /// gives one sequence of faults.
-    pub fn seeded(inner: S, seed: u64, probability: f64) -> Self {
+    pub fn seeded(inner: impl Store, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
         store.state().plan = Plan::seeded(seed, probability);
         store
@@ -148,11 +148,6 @@ impl<S: Store> FaultyStore<S> {
     /// Counts how often each call met each fault, by the fault's name.
     pub fn met(&self) -> BTreeMap<(Call, &'static str), u64> {
         self.state().met.clone()
-    }
-
-    /// The store behind the wire.
-    pub fn inner(&self) -> &S {
-        &self.inner
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -280,12 +275,12 @@ fn answered_in_time() -> Instant {
 
 /// A write is between its caller and the store. Dropped with its caller, or past the deadline, it
 /// still arrives.
-struct UnderWay<'a, S: Store> {
-    wire: &'a FaultyStore<S>,
+struct UnderWay<'a> {
+    wire: &'a FaultyStore,
     late: Option<Late>,
 }
 
-impl<S: Store> Drop for UnderWay<'_, S> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.wire.state().late.extend(self.late.take());
     }
@@ -301,7 +296,7 @@ async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
     Ok(())
 }
 
-impl<S: Store> Store for FaultyStore<S> {
+impl Store for FaultyStore {
     fn check(&self) -> Result<(), StoreError> {
         self.inner.check()
     }

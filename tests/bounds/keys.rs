@@ -50,14 +50,14 @@ async fn growth<F: Future<Output = ()>>(
     last.saturating_sub(first)
 }
 
-fn engine<S: Store>(store: S) -> Idempotency<S> {
+fn engine<S: Store>(store: S) -> Idempotency {
     Idempotency::builder(store)
         .namespace("bounds")
         .build()
         .unwrap()
 }
 
-async fn run(once: &Idempotency<impl Store>, key: u64) {
+async fn run(once: &Idempotency, key: u64) {
     let token = format!("order-{key}");
     let fingerprint = Fingerprint::json(format!("[{key}]").as_bytes());
     let outcome = once.run(Key::new("charge", token), fingerprint, |claim| async move {

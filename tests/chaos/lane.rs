@@ -30,7 +30,7 @@ pub struct Lane {
     pub wire: Arc<Wire>,
     pub pool: Arc<Pool>,
     pub logs: Arc<Logs>,
-    names: Idempotency<MemoryStore>,
+    names: Idempotency,
     /// What breaks on purpose needs no explanation.
     explains: bool,
 }

@@ -18,7 +18,6 @@ use lambda_http::request::RequestContext;
 use lambda_http::{Body, Context, LambdaEvent, Request, RequestExt};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::http::events::{EventLayer, HttpEvent, Incoming};
-use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Claim, Idempotency};
 use serde::de::DeserializeOwned;
 use tower::{Layer, ServiceExt, service_fn};
@@ -117,7 +116,7 @@ fn assert_is_once(first: &Seen, second: &Seen) {
 }
 
 /// Without `lambda_http`.
-async fn raw<E>(once: &Idempotency<MemoryStore>, event: E, created: fn() -> E::Response) -> Seen
+async fn raw<E>(once: &Idempotency, event: E, created: fn() -> E::Response) -> Seen
 where
     E: HttpEvent + Debug + Door,
     E::Response: Debug,
@@ -165,7 +164,7 @@ async fn through_lambda_http(event: &str) -> Option<Through> {
     })
 }
 
-async fn adapted(once: &Idempotency<MemoryStore>, request: Request) -> Seen {
+async fn adapted(once: &Idempotency, request: Request) -> Seen {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&runs);
     let service =

@@ -145,7 +145,7 @@ async fn through_layers(identities: &[&Identity]) {
 }
 
 impl Identity {
-    fn engine(&self) -> Option<Idempotency<MemoryStore>> {
+    fn engine(&self) -> Option<Idempotency> {
         let builder = Idempotency::builder(MemoryStore::new()).namespace(self.namespace.as_str());
         builder.build().ok()
     }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer, Selector};
-use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::TestInvocation;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -31,9 +30,9 @@ pub fn check(data: &[u8]) {
     block_on(judge(*layer, event));
 }
 
-type Layer = InvokeLayer<MemoryStore, Value, Infallible>;
+type Layer = InvokeLayer<Value, Infallible>;
 
-fn layer(choice: u8, once: &Idempotency<MemoryStore>) -> Layer {
+fn layer(choice: u8, once: &Idempotency) -> Layer {
     let once = once.clone();
     match choice % 6 {
         0 => InvokeLayer::sns(once),

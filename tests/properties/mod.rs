@@ -65,7 +65,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// An engine at that time, on a store.
-fn engine<S: Store>(store: S) -> Idempotency<S> {
+fn engine<S: Store>(store: S) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("hostile");
     builder
         .clock(ManualClock::at(NOW))
@@ -73,6 +73,6 @@ fn engine<S: Store>(store: S) -> Idempotency<S> {
         .expect("a namespace")
 }
 
-fn empty() -> Idempotency<MemoryStore> {
+fn empty() -> Idempotency {
     engine(MemoryStore::new())
 }

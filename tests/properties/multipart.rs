@@ -9,7 +9,6 @@ use http::{Request, Response};
 use lambda_http::Body;
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::MemoryStore;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{block_on, empty};
@@ -138,7 +137,7 @@ enum Answer {
 }
 
 /// `None` for a boundary that no header can hold.
-async fn send(once: &Idempotency<MemoryStore>, boundary: &[u8], body: &[u8]) -> Option<Answer> {
+async fn send(once: &Idempotency, boundary: &[u8], body: &[u8]) -> Option<Answer> {
     let content_type = [b"multipart/form-data; boundary=\"", boundary, b"\""].concat();
     let content_type = HeaderValue::from_bytes(&content_type).ok()?;
     let request = Request::post("/forms")

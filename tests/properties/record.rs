@@ -81,7 +81,7 @@ fn made() -> Value {
 }
 
 async fn run(
-    once: &Idempotency<impl Store>,
+    once: &Idempotency,
     runs: &Cell<usize>,
 ) -> Result<Outcome<Value>, lambda_idempotency::Error<Infallible>> {
     let handler = |_| {
@@ -238,14 +238,12 @@ async fn write(
     ) -> Result<Answer, lambda_idempotency::StoreError>,
 ) -> Record {
     let table = Table::holding(item::claimed_by(owner));
-    let once = engine(table.store());
+    let store = table.store();
+    let once = engine(store.clone());
     let id = once.record_id(&key()).expect("a usable id");
-    let answer = change(once.store(), id.clone())
-        .await
-        .expect("the table answers");
+    let answer = change(&store, id.clone()).await.expect("the table answers");
     assert!(matches!(answer, Answer::Applied(_)), "the claim is held");
-    let found = once
-        .store()
+    let found = store
         .load(&id, deadline())
         .await
         .expect("the table answers");

@@ -12,7 +12,6 @@ use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
 use lambda_idempotency::pipes::{ItemFailures, Pipe};
 use lambda_idempotency::s3_events::S3Events;
 use lambda_idempotency::sqs::Sqs;
-use lambda_idempotency::store::MemoryStore;
 use lambda_runtime::{Context, LambdaEvent};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -128,12 +127,12 @@ where
 }
 
 async fn deliver<Src: Source>(
-    once: &Idempotency<MemoryStore>,
+    once: &Idempotency,
     event: Src::Event,
 ) -> (Result<Src::Reply, BatchError>, Vec<Run>) {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let layer = BatchLayer::<Src, _, _, _>::new(once.clone());
+    let layer = BatchLayer::<Src, _, _>::new(once.clone());
     let worker = layer.handler(move |message: Message<Src, Value>| {
         let run = Run {
             token: token::<Src>(&message.metadata),

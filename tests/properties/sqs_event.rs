@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, Order, Selector, SqsEvent};
-use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Fingerprint, Idempotency};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::Value;
@@ -84,7 +83,7 @@ async fn judge(settings: u8, event: SqsEvent) {
 
 /// What the layer asks for again, and what ran.
 async fn deliver(
-    once: &Idempotency<MemoryStore>,
+    once: &Idempotency,
     settings: u8,
     event: SqsEvent,
 ) -> (Result<Vec<String>, BatchError>, Vec<Run>) {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Order, Source};
 use lambda_idempotency::dynamodb_streams::DynamoDbStreams;
 use lambda_idempotency::kinesis::{ItemFailures, Kinesis};
-use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Fingerprint, Idempotency};
 use lambda_runtime::{Context, LambdaEvent};
 use serde::de::DeserializeOwned;
@@ -115,7 +114,7 @@ fn assert_done<S: Source>(records: &[S::Record], acknowledged: usize, runs: &[Ru
 
 /// The checkpoint that the layer asks for, and what ran.
 async fn deliver<S>(
-    once: &Idempotency<MemoryStore>,
+    once: &Idempotency,
     settings: u8,
     event: S::Event,
 ) -> (Result<Option<String>, BatchError>, Vec<Run>)
@@ -124,7 +123,7 @@ where
 {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let layer = BatchLayer::<S, _, _, _>::new(once.clone());
+    let layer = BatchLayer::<S, _, _>::new(once.clone());
     let layer = layer.concurrency(usize::from(settings >> 5) + 1);
     let layer = match settings >> 1 & 1 {
         0 => layer,

@@ -17,7 +17,6 @@ use crate::on_each_server;
 use crate::support::events::{batch, message};
 use crate::support::{Proxy, Server};
 
-type Cached = CachedStore<DynamoDbStore>;
 type Result<T> = std::result::Result<Outcome<T>, Error<HandlerError>>;
 
 /// Processes that share a table, reached through a wire that counts.
@@ -37,12 +36,15 @@ impl World {
         }
     }
 
-    fn store(&self) -> Cached {
-        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        CachedStore::new(store).clock(self.clock.clone())
+    fn table(&self) -> DynamoDbStore {
+        DynamoDbStore::new(self.proxy.server().client(), &self.table)
     }
 
-    fn engine(&self, store: Cached) -> Idempotency<Cached> {
+    fn store(&self) -> CachedStore {
+        CachedStore::new(self.table()).clock(self.clock.clone())
+    }
+
+    fn engine(&self, store: CachedStore) -> Idempotency {
         Idempotency::builder(store)
             .namespace("cached")
             .retention(RETENTION)
@@ -52,7 +54,7 @@ impl World {
     }
 
     /// One that remembers nothing yet.
-    fn process(&self) -> Idempotency<Cached> {
+    fn process(&self) -> Idempotency {
         self.engine(self.store())
     }
 
@@ -63,7 +65,7 @@ impl World {
 
 const RETENTION: Duration = Duration::from_hours(1);
 
-async fn run(once: &Idempotency<Cached>, token: &str, payload: &str, value: u32) -> Result<u32> {
+async fn run(once: &Idempotency, token: &str, payload: &str, value: u32) -> Result<u32> {
     let fingerprint = Fingerprint::bytes(payload.as_bytes());
     let handler = |_| async move { Ok(value) };
     once.run(Key::new("charge", token), fingerprint, handler)
@@ -167,7 +169,7 @@ async fn what_is_remembered_is_what_is_stored(server: Server) {
         assert_eq!(world.requests(), 0, "{token}");
         assert_eq!(
             remembered,
-            once.store().inner().load(&id, later()).await.unwrap(),
+            world.table().load(&id, later()).await.unwrap(),
             "{token}"
         );
     }
@@ -341,17 +343,14 @@ async fn beyond_a_bound_the_oldest_is_asked_for_again(server: Server) {
 
 impl World {
     /// The record of token 1, as the table has it.
-    async fn stored(
-        &self,
-        once: &Idempotency<Cached>,
-    ) -> lambda_idempotency::protocol::record::Record {
+    async fn stored(&self, once: &Idempotency) -> lambda_idempotency::protocol::record::Record {
         let id = once.record_id(&Key::new("charge", "1")).unwrap();
-        let found = once.store().inner().load(&id, later()).await.unwrap();
+        let found = self.table().load(&id, later()).await.unwrap();
         *found.unwrap().content.unwrap()
     }
 
     /// As TTL would.
-    async fn delete(&self, server: &Server, once: &Idempotency<Cached>) {
+    async fn delete(&self, server: &Server, once: &Idempotency) {
         let id = once.record_id(&Key::new("charge", "1")).unwrap();
         let id = AttributeValue::S(id.as_str().to_owned());
         let delete = server.client().delete_item().table_name(&self.table);

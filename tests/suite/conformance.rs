@@ -9,7 +9,7 @@ use lambda_idempotency::StoreError;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::protocol::record::{Basis, Found, RecordWrite, Takeover};
 use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
-use lambda_idempotency::store::{Answer, AnyStore, MemoryStore, Store};
+use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
 use tokio::time::Instant;
 
@@ -57,18 +57,6 @@ async fn it_keeps_the_contract_in_records_that_are_spread(server: Server) {
         .composite_key("pk", "idempotency", "sk")
         .spread(NonZeroU16::new(16).unwrap());
     let store = DynamoDbStore::new(server.client(), table).layout(layout);
-    conformance(&store).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_memory_store_keeps_the_contract_behind_an_erased_type() {
-    let store = AnyStore::new(MemoryStore::new());
-    conformance(&store).await.unwrap();
-}
-
-on_each_server!(the_dynamodb_store_keeps_the_contract_behind_an_erased_type);
-async fn the_dynamodb_store_keeps_the_contract_behind_an_erased_type(server: Server) {
-    let store = AnyStore::new(server.store().await);
     conformance(&store).await.unwrap();
 }
 

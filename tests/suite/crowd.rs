@@ -41,7 +41,7 @@ enum Done {
 }
 
 /// All at once.
-async fn crowd(once: &Idempotency<impl Store>, done: Done) -> Crowd {
+async fn crowd(once: &Idempotency, done: Done) -> Crowd {
     let (runs, polls, began) = (AtomicUsize::new(0), AtomicUsize::new(0), Instant::now());
     let answered = AtomicUsize::new(0);
     let work = || async {
@@ -117,7 +117,7 @@ impl Crowd {
     }
 }
 
-fn engine<S: Store>(store: S, in_flight: InFlight) -> Idempotency<S> {
+fn engine<S: Store>(store: S, in_flight: InFlight) -> Idempotency {
     let builder = Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("crowd")

@@ -41,22 +41,24 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// An engine in memory, with a clock to set by hand.
 struct Bench {
     clock: ManualClock,
-    once: Idempotency<MemoryStore>,
+    store: MemoryStore,
+    once: Idempotency,
 }
 
 fn bench() -> Bench {
     bench_with(|builder| builder)
 }
 
-fn bench_with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Bench {
+fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
     let clock = ManualClock::default();
-    let builder = Idempotency::builder(MemoryStore::new())
+    let store = MemoryStore::new();
+    let builder = Idempotency::builder(store.clone())
         .namespace("engine")
         .lease(LEASE)
         .skew_margin(MARGIN)
         .clock(clock.clone());
     let once = settings(builder).build().unwrap();
-    Bench { clock, once }
+    Bench { clock, store, once }
 }
 
 fn key() -> Key {

@@ -60,25 +60,28 @@ impl Bench {
         }
     }
 
-    fn builder(&self) -> Builder<DynamoDbStore> {
-        let store = DynamoDbStore::new(self.proxy.server().client(), &self.records);
-        Idempotency::builder(store)
+    fn store(&self) -> DynamoDbStore {
+        DynamoDbStore::new(self.proxy.server().client(), &self.records)
+    }
+
+    fn builder(&self) -> Builder {
+        Idempotency::builder(self.store())
             .clock(VirtualClock)
             .namespace("exactly-once")
     }
 
-    fn once(&self) -> Idempotency<DynamoDbStore> {
+    fn once(&self) -> Idempotency {
         self.builder().build().unwrap()
     }
 
     /// Whose claims last so many seconds.
-    fn lasting(&self, seconds: u64) -> Idempotency<DynamoDbStore> {
+    fn lasting(&self, seconds: u64) -> Idempotency {
         let lease = Duration::from_secs(seconds);
         self.builder().lease(lease).build().unwrap()
     }
 
     /// On a table of its own, with a composite key and other names.
-    async fn composite(&self) -> Idempotency<DynamoDbStore> {
+    async fn composite(&self) -> Idempotency {
         let table = unique("composite");
         let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];
         self.direct.create_table(&table, &keys).await;

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
 use lambda_idempotency::protocol::record::{NewClaim, Owner};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
     Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
@@ -40,14 +39,14 @@ impl Bench {
         }
     }
 
-    fn builder(&self) -> Builder<DynamoDbStore> {
+    fn builder(&self) -> Builder {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
         Idempotency::builder(store)
             .clock(VirtualClock)
             .namespace("faults")
     }
 
-    fn once(&self) -> Idempotency<DynamoDbStore> {
+    fn once(&self) -> Idempotency {
         self.builder().build().unwrap()
     }
 
@@ -100,10 +99,7 @@ fn payload() -> Fingerprint {
     Fingerprint::bytes(b"payload")
 }
 
-async fn run(
-    once: &Idempotency<DynamoDbStore>,
-    value: i32,
-) -> Result<Outcome<i32>, Error<Infallible>> {
+async fn run(once: &Idempotency, value: i32) -> Result<Outcome<i32>, Error<Infallible>> {
     once.run(key(), payload(), |_| async move { Ok(value) })
         .await
 }

@@ -18,7 +18,7 @@ use crate::support::{Fault, Proxy, Server, VirtualClock};
 #[derive(Clone)]
 struct Process {
     proxy: Proxy,
-    once: Idempotency<GroupedStore<DynamoDbStore>>,
+    once: Idempotency,
     effects: Arc<Mutex<BTreeMap<u32, u32>>>,
 }
 

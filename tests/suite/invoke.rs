@@ -72,34 +72,31 @@ impl Runs {
     }
 }
 
-fn builder<S: Store>(store: S) -> Builder<S> {
+fn builder<S: Store>(store: S) -> Builder {
     Idempotency::builder(store)
         .at_deadline(AtDeadline::End)
         .clock(VirtualClock)
         .namespace("invoke")
 }
 
-fn engine() -> Idempotency<MemoryStore> {
+fn engine() -> Idempotency {
     builder(MemoryStore::new()).build().unwrap()
 }
 
 /// The layer that most tests wrap a handler in.
-fn settle<S: Store>(once: &Idempotency<S>) -> InvokeLayer<S, Settlement, SettleError> {
+fn settle(once: &Idempotency) -> InvokeLayer<Settlement, SettleError> {
     InvokeLayer::new(once.clone())
         .operation("settle")
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
 }
 
 /// A function that is deliberately not idempotent: each run has an answer of its own.
-fn settling<S: Store>(once: &Idempotency<S>, runs: &Runs) -> impl Function + use<S> {
+fn settling(once: &Idempotency, runs: &Runs) -> impl Function + use<> {
     counting(settle(once), runs)
 }
 
 /// The same, in this layer.
-fn counting<S: Store>(
-    layer: InvokeLayer<S, Settlement, SettleError>,
-    runs: &Runs,
-) -> impl Function + use<S> {
+fn counting(layer: InvokeLayer<Settlement, SettleError>, runs: &Runs) -> impl Function + use<> {
     let runs = runs.clone();
     layer.handler(move |event: Invocation<Settlement>| {
         let answer = json!({ "run": runs.count(), "amount": event.payload.amount });

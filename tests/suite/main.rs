@@ -45,6 +45,5 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod testing;
-mod unheard;
 mod window;
 mod wire;

@@ -72,7 +72,7 @@ impl Counted {
     }
 }
 
-fn engine() -> Builder<MemoryStore> {
+fn engine() -> Builder {
     Idempotency::builder(MemoryStore::new()).namespace("shop")
 }
 

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
 use lambda_runtime::{Context, LambdaEvent};
@@ -24,7 +24,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use crate::metrics::{Counted, counts};
 use crate::support::Server;
 
-fn observer() -> Idempotency<MemoryStore> {
+fn observer() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
     builder.observe(true).build().unwrap()
 }
@@ -140,7 +140,7 @@ async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
         Idempotency::builder(store).namespace("shop")
     };
     let watching = builder().observe(true).build().unwrap();
-    let run = |once: Idempotency<_>| async move {
+    let run = |once: Idempotency| async move {
         let secret = |_| async { Ok::<_, HandlerError>("secret".to_owned()) };
         once.run(key(), None, secret).await.unwrap()
     };
@@ -203,14 +203,15 @@ async fn the_kill_switch_changes_no_derived_key() {
 #[tokio::test(start_paused = true)]
 async fn the_kill_switch_ends_the_watching_too() {
     let counted = Counted::new();
-    let store = FaultyStore::new(MemoryStore::new());
-    let builder = Idempotency::builder(store.clone()).namespace("shop");
+    let table = MemoryStore::new();
+    let store = FaultyStore::new(table.clone());
+    let builder = Idempotency::builder(store).namespace("shop");
     let once = builder.observe(true).disabled(true).build().unwrap();
     for value in [1, 2] {
         let run = once.run(key(), None, |_| async move { Ok::<_, HandlerError>(value) });
         assert_eq!(run.await.unwrap(), Outcome::Unprotected(value));
     }
-    assert!(store.inner().is_empty(), "no shadow record");
+    assert!(table.is_empty(), "no shadow record");
     assert_eq!(counted.take(), counts([("unprotected", 2)]));
 }
 
@@ -276,7 +277,7 @@ async fn from_a_queue_each_copy_runs() {
 }
 
 /// Both ways to run as if nothing were there.
-fn passive() -> [(&'static str, Idempotency<MemoryStore>); 2] {
+fn passive() -> [(&'static str, Idempotency); 2] {
     let builder = || Idempotency::builder(MemoryStore::new()).namespace("shop");
     let switched_off = builder().disabled(true).build().unwrap();
     [("observed", observer()), ("switched off", switched_off)]

@@ -52,7 +52,7 @@ impl Bench {
         }
     }
 
-    fn builder(&self) -> Builder<DynamoDbStore> {
+    fn builder(&self) -> Builder {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
         Idempotency::builder(store)
             .clock(VirtualClock)
@@ -80,10 +80,7 @@ impl Bench {
     }
 }
 
-async fn run(
-    once: &Idempotency<DynamoDbStore>,
-    text: &str,
-) -> Result<Outcome<String>, Error<Infallible>> {
+async fn run(once: &Idempotency, text: &str) -> Result<Outcome<String>, Error<Infallible>> {
     let text = text.to_owned();
     once.run(
         Key::raw("export", ID),
@@ -94,7 +91,7 @@ async fn run(
 }
 
 /// A duplicate, whose handler would produce something else.
-async fn replay(once: &Idempotency<DynamoDbStore>) -> Result<String, Error<Infallible>> {
+async fn replay(once: &Idempotency) -> Result<String, Error<Infallible>> {
     let outcome = run(once, "ran again").await?;
     assert!(outcome.is_replayed());
     Ok(outcome.into_inner())

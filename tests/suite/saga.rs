@@ -89,7 +89,7 @@ struct World {
 struct Bench {
     clock: ManualClock,
     store: Deadly,
-    once: Idempotency<Deadly>,
+    once: Idempotency,
     world: Mutex<World>,
     honours_keys: bool,
     /// The step that fails for good, and a compensation that fails for good.

@@ -10,7 +10,7 @@ mod poller;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use serde_json::json;
 
 use crate::on_each_server;
@@ -52,11 +52,7 @@ fn movements(dice: &mut Rng) -> DataStream {
 }
 
 /// Reads the stream by two mappings at once, as happens when a mapping is made anew while the old one still runs. Both lose checkpoints.
-async fn read_twice<S: Store>(
-    environments: &Environments<S>,
-    stream: &DataStream,
-    seed: u64,
-) -> Vec<Discarded> {
+async fn read_twice(environments: &Environments, stream: &DataStream, seed: u64) -> Vec<Discarded> {
     let mapping = |batch_size, parallelization_factor, salt| Mapping {
         batch_size,
         parallelization_factor,

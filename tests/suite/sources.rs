@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Source};
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_runtime::{Context, LambdaEvent};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,7 +18,7 @@ mod pipes;
 mod spans;
 mod whole;
 
-async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {
+async fn engine(server: &Server) -> Idempotency {
     let builder = Idempotency::builder(server.store().await)
         .clock(VirtualClock)
         .namespace("sources");
@@ -60,15 +59,13 @@ impl World {
     }
 }
 
-fn layer<Src: Source>(
-    once: &Idempotency<DynamoDbStore>,
-) -> BatchLayer<Src, DynamoDbStore, Value, &'static str> {
+fn layer<Src: Source>(once: &Idempotency) -> BatchLayer<Src, Value, &'static str> {
     BatchLayer::new(once.clone())
 }
 
 /// Delivers an event to a handler that this world decides on.
 async fn deliver<Src: Source>(
-    layer: BatchLayer<Src, DynamoDbStore, Value, &'static str>,
+    layer: BatchLayer<Src, Value, &'static str>,
     world: &World,
     event: &str,
 ) -> Result<Src::Reply, BatchError>

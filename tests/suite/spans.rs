@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::secrets::Log;
 
-fn engine() -> Idempotency<MemoryStore> {
+fn engine() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
     builder.build().unwrap()
 }
@@ -62,7 +62,7 @@ async fn a_message_tells_its_queue_and_its_producers_trace() {
 }
 
 /// What the log says when the handler of one request fails.
-async fn released_line(layer: IdempotencyLayer<MemoryStore>) -> String {
+async fn released_line(layer: IdempotencyLayer) -> String {
     let (log, _capture) = Log::capture();
     let mut api = layer.layer(service_fn(|_| async {
         Err::<http::Response<axum::body::Body>, _>(HandlerError::other("no"))

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, SqsBatchResponse, SqsEvent};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{Builder, Idempotency};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
@@ -78,18 +77,18 @@ impl Effects {
     }
 }
 
-fn builder(store: DynamoDbStore) -> Builder<DynamoDbStore> {
+fn builder(store: DynamoDbStore) -> Builder {
     Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("sqs")
 }
 
-async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {
+async fn engine(server: &Server) -> Idempotency {
     builder(server.store().await).build().unwrap()
 }
 
 /// The layer that most tests wrap a handler in.
-fn charge<S: Store>(once: &Idempotency<S>) -> BatchLayer<S, Payment, PaymentError> {
+fn charge(once: &Idempotency) -> BatchLayer<Payment, PaymentError> {
     BatchLayer::new(once.clone())
         .operation("charge")
         .key(|payment: &Payment| payment.payment_id.clone())
@@ -102,7 +101,7 @@ impl<W> Worker for W where
 }
 
 /// A worker whose handler always takes effect.
-fn charging(once: &Idempotency<DynamoDbStore>, effects: &Effects) -> impl Worker + Clone + use<> {
+fn charging(once: &Idempotency, effects: &Effects) -> impl Worker + Clone + use<> {
     let effects = effects.clone();
     charge(once).handler(move |message| {
         effects.of(&message);

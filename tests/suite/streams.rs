@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use data_encoding::BASE64;
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::BatchError;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::kinesis::{self, ItemFailures, KinesisEvent};
 use lambda_idempotency::store::Store;
 use lambda_runtime::{Context, LambdaEvent};
@@ -123,7 +122,7 @@ impl Ledger {
     }
 }
 
-fn engine_on<S: Store>(store: S) -> Idempotency<S> {
+fn engine_on<S: Store>(store: S) -> Idempotency {
     Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("streams")
@@ -131,7 +130,7 @@ fn engine_on<S: Store>(store: S) -> Idempotency<S> {
         .unwrap()
 }
 
-async fn engine(server: &Server) -> Idempotency<DynamoDbStore> {
+async fn engine(server: &Server) -> Idempotency {
     engine_on(server.store().await)
 }
 
@@ -142,7 +141,7 @@ impl<W> Worker for W where
 }
 
 /// A worker of an execution environment of its own, whose key is the movement's id.
-fn booking<S: Store>(once: &Idempotency<S>, ledger: &Ledger) -> impl Worker + use<S> {
+fn booking(once: &Idempotency, ledger: &Ledger) -> impl Worker + use<> {
     let ledger = ledger.clone();
     kinesis::BatchLayer::new(once.clone())
         .operation("book")
@@ -154,10 +153,7 @@ fn booking<S: Store>(once: &Idempotency<S>, ledger: &Ledger) -> impl Worker + us
 }
 
 /// The same with the default key.
-fn booking_by_default_key<S: Store>(
-    once: &Idempotency<S>,
-    ledger: &Ledger,
-) -> impl Worker + use<S> {
+fn booking_by_default_key(once: &Idempotency, ledger: &Ledger) -> impl Worker + use<> {
     let ledger = ledger.clone();
     kinesis::BatchLayer::new(once.clone())
         .operation("book")
@@ -186,7 +182,7 @@ fn checkpoint(reply: ItemFailures) -> Option<String> {
 const NOTHING: [&str; 0] = [];
 
 on_each_store!(the_documented_event_is_worked_on_once);
-async fn the_documented_event_is_worked_on_once<S: Store>(once: Idempotency<S>) {
+async fn the_documented_event_is_worked_on_once(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking_by_default_key(&once, &ledger);
     let event: Value = serde_json::from_str(include_str!("../fixtures/kinesis.json")).unwrap();

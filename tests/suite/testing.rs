@@ -23,7 +23,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use crate::on_each_server;
 use crate::support::Server;
 
-fn engine_of(namespace: &str) -> Builder<MemoryStore> {
+fn engine_of(namespace: &str) -> Builder {
     Idempotency::builder(MemoryStore::new()).namespace(namespace)
 }
 

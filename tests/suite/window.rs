@@ -12,7 +12,7 @@ use tower::Service;
 use crate::metrics::Counted;
 use crate::support::events::{batch, message};
 
-fn engine(store: &LossyStore) -> Idempotency<LossyStore> {
+fn engine(store: &LossyStore) -> Idempotency {
     let builder = Idempotency::builder(store.clone()).namespace("lossy");
     builder.build().unwrap()
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::store::Store;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome};
 use tokio::time::Instant;
@@ -15,7 +14,7 @@ use crate::on_each_server;
 use crate::support::recorder::Recorder;
 use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
 
-async fn engine(server: &Server) -> (Proxy, Idempotency<DynamoDbStore>) {
+async fn engine(server: &Server) -> (Proxy, Idempotency) {
     let proxy = Proxy::before(server).await;
     let table = server.idempotency_table().await;
     let store = DynamoDbStore::new(proxy.server().client(), table);

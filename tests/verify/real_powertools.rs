@@ -46,14 +46,11 @@ impl Shared {
         }
     }
 
-    fn engine(&self) -> Idempotency<DynamoDbStore> {
+    fn engine(&self) -> Idempotency {
         self.engine_with(|once| once)
     }
 
-    fn engine_with(
-        &self,
-        settings: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
-    ) -> Idempotency<DynamoDbStore> {
+    fn engine_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Idempotency {
         let store = DynamoDbStore::new(self.server.client(), &self.table);
         settings(Idempotency::builder(store).namespace("payments"))
             .build()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::{Fingerprint, Idempotency, Key};
-use lambda_idempotency_postgres::{PostgresStore, TransactionError, transact};
+use lambda_idempotency_postgres::{PostgresStore, TransactionError};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
 use serde_json::{Value, json};
@@ -46,7 +46,8 @@ impl Contender {
 
 struct Bench {
     pool: Pool,
-    once: Idempotency<PostgresStore<Pool>>,
+    store: PostgresStore<Pool>,
+    once: Idempotency,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -57,8 +58,10 @@ async fn main() -> Result<(), Error> {
     pool.get().await?.batch_execute(TABLES).await?;
     let store = PostgresStore::new(pool.clone());
     store.create_tables().await?;
-    let once = Idempotency::builder(store).namespace("bench").build()?;
-    let bench = Bench { pool, once };
+    let once = Idempotency::builder(store.clone())
+        .namespace("bench")
+        .build()?;
+    let bench = Bench { pool, store, once };
 
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -88,11 +91,13 @@ impl Bench {
         match contender {
             Contender::Library => {
                 let key = Key::new("order", id.as_str());
-                let done = transact(&self.once, key, fingerprint, async |tx| {
-                    let order = [(&id as _, Type::TEXT), (&cents as _, Type::INT8)];
-                    tx.execute_typed(ORDER, &order).await.map_err(Failed::Sql)?;
-                    Ok::<_, Failed>(cents)
-                });
+                let done = self
+                    .store
+                    .transact(&self.once, key, fingerprint, async |tx| {
+                        let order = [(&id as _, Type::TEXT), (&cents as _, Type::INT8)];
+                        tx.execute_typed(ORDER, &order).await.map_err(Failed::Sql)?;
+                        Ok::<_, Failed>(cents)
+                    });
                 done.await?;
             }
             Contender::ByHand => {

@@ -44,7 +44,7 @@ impl Contender {
 
 struct Bench {
     connection: ConnectionManager,
-    once: Idempotency<RedisStore>,
+    once: Idempotency,
 }
 
 #[tokio::main(flavor = "current_thread")]

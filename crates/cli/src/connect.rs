@@ -1,12 +1,13 @@
 //! Connects to the store of the records.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
-use lambda_idempotency::store::{AnyStore, Store};
+use lambda_idempotency::store::DynStore;
 use lambda_idempotency::{EpochMillis, StoreError};
 use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -25,7 +26,7 @@ use crate::time;
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     /// By the contract: what reads and writes a record.
-    pub(crate) store: AnyStore,
+    pub(crate) store: Arc<dyn DynStore>,
     /// By its own API: what reads all of them.
     pub(crate) place: Place,
 }
@@ -173,21 +174,21 @@ impl Context {
         if let Some(url) = self.global().store.as_ref().filter(|url| is_address(url)) {
             let redis = Redis::connect(url, self.global()).await?;
             return Ok(Records {
-                store: AnyStore::new(redis.store.clone()),
+                store: Arc::new(redis.store.clone()),
                 place: Place::Redis(redis),
             });
         }
         if let Some(url) = &self.global().store {
             let store = postgres(url, self.global()).await?;
             return Ok(Records {
-                store: AnyStore::new(store.clone()),
+                store: Arc::new(store.clone()),
                 place: Place::Postgres(store),
             });
         }
         let table = self.table().await?;
         let store = DynamoDbStore::new(table.client.clone(), table.name.clone());
         Ok(Records {
-            store: AnyStore::new(store.layout(table.layout.clone())),
+            store: Arc::new(store.layout(table.layout.clone())),
             place: Place::DynamoDb(Box::new(table)),
         })
     }

@@ -95,7 +95,7 @@ fn first_parameter(first: Option<&FnArg>, function: &Ident) -> Result<Expr> {
         )),
         None => Err(Error::new(
             function.span(),
-            "there is no engine: make it the first parameter, `once: &Idempotency<S>`, or say `engine = …`",
+            "there is no engine: make it the first parameter, `once: &Idempotency`, or say `engine = …`",
         )),
     }
 }

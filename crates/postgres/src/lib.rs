@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | a claim | by the handler, wherever it likes | before the record is completed |
 //! | a claim and [`Sql`] | by the engine, in the transaction that completes the record | after the handler |
-//! | an open transaction: [`transact`], [`PostgresStore::transaction`] | by the handler, in the transaction that the engine ends with the record | while it runs |
+//! | an open transaction: [`PostgresStore::transact`], [`PostgresStore::transaction`] | by the handler, in the transaction that the engine ends with the record | while it runs |
 //!
 //! The last is the one to begin with: the handler reads and writes as it does without this crate, and
 //! its rows and the record of its key commit together, or not at all.
@@ -39,7 +39,7 @@ pub use error::{PostgresError, Problem};
 pub use sql::{Met, Sql};
 pub use store::{DEFAULT_TABLE, PostgresStore};
 pub use table::TableNameError;
-pub use transaction::{Isolation, Transaction, TransactionError, transact, transact_with};
+pub use transaction::{Isolation, Transaction, TransactionError};
 pub use value::Value;
 
 /// What the book shows of this crate.

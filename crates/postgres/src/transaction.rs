@@ -19,7 +19,6 @@ mod transact;
 
 pub(crate) use ids::OpenIds;
 pub(crate) use slot::{Footing, Slot};
-pub use transact::{transact, transact_with};
 
 /// The isolation of a transaction that a handler opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,7 +44,7 @@ impl Isolation {
 }
 
 /// An open transaction, for the handler's own statements:
-/// [`PostgresStore::transaction`](crate::PostgresStore::transaction) and [`transact`] give it.
+/// [`PostgresStore::transaction`](crate::PostgresStore::transaction) and [`PostgresStore::transact`](crate::PostgresStore::transact) give it.
 ///
 /// It derefs to what the pool's driver runs statements on: `tokio_postgres::Client`, or
 /// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself. After

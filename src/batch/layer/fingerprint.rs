@@ -9,7 +9,7 @@ use crate::batch::{BatchLayer, Envelope, S3Pointer, Selector, Source};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
-impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
+impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Declares the envelope in which messages come. Default: none.
     ///
     /// The handler gets what is inside, decoded; [selectors](Selector) and
@@ -63,7 +63,7 @@ impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
     /// ```no_run
     /// # use lambda_idempotency::{BoxError, Idempotency, sqs, store::MemoryStore};
     /// # #[derive(serde::Deserialize)] struct Order { order_id: String }
-    /// # fn worker(once: Idempotency<MemoryStore>, s3: aws_sdk_s3::Client) {
+    /// # fn worker(once: Idempotency, s3: aws_sdk_s3::Client) {
     /// let worker = sqs::BatchLayer::new(once)
     ///     .envelope(sqs::Envelope::S3Pointer)
     ///     .fetch(move |pointer| payload(s3.clone(), pointer))

@@ -9,7 +9,7 @@ use crate::batch::hooks::Defer;
 use crate::batch::rejection::{Hook, Rejected};
 use crate::batch::{BatchLayer, Source};
 
-impl<Src: Source, S, T, E> BatchLayer<Src, S, T, E> {
+impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Takes rejected messages from the source: those that no retry will mend, as
     /// [`Rejection`](crate::batch::Rejection) lists them. Default: they are reported, and the source's
     /// own policy moves them aside.

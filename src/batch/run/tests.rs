@@ -11,7 +11,7 @@ use crate::protocol::key::Key;
 use crate::sqs::{BatchLayer, Sqs};
 use crate::store::MemoryStore;
 
-fn engine() -> Idempotency<MemoryStore> {
+fn engine() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
     builder.build().unwrap()
 }

@@ -10,11 +10,12 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::Claim;
 use super::results::{give_back, keep};
 use super::state::Stop;
 use super::steps::Begun;
-use super::{Claim, Urgency};
 use crate::engine::events;
+use crate::engine::journal::Urgency;
 use crate::engine::step::{SagaError, Step, StepError};
 use crate::protocol::Crashed;
 use crate::protocol::journal::{StepEntry, StepResult, StepState};
@@ -83,7 +84,7 @@ impl Claim {
     /// [`SagaError::Nested`] where this claim has one already. [`SagaError::Step`] with
     /// [`StepError::NoJournal`] in the claimless form, which keeps no journal.
     pub fn saga<'a, E>(&self) -> Result<Saga<'a, E>, SagaError<E>> {
-        if self.inner.hold.is_some() && self.inner.steps.notes.is_none() {
+        if self.inner.hold.is_some() && self.inner.steps.engine.is_none() {
             return Err(SagaError::Step(StepError::NoJournal));
         }
         let mut steps = self.inner.steps.state();

@@ -1,9 +1,10 @@
 //! The state of one attempt's steps.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::notes::Notes;
+use crate::engine::Engine;
+use crate::engine::settings::Settings;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::Failure;
@@ -13,7 +14,7 @@ use crate::protocol::record::Failure;
 pub(super) struct Steps {
     /// `None` where nothing protects the run, so that nothing is written, and in the claimless
     /// form, which has no journal.
-    pub(super) notes: Option<Notes>,
+    pub(super) engine: Option<Arc<Engine>>,
     state: Mutex<State>,
 }
 
@@ -41,14 +42,19 @@ pub(crate) enum Stop {
 }
 
 impl Steps {
-    pub(super) fn new(notes: Option<Notes>, journal: Journal) -> Self {
+    pub(super) fn new(engine: Option<Arc<Engine>>, journal: Journal) -> Self {
         Self {
-            notes,
+            engine,
             state: Mutex::new(State {
                 journal,
                 ..State::default()
             }),
         }
+    }
+
+    /// Returns the engine's settings, where a journal is written.
+    pub(super) fn settings(&self) -> Option<&Settings> {
+        self.engine.as_ref().map(|engine| &engine.settings)
     }
 
     /// Locks the state. A panic elsewhere can't leave it half-changed: each change is one step.

@@ -5,11 +5,12 @@ use std::future::Future;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::notes::Urgency;
 use super::results::{give_back, keep};
 use super::state::Stop;
 use super::{Claim, Inner};
 use crate::engine::events;
+use crate::engine::journal::Urgency;
+use crate::engine::settings::Unrecorded;
 use crate::engine::step::{Step, StepError};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState, is_step_name};
 use crate::protocol::record::{Amendment, Failure, Omission, error_kind};
@@ -152,7 +153,7 @@ impl Inner {
 
     /// Gives a step its turn, or the result that it has.
     pub(super) fn turn<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
-        if self.hold.is_some() && self.steps.notes.is_none() {
+        if self.hold.is_some() && self.steps.engine.is_none() {
             return Err(StepError::NoJournal);
         }
         if self.is_over() {
@@ -241,12 +242,13 @@ impl Inner {
     ) -> Result<bool, StoreError> {
         let note = StepNote::new(name, entry.clone());
         self.steps.state().journal.put(note.clone());
-        let (Some(notes), Some(hold), Some(until)) = (&self.steps.notes, &self.hold, self.until())
+        let (Some(engine), Some(hold), Some(until)) =
+            (&self.steps.engine, &self.hold, self.until())
         else {
             return Ok(true);
         };
         let amendment = Amendment::new(self.id.clone(), hold.owner.clone(), note).into();
-        let met = match notes.scribe.note(&amendment, until, urgency).await? {
+        let met = match engine.write_note(&amendment, until, urgency).await? {
             Answer::Applied(_) => return Ok(true),
             Answer::Refused(met) => met,
         };
@@ -310,8 +312,10 @@ impl Turn<'_> {
             .await;
         steps.state().given.insert(self.name.clone());
         match noted {
-            Ok(true) => match (omitted, steps.notes.as_ref()) {
-                (Some(reason @ Omission::NotSerializable), Some(scribe)) if scribe.is_strict => {
+            Ok(true) => match (omitted, steps.settings()) {
+                (Some(reason @ Omission::NotSerializable), Some(settings))
+                    if settings.is_strict =>
+                {
                     let step = self.name.clone();
                     Err(StepError::ResultOmitted { step, reason })
                 }
@@ -321,9 +325,8 @@ impl Turn<'_> {
             Err(error) => {
                 events::step_failed("step_unrecorded", operation, id, &self.name, &error);
                 let reports = steps
-                    .notes
-                    .as_ref()
-                    .is_some_and(|notes| notes.reports_unrecorded);
+                    .settings()
+                    .is_some_and(|settings| settings.unrecorded == Unrecorded::Fail);
                 if reports {
                     return Err(StepError::Unrecorded(error));
                 }

@@ -42,7 +42,7 @@ async fn a_large_outcome_is_kept_for_a_request_and_not_for_a_message_of_a_batch(
         let outcome = record(&once).await.unwrap().outcome.unwrap();
         let omitted = StoredOutcome::Omitted(Omission::TooLarge);
         assert_eq!(outcome == omitted, is_batch, "{outcome:?}");
-        let kept = once.store().script.kept.load(Ordering::Relaxed);
+        let kept = once.store.script.kept.load(Ordering::Relaxed);
         assert_eq!(kept, u32::from(!is_batch));
     }
 }

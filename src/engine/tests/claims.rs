@@ -36,7 +36,7 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
         matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
         "{lost:?}"
     );
-    let take_overs = once.store().script.take_overs.load(Ordering::Relaxed);
+    let take_overs = once.store.script.take_overs.load(Ordering::Relaxed);
     assert_eq!(take_overs, 2, "after a create that met the record");
 }
 
@@ -87,7 +87,7 @@ struct Keeping;
 
 impl Script for Keeping {}
 
-async fn begin(once: &Idempotency<Scripted<Keeping>>) -> Run<Scripted<Keeping>> {
+async fn begin(once: &Idempotency) -> Run {
     match once.begin(key(), payload()).await {
         Ok(Begun::Run(run)) => run,
         other => panic!("{other:?}"),
@@ -108,7 +108,7 @@ async fn an_attempt_that_began_counts_however_it_ended_after_one_that_did_not_st
             let id = once.record_id(&key()).unwrap();
             let tombstone = Owner::from_stored("released-by-hand");
             let release = Release::new(id, held.owner.unwrap(), tombstone);
-            let table = &once.store().table;
+            let table = &once.store.table;
             table.write(&release.into(), soon()).await.unwrap();
         } else {
             run.end(Disposition::Release(None)).await.unwrap();
@@ -145,10 +145,7 @@ impl Script for WithoutReply {
     }
 }
 
-async fn run_with(
-    once: &Idempotency<Scripted<WithoutReply>>,
-    payload: &[u8],
-) -> Result<Outcome<u32>, Error<Infallible>> {
+async fn run_with(once: &Idempotency, payload: &[u8]) -> Result<Outcome<u32>, Error<Infallible>> {
     let payload = Fingerprint::bytes(payload);
     once.run(key(), payload, async |_| Ok(1)).await
 }
@@ -224,16 +221,13 @@ impl Script for Late {
     }
 }
 
-async fn one(
-    once: &Idempotency<Scripted<Late>>,
-    token: &str,
-) -> Result<Outcome<u32>, Error<Infallible>> {
+async fn one(once: &Idempotency, token: &str) -> Result<Outcome<u32>, Error<Infallible>> {
     let key = Key::new("charge", token);
     once.run(key, payload(), async |_| Ok(1)).await
 }
 
 /// Makes a claim that is late: of a new key, or of one that an attempt has released.
-async fn late(arrives: bool, is_takeover: bool) -> Idempotency<Scripted<Late>> {
+async fn late(arrives: bool, is_takeover: bool) -> Bench<Late> {
     let once = engine(Late {
         is_takeover,
         arrives,
@@ -242,7 +236,7 @@ async fn late(arrives: bool, is_takeover: bool) -> Idempotency<Scripted<Late>> {
     if is_takeover {
         fail(&once).await;
     }
-    let script = &once.store().script;
+    let script = &once.store.script;
     script.is_next.store(true, Ordering::Relaxed);
     let lost = one(&once, "order-1").await;
     assert!(matches!(lost, Err(Error::Store(_))), "{lost:?}");
@@ -270,7 +264,7 @@ async fn the_release_of_a_claim_that_may_arrive_is_sent_three_times_more_and_not
     let mut sent = Vec::new();
     for second in 0..60 {
         one(&once, &format!("another-{second}")).await.unwrap();
-        let script = &once.store().script;
+        let script = &once.store.script;
         if script.releases.swap(0, Ordering::Relaxed) > 0 {
             sent.push(second);
         }
@@ -287,7 +281,7 @@ async fn the_release_of_a_claim_that_may_arrive_ends_with_the_next_attempt_and_l
         one(&once, &format!("another-{second}")).await.unwrap();
         sleep(Duration::from_secs(1)).await;
     }
-    let releases = once.store().script.releases.load(Ordering::Relaxed);
+    let releases = once.store.script.releases.load(Ordering::Relaxed);
     assert_eq!(releases, 2, "before the next attempt, and once after it");
     assert!(!record(&once).await.unwrap().is_released());
 }
@@ -329,7 +323,7 @@ async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
     };
     let dropped = tokio::time::timeout(Duration::from_millis(10), run("order-1"));
     dropped.await.unwrap_err();
-    let script = &once.store().script;
+    let script = &once.store.script;
     script.is_over.store(true, Ordering::Relaxed);
     run("order-2").await.unwrap();
     assert_eq!(script.releases.load(Ordering::Relaxed), 0);

@@ -194,7 +194,7 @@ async fn a_release_that_proves_a_denial_leaves_time_for_a_read() {
 }
 
 /// An engine that is switched off: its transactions have no record.
-fn disabled<S: Script>(script: S) -> Idempotency<Scripted<S>> {
+fn disabled<S: Script>(script: S) -> Idempotency {
     let builder = Idempotency::builder(Scripted::new(script)).namespace("tests");
     builder.disabled(true).build().unwrap()
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::engine::Begun;
 use crate::engine::step::StepError;
-use crate::idempotency::Builder;
 use crate::protocol::journal::StepState;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::RecordWrite;
@@ -84,21 +83,8 @@ impl Script for Unanswering {
     }
 }
 
-type Engine = Idempotency<Scripted<Unanswering>>;
-
-fn built(
-    script: Unanswering,
-    set: impl FnOnce(Builder<Scripted<Unanswering>>) -> Builder<Scripted<Unanswering>>,
-) -> Engine {
-    let builder = Idempotency::builder(Scripted::new(script))
-        .namespace("tests")
-        .lease(LEASE)
-        .clock(TokioClock::start());
-    set(builder).build().unwrap()
-}
-
 /// A handler that takes so much of its time, and is then done, or fails.
-async fn run(once: &Engine, takes: Duration, result: Result<i32, &'static str>) {
+async fn run(once: &Idempotency, takes: Duration, result: Result<i32, &'static str>) {
     let handler = async |_| {
         sleep(takes).await;
         result
@@ -119,7 +105,7 @@ async fn a_release_gets_the_usual_time_and_ends_before_the_claim_does() {
     ] {
         let once = engine(Unanswering::on(is_release));
         run(&once, takes, Err("down")).await;
-        assert_eq!(once.store().script.waited(), [expected], "after {takes:?}");
+        assert_eq!(once.store.script.waited(), [expected], "after {takes:?}");
     }
 }
 
@@ -147,7 +133,7 @@ async fn an_ending_that_was_left_gets_half_of_the_next_calls_time_and_a_second_a
         let _ = next
             .run(another, None, async |_| Ok::<_, Infallible>(1))
             .await;
-        assert_eq!(once.store().script.waited(), expected, "{left:?}");
+        assert_eq!(once.store.script.waited(), expected, "{left:?}");
         assert_eq!(began.elapsed(), expected.iter().sum::<Duration>());
     }
 }
@@ -161,18 +147,18 @@ async fn a_completion_gets_all_the_time_that_the_claim_has_left() {
     ] {
         let once = engine(Unanswering::on(is_completion));
         run(&once, takes, Ok(1)).await;
-        assert_eq!(once.store().script.waited(), [expected], "after {takes:?}");
+        assert_eq!(once.store.script.waited(), [expected], "after {takes:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_only_observed_holds_a_finished_answer_up_for_a_second_at_most() {
     let is_completion = |write: &RecordWrite| matches!(write, RecordWrite::Complete(_));
-    let once = built(Unanswering::on(is_completion), |builder| {
+    let once = bench(Unanswering::on(is_completion), |builder| {
         builder.observe(true)
     });
     run(&once, Duration::ZERO, Ok(1)).await;
-    assert_eq!(once.store().script.waited(), [Duration::from_secs(1)]);
+    assert_eq!(once.store.script.waited(), [Duration::from_secs(1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +168,7 @@ async fn a_claim_gets_the_usual_time_and_a_short_release_where_it_is_not_answere
     let once = engine(Unanswering::on(is_any));
     let began = Instant::now();
     run(&once, Duration::ZERO, Ok(1)).await;
-    assert_eq!(once.store().script.waited()[0], USUAL);
+    assert_eq!(once.store.script.waited()[0], USUAL);
     assert_eq!(began.elapsed(), USUAL + LEAST);
 }
 
@@ -206,7 +192,7 @@ async fn a_step_that_has_happened_is_noted_for_the_usual_time_and_one_that_has_n
         let once = engine(Unanswering::on(unanswered));
         let handler = async |claim: crate::Claim| claim.step("charge", async |_| result).await;
         let _: Result<_, Error<StepError<&str>>> = once.run(key(), payload(), handler).await;
-        assert_eq!(once.store().script.waited(), expected, "{result:?}");
+        assert_eq!(once.store.script.waited(), expected, "{result:?}");
     }
 }
 
@@ -221,8 +207,11 @@ async fn a_large_outcome_gets_half_of_the_time_that_is_left() {
             keeps: false,
             ..Unanswering::on(none)
         };
-        let once = engine(script);
-        let once = if is_claimless { once.claimless() } else { once };
+        let once = if is_claimless {
+            engine(script).claimless()
+        } else {
+            engine(script)
+        };
         let handler = async |claim: crate::Claim| {
             if is_claimless {
                 claim.write(Write::new("a business write")).unwrap();
@@ -231,7 +220,7 @@ async fn a_large_outcome_gets_half_of_the_time_that_is_left() {
         };
         once.run(key(), payload(), handler).await.unwrap();
         assert_eq!(
-            once.store().script.waited(),
+            once.store.script.waited(),
             [LEASE / 2],
             "claimless: {is_claimless}"
         );
@@ -245,10 +234,13 @@ async fn a_transaction_gets_the_time_that_is_left_but_for_finding_out_what_becam
             commits: false,
             ..Unanswering::on(|_| false)
         };
-        let once = engine(script);
-        let once = if is_claimless { once.claimless() } else { once };
+        let once = if is_claimless {
+            engine(script).claimless()
+        } else {
+            engine(script)
+        };
         write(&once).await.unwrap_err();
-        let waited = once.store().script.waited();
+        let waited = once.store.script.waited();
         assert_eq!(
             waited,
             [LEASE.saturating_sub(REPLY + LEAST)],

@@ -145,17 +145,15 @@ async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
 
 #[tokio::test(start_paused = true)]
 async fn the_record_of_a_raw_id_belongs_to_its_first_operation() {
-    use crate::store::{AnyStore, MemoryStore};
+    use crate::store::{CachedStore, MemoryStore};
     use crate::{Idempotency, Outcome};
 
-    for store in [
-        AnyStore::new(MemoryStore::new()),
-        AnyStore::new(crate::store::CachedStore::new(MemoryStore::new())),
+    let cached = CachedStore::new(MemoryStore::new());
+    for builder in [
+        Idempotency::builder(MemoryStore::new()),
+        Idempotency::builder(cached),
     ] {
-        let once = Idempotency::builder(store)
-            .namespace("shop")
-            .build()
-            .unwrap();
+        let once = builder.namespace("shop").build().unwrap();
         let run = async |operation: &str, payload: Option<&[u8]>| {
             let key = Key::raw(operation, "order-17");
             let payload = payload.map(Fingerprint::bytes);

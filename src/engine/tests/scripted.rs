@@ -1,6 +1,7 @@
 //! A store in memory, some of whose answers a test replaces.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -55,14 +56,23 @@ pub(super) trait Script: Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Scripted<P> {
     pub(super) table: MemoryStore,
-    pub(super) script: P,
+    pub(super) script: Arc<P>,
+}
+
+impl<P> Clone for Scripted<P> {
+    fn clone(&self) -> Self {
+        Self {
+            table: self.table.clone(),
+            script: Arc::clone(&self.script),
+        }
+    }
 }
 
 impl<P> Scripted<P> {
     pub(super) fn new(script: P) -> Self {
         Self {
             table: MemoryStore::new(),
-            script,
+            script: Arc::new(script),
         }
     }
 }

@@ -22,17 +22,12 @@ impl Script for Refusing {
     }
 }
 
-fn observing() -> Idempotency<Scripted<Refusing>> {
-    Idempotency::builder(Scripted::new(Refusing))
-        .namespace("tests")
-        .clock(TokioClock::start())
-        .observe(true)
-        .build()
-        .unwrap()
+fn observing() -> Idempotency {
+    bench(Refusing, |builder| builder.observe(true)).once
 }
 
 /// The error in the shadow record, which was released.
-async fn last_error(once: &Idempotency<Scripted<Refusing>>) -> Option<String> {
+async fn last_error(once: &Idempotency) -> Option<String> {
     let record = record(once).await.unwrap();
     assert!(record.is_released());
     record.last_error

@@ -67,7 +67,7 @@ async fn a_step_whose_attempt_has_no_time_left_is_neither_noted_nor_begun() {
         let ended = run.await;
         let is_late = matches!(ended, Err(Error::Handler(StepError::OutOfTime)));
         assert_eq!(is_late, !is_begun, "{ended:?}");
-        let notes = once.store().script.notes.load(Ordering::Relaxed);
+        let notes = once.store.script.notes.load(Ordering::Relaxed);
         assert_eq!(notes, if is_begun { 2 } else { 0 });
     }
 }

@@ -50,7 +50,7 @@ impl Script for Tokens {
     }
 }
 
-fn meeting(meets: &[Meets]) -> Idempotency<Scripted<Tokens>> {
+fn meeting(meets: &[Meets]) -> Bench<Tokens> {
     engine(Tokens {
         meets: Mutex::new(meets.iter().copied().collect()),
         sent: Mutex::default(),
@@ -62,7 +62,7 @@ async fn tokens(is_claimless: bool, meets: &[Meets]) -> Vec<usize> {
     let once = meeting(meets);
     let once = if is_claimless { once.claimless() } else { once };
     assert_eq!(write(&once).await.unwrap(), Outcome::Executed(1));
-    let sent = once.store().script.sent.lock().unwrap();
+    let sent = once.store.script.sent.lock().unwrap();
     assert!(sent.iter().all(|token| token.len() <= 36), "{sent:?}");
     let first = |token| sent.iter().position(|other| other == token).unwrap();
     sent.iter().map(first).collect()
@@ -96,5 +96,5 @@ async fn a_commit_without_a_claim_that_lost_three_races_is_in_flight() {
         matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
         "{lost:?}"
     );
-    assert_eq!(once.store().script.sent.lock().unwrap().len(), 3);
+    assert_eq!(once.store.script.sent.lock().unwrap().len(), 3);
 }

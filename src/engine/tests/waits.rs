@@ -67,15 +67,9 @@ async fn claims(meets: &[Meets]) -> (u32, Result<Outcome<i32>, Error<Infallible>
         meets: Mutex::new(meets.iter().copied().collect()),
         claims: AtomicU32::new(0),
     };
-    let once = Idempotency::builder(Scripted::new(race))
-        .namespace("tests")
-        .lease(LEASE)
-        .clock(TokioClock::start())
-        .in_flight(InFlight::WaitUpTo(LEASE))
-        .build()
-        .unwrap();
+    let once = bench(race, |builder| builder.in_flight(InFlight::WaitUpTo(LEASE)));
     let ended = once.run(key(), payload(), async |_| Ok(1)).await;
-    (once.store().script.claims.load(Ordering::Relaxed), ended)
+    (once.store.script.claims.load(Ordering::Relaxed), ended)
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use crate::protocol::Crashed;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Owner, RecordWrite, Release, WITHOUT_REPLY};
 
-impl<S> Engine<S> {
+impl Engine {
     /// Leaves an ending to the engine's next call. What is only observed is not left: no call waits
     /// for it.
     pub(in crate::engine) fn leave(

@@ -14,12 +14,12 @@ use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::record::{Omission, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY};
 use crate::protocol::{Asking, Decision, decide};
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, StoreError};
 
 /// The longest time that a call spends on the endings of others.
 const LONGEST_SEND: Duration = Duration::from_secs(1);
 
-impl<S: Store> Engine<S> {
+impl Engine {
     /// Sends what dropped runs have left, before this request is claimed.
     pub(in crate::engine) async fn send_unsent(&self, request: &Request) {
         if self.unsent.has_due(&request.id) {

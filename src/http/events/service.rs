@@ -17,27 +17,26 @@ use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
 use crate::http::service::{OwnResponse, STATUS, read_own};
 use crate::http::{IdempotencyLayer, IdempotencyService};
-use crate::store::Store;
 
 /// Wraps a service of [`Incoming`] events; what it makes is a service of `LambdaEvent`. The
 /// [module page](super) shows one.
 #[derive(Debug)]
 #[must_use = "a layer does nothing until it wraps a service"]
-pub struct EventLayer<S> {
-    layer: IdempotencyLayer<S>,
+pub struct EventLayer {
+    layer: IdempotencyLayer,
 }
 
-clone_fields!([S] EventLayer<S> { layer });
+clone_fields!([] EventLayer { layer });
 
-impl<S> EventLayer<S> {
+impl EventLayer {
     /// Makes a layer with the settings of `layer`.
-    pub fn new(layer: IdempotencyLayer<S>) -> Self {
+    pub fn new(layer: IdempotencyLayer) -> Self {
         Self { layer }
     }
 }
 
-impl<S, Svc> Layer<Svc> for EventLayer<S> {
-    type Service = EventService<S, Svc>;
+impl<Svc> Layer<Svc> for EventLayer {
+    type Service = EventService<Svc>;
 
     fn layer(&self, inner: Svc) -> Self::Service {
         EventService {
@@ -47,21 +46,20 @@ impl<S, Svc> Layer<Svc> for EventLayer<S> {
 }
 
 /// Serves events with a service that [`EventLayer`] wraps.
-pub struct EventService<S, Svc> {
-    inner: IdempotencyService<S, Handler<Svc>>,
+pub struct EventService<Svc> {
+    inner: IdempotencyService<Handler<Svc>>,
 }
 
-clone_fields!([S, Svc: Clone] EventService<S, Svc> { inner });
+clone_fields!([Svc: Clone] EventService<Svc> { inner });
 
-impl<S, Svc> fmt::Debug for EventService<S, Svc> {
+impl<Svc> fmt::Debug for EventService<Svc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventService").finish_non_exhaustive()
     }
 }
 
-impl<S, Svc, E> Service<LambdaEvent<E>> for EventService<S, Svc>
+impl<Svc, E> Service<LambdaEvent<E>> for EventService<Svc>
 where
-    S: Store,
     E: HttpEvent,
     Svc: Service<Incoming<E>, Response = E::Response> + Clone + Send + 'static,
     Svc::Error: Display + Send + 'static,

@@ -7,7 +7,7 @@ use crate::invoke::reader::FingerprintSource;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
-impl<S, T, E> InvokeLayer<S, T, E> {
+impl<T, E> InvokeLayer<T, E> {
     /// Takes the fingerprint from the decoded payload; `None` for an event that is not compared.
     /// Default: the fingerprint of the whole payload, as text.
     ///

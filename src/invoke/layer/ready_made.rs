@@ -8,7 +8,6 @@ use crate::idempotency::Idempotency;
 use crate::invoke::kind::Kind;
 use crate::invoke::{InvokeLayer, S3BatchTask};
 use crate::protocol::pointer::Pointer;
-use crate::store::Store;
 
 /// SNS tries for 23 days, so outcomes of its events are kept for longer.
 pub(super) const SNS_RETENTION: Duration = Duration::from_hours(30 * 24);
@@ -16,7 +15,7 @@ pub(super) const SNS_RETENTION: Duration = Duration::from_hours(30 * 24);
 /// Placeholders of a schedule's input that differ between two tries of one execution.
 const OF_A_TRY: [&str; 2] = ["/execution_id", "/attempt_number"];
 
-impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
+impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// Makes a layer for a function that is subscribed to an SNS topic.
     ///
     /// The payload is the message, a JSON text. The key is the `MessageId` unless one is set: it is
@@ -37,7 +36,7 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     /// ```
     ///
     /// [tries]: https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
-    pub fn sns(once: Idempotency<S>) -> Self {
+    pub fn sns(once: Idempotency) -> Self {
         let once = once.default_retention(SNS_RETENTION);
         Self::of(once, Kind::Sns).without_answer()
     }
@@ -54,7 +53,7 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     /// a function, or an [operation](Self::operation), of its own.
     ///
     /// [tries]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
-    pub fn event_bridge(once: Idempotency<S>) -> Self {
+    pub fn event_bridge(once: Idempotency) -> Self {
         Self::of(once, Kind::EventBridge).without_answer()
     }
 
@@ -74,7 +73,7 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     ///
     /// [placeholders]: https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-context-attributes.html
     /// [tries]: https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
-    pub fn scheduler(once: Idempotency<S>) -> Self {
+    pub fn scheduler(once: Idempotency) -> Self {
         let fields = OF_A_TRY
             .iter()
             .filter_map(|field| field.parse::<Pointer>().ok());
@@ -98,12 +97,12 @@ impl<S: Store, T: DeserializeOwned, E> InvokeLayer<S, T, E> {
     /// and the caller gets the handler's answer.
     ///
     /// Two nested `Map` states have two indexes: put both into `index`, as one text.
-    pub fn step_functions(once: Idempotency<S>) -> Self {
+    pub fn step_functions(once: Idempotency) -> Self {
         Self::of(once, Kind::StepFunctions)
     }
 }
 
-impl<S: Store, E> InvokeLayer<S, S3BatchTask, E> {
+impl<E> InvokeLayer<S3BatchTask, E> {
     /// Makes a layer for a function that an [S3 Batch Operations][page] job calls for each object of
     /// its manifest, in both versions of the invocation schema.
     ///
@@ -144,7 +143,7 @@ impl<S: Store, E> InvokeLayer<S, S3BatchTask, E> {
     /// ```
     ///
     /// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/batch-ops-invoke-lambda.html
-    pub fn s3_batch(once: Idempotency<S>) -> Self {
+    pub fn s3_batch(once: Idempotency) -> Self {
         Self::of(once, Kind::S3Batch)
     }
 }

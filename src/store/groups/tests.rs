@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
-use crate::store::{GroupedStore, MemoryStore};
+use crate::store::{GroupedStore, MemoryStore, Store};
 use crate::{Claim, Idempotency, Key, StoreDown};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
@@ -91,7 +91,7 @@ impl Store for Arc<Gate> {
     }
 }
 
-type Grouped = GroupedStore<Arc<Gate>>;
+type Grouped = GroupedStore;
 type Task = JoinHandle<Result<Answer, StoreError>>;
 
 fn owner(number: usize) -> Owner {
@@ -587,7 +587,7 @@ async fn requests_that_one_answer_woke_leave_together() {
 #[tokio::test(start_paused = true)]
 async fn where_all_gather_the_first_leaves_with_the_others() {
     let gate = Gate::closed();
-    let groups = Arc::new(Groups::new(AnyStore::new(Arc::clone(&gate)), true));
+    let groups = Arc::new(Groups::new(Arc::new(Arc::clone(&gate)), true));
     let deadline = Instant::now() + Duration::from_secs(9);
     let writes = [0, 1, 2].map(claim);
     let [first, second, third] = writes.each_ref().map(|write| groups.write(write, deadline));
@@ -620,7 +620,7 @@ impl Store for Forgetful {
 
 #[tokio::test]
 async fn a_request_without_an_answer_in_its_group_has_timed_out() {
-    let groups = Groups::new(AnyStore::new(Forgetful), true);
+    let groups = Groups::new(Arc::new(Forgetful), true);
     let deadline = Instant::now() + Duration::from_mins(1);
     let ids = [0, 1].map(id);
     let [answered, unanswered] = ids.each_ref().map(|id| groups.load(id, deadline));

@@ -13,20 +13,20 @@ use crate::protocol::record::{
     Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Renewal, Status,
     StoredOutcome, Version,
 };
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Answer, DynStore, StoreError};
 
 /// The result of a check: `Ok`, or the difference.
 pub(super) type Check = Result<(), String>;
 
 /// A bench holds the store under test, and talks to it for the checks.
-pub(super) struct Bench<'a, S> {
-    pub(super) store: &'a S,
+pub(super) struct Bench<'a> {
+    pub(super) store: &'a dyn DynStore,
     namespace: Namespace,
     pub(super) now: EpochMillis,
 }
 
-impl<'a, S: Store> Bench<'a, S> {
-    pub(super) fn new(store: &'a S) -> Result<Self, String> {
+impl<'a> Bench<'a> {
+    pub(super) fn new(store: &'a dyn DynStore) -> Result<Self, String> {
         let run = owner()?;
         let namespace = Namespace::new(format!("conformance-{}", run.as_str()))
             .map_err(|error| error.to_string())?;

@@ -4,18 +4,15 @@ use futures_util::future::join_all;
 
 use super::bench::{Bench, Check, same};
 use crate::protocol::record::Record;
-use crate::store::Store;
 
-pub(super) async fn a_claim_on_a_fresh_key_applies_and_is_read_back_whole<S: Store>(
-    bench: &Bench<'_, S>,
+pub(super) async fn a_claim_on_a_fresh_key_applies_and_is_read_back_whole(
+    bench: &Bench<'_>,
 ) -> Check {
     let claim = bench.claimed("fresh").await?;
     bench.has(&claim.id, Record::claimed(&claim)).await
 }
 
-pub(super) async fn a_claim_on_a_taken_key_is_refused_with_what_it_met<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_claim_on_a_taken_key_is_refused_with_what_it_met(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("taken").await?;
     let second = bench.claim("taken")?;
     bench.refused("a second claim", second.clone()).await?;
@@ -24,12 +21,12 @@ pub(super) async fn a_claim_on_a_taken_key_is_refused_with_what_it_met<S: Store>
     bench.refused("a claim on a completed record", second).await
 }
 
-pub(super) async fn a_repeated_claim_meets_itself<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_repeated_claim_meets_itself(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("repeated").await?;
     bench.refused("the same claim again", claim).await
 }
 
-pub(super) async fn of_many_claims_at_once_one_applies<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn of_many_claims_at_once_one_applies(bench: &Bench<'_>) -> Check {
     let claims = (0..8)
         .map(|_| bench.claim("race"))
         .collect::<Result<Vec<_>, _>>()?;
@@ -37,7 +34,7 @@ pub(super) async fn of_many_claims_at_once_one_applies<S: Store>(bench: &Bench<'
     bench.one_wins(&bench.id("race")?, &claims, answers).await
 }
 
-pub(super) async fn an_absent_key_is_read_as_absent<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn an_absent_key_is_read_as_absent(bench: &Bench<'_>) -> Check {
     same(
         "a record that was never written",
         bench.load(&bench.id("absent")?).await?,
@@ -45,9 +42,7 @@ pub(super) async fn an_absent_key_is_read_as_absent<S: Store>(bench: &Bench<'_, 
     )
 }
 
-pub(super) async fn a_claim_without_a_fingerprint_has_none<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_claim_without_a_fingerprint_has_none(bench: &Bench<'_>) -> Check {
     let mut claim = bench.claim("unchecked")?;
     claim.fingerprint = None;
     bench.write(claim.clone()).await?;

@@ -9,10 +9,10 @@ use super::bench::{Bench, Check, ok, owner, same, soon};
 use crate::protocol::record::{
     Basis, Completion, Final, Found, NewClaim, Record, StoredOutcome, Takeover, Version,
 };
+use crate::store::StoreError;
 use crate::store::transaction::{Commit, Committed};
-use crate::store::{Store, StoreError};
 
-impl<S: Store> Bench<'_, S> {
+impl Bench<'_> {
     fn final_of(&self, claim: &NewClaim, text: &str, basis: Basis) -> Final {
         Final {
             completion: self.completion(claim, text),
@@ -66,7 +66,7 @@ fn finished(claim: &NewClaim, completion: &Completion) -> Record {
     record
 }
 
-pub(super) async fn a_commit_completes_the_owners_claim<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_commit_completes_the_owners_claim(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("commit").await?;
     let record = bench.final_of(&claim, "1", Basis::Claimed);
     bench.commits("the owner's commit", &record).await?;
@@ -78,7 +78,7 @@ pub(super) async fn a_commit_completes_the_owners_claim<S: Store>(bench: &Bench<
 
 /// The reply may have been lost. The store recognises the copy by its token, or shows the record
 /// that the first one left.
-pub(super) async fn a_commit_sent_again_changes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_commit_sent_again_changes_nothing(bench: &Bench<'_>) -> Check {
     let claimed = bench.claimed("commit-again").await?;
     let fresh = bench.claim("commit-again-fresh")?;
     for (claim, basis) in [
@@ -98,7 +98,7 @@ pub(super) async fn a_commit_sent_again_changes_nothing<S: Store>(bench: &Bench<
     Ok(())
 }
 
-pub(super) async fn nobody_else_commits<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn nobody_else_commits(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("commit-theirs").await?;
     let stranger = NewClaim {
         owner: owner()?,
@@ -114,9 +114,7 @@ pub(super) async fn nobody_else_commits<S: Store>(bench: &Bench<'_, S>) -> Check
     bench.fenced("a commit without a claim", &record).await
 }
 
-pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key(bench: &Bench<'_>) -> Check {
     let claim = bench.claim("commit-fresh")?;
     let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
     bench.commits("a commit on a fresh key", &record).await?;
@@ -130,9 +128,7 @@ pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key<S: Store>(
     bench.fenced("one on a claimed key", &record).await
 }
 
-pub(super) async fn a_commit_over_a_record_needs_its_exact_version<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_commit_over_a_record_needs_its_exact_version(bench: &Bench<'_>) -> Check {
     for (name, mode) in [
         ("commit-resumed", Takeover::Resume),
         ("commit-unstarted", Takeover::Unstarted),
@@ -172,7 +168,7 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version<S: Store>(
     Ok(())
 }
 
-pub(super) async fn of_many_commits_at_once_one_applies<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn of_many_commits_at_once_one_applies(bench: &Bench<'_>) -> Check {
     let mut records = Vec::new();
     for text in 0..8 {
         let claim = bench.claim("commit-race")?;
@@ -196,9 +192,7 @@ pub(super) async fn of_many_commits_at_once_one_applies<S: Store>(bench: &Bench<
     same("the commits that applied", applied, 1)
 }
 
-pub(super) async fn a_commit_after_its_deadline_writes_nothing<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_commit_after_its_deadline_writes_nothing(bench: &Bench<'_>) -> Check {
     let claim = bench.claim("commit-late")?;
     let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
     match bench.commit(&record, Instant::now()).await {

@@ -9,7 +9,6 @@ use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Amendment, Completion, NewClaim, Omission, RELEASED, Record, Status, StoredOutcome,
 };
-use crate::store::Store;
 
 fn finished(before: Record, completion: &Completion) -> Record {
     Record {
@@ -22,12 +21,7 @@ fn finished(before: Record, completion: &Completion) -> Record {
     }
 }
 
-async fn completes<S: Store>(
-    bench: &Bench<'_, S>,
-    name: &str,
-    status: Status,
-    outcome: StoredOutcome,
-) -> Check {
+async fn completes(bench: &Bench<'_>, name: &str, status: Status, outcome: StoredOutcome) -> Check {
     let claim = bench.claimed(name).await?;
     let completion = Completion {
         status,
@@ -42,7 +36,7 @@ async fn completes<S: Store>(
         .await
 }
 
-pub(super) async fn the_owner_completes<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn the_owner_completes(bench: &Bench<'_>) -> Check {
     completes(
         bench,
         "complete",
@@ -52,7 +46,7 @@ pub(super) async fn the_owner_completes<S: Store>(bench: &Bench<'_, S>) -> Check
     .await
 }
 
-pub(super) async fn a_failure_is_final_too<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_failure_is_final_too(bench: &Bench<'_>) -> Check {
     completes(
         bench,
         "fail",
@@ -62,7 +56,7 @@ pub(super) async fn a_failure_is_final_too<S: Store>(bench: &Bench<'_, S>) -> Ch
     .await
 }
 
-pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn every_outcome_comes_back_as_it_was(bench: &Bench<'_>) -> Check {
     let long = format!("\"{}\"", "x".repeat(20_000));
     let texts = [
         "null",
@@ -114,14 +108,14 @@ pub(super) async fn every_outcome_comes_back_as_it_was<S: Store>(bench: &Bench<'
     Ok(())
 }
 
-pub(super) async fn nobody_else_completes<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn nobody_else_completes(bench: &Bench<'_>) -> Check {
     bench.claimed("theirs").await?;
     let other = bench.claim("theirs")?;
     let completion = bench.completion(&other, "1");
     bench.refused("a stranger's completion", completion).await
 }
 
-pub(super) async fn a_completed_record_is_final<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_completed_record_is_final(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("final").await?;
     bench.write(bench.completion(&claim, "1")).await?;
     let again = bench.completion(&claim, "2");
@@ -135,7 +129,7 @@ pub(super) async fn a_completed_record_is_final<S: Store>(bench: &Bench<'_, S>) 
         .await
 }
 
-pub(super) async fn the_owner_releases<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn the_owner_releases(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("release").await?;
     let release = bench.release(&claim)?;
     bench
@@ -152,7 +146,7 @@ pub(super) async fn the_owner_releases<S: Store>(bench: &Bench<'_, S>) -> Check 
     bench.refused("the same release again", release).await
 }
 
-pub(super) async fn a_release_may_keep_the_fingerprint<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_release_may_keep_the_fingerprint(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("kept").await?;
     let mut release = bench.release(&claim)?;
     release.forget_fingerprint = false;
@@ -163,9 +157,7 @@ pub(super) async fn a_release_may_keep_the_fingerprint<S: Store>(bench: &Bench<'
     same("the last error", record.last_error, None)
 }
 
-pub(super) async fn a_released_record_ignores_its_old_owner<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_released_record_ignores_its_old_owner(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("old-owner").await?;
     bench.write(bench.release(&claim)?).await?;
     let completion = bench.completion(&claim, "1");
@@ -179,13 +171,13 @@ pub(super) async fn a_released_record_ignores_its_old_owner<S: Store>(
         .await
 }
 
-pub(super) async fn nobody_else_releases<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn nobody_else_releases(bench: &Bench<'_>) -> Check {
     bench.claimed("not-yours").await?;
     let release = bench.release(&bench.claim("not-yours")?)?;
     bench.refused("a stranger's release", release).await
 }
 
-pub(super) async fn a_renewal_only_lengthens<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_renewal_only_lengthens(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("renew").await?;
     let longer = bench.renewal(&claim, claim.lease + Duration::from_secs(30));
     bench.applies("a longer lease", longer.clone()).await?;
@@ -219,7 +211,7 @@ fn amendment(claim: &NewClaim) -> Amendment {
     }
 }
 
-pub(super) async fn writes_under_the_fence_create_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn writes_under_the_fence_create_nothing(bench: &Bench<'_>) -> Check {
     let claim = bench.claim("never-claimed")?;
     bench
         .refused("a completion", bench.completion(&claim, "1"))

@@ -2,13 +2,10 @@
 
 use super::bench::{Bench, Check, ok, owner, same, soon};
 use crate::protocol::record::{NewClaim, RecordWrite, Status};
-use crate::store::{Answer, Store};
+use crate::store::Answer;
 
 /// Makes claims, of which every second one is written.
-async fn mixed<S: Store>(
-    bench: &Bench<'_, S>,
-    name: &str,
-) -> Result<Vec<(NewClaim, bool)>, String> {
+async fn mixed(bench: &Bench<'_>, name: &str) -> Result<Vec<(NewClaim, bool)>, String> {
     let mut claims = Vec::new();
     for position in 0..6 {
         let name = format!("{name}-{position}");
@@ -24,8 +21,8 @@ async fn mixed<S: Store>(
 
 /// Sends one write for each claim in a group: each must be refused with the record that it meets,
 /// unless `applies` says otherwise.
-async fn answered<S: Store>(
-    bench: &Bench<'_, S>,
+async fn answered(
+    bench: &Bench<'_>,
     claims: &[(NewClaim, bool)],
     write: impl Fn(&NewClaim) -> Result<RecordWrite, String>,
     applies: impl Fn(bool) -> bool,
@@ -50,7 +47,7 @@ async fn answered<S: Store>(
     Ok(group)
 }
 
-pub(super) async fn grouped_claims_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn grouped_claims_answer_in_order(bench: &Bench<'_>) -> Check {
     let claims = mixed(bench, "create-all").await?;
     let another = |claim: &NewClaim| {
         let owner = owner()?;
@@ -68,7 +65,7 @@ pub(super) async fn grouped_claims_answer_in_order<S: Store>(bench: &Bench<'_, S
     Ok(())
 }
 
-pub(super) async fn grouped_completions_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn grouped_completions_answer_in_order(bench: &Bench<'_>) -> Check {
     let claims = mixed(bench, "complete-all").await?;
     let complete = |claim: &NewClaim| Ok(bench.completion(claim, "1").into());
     answered(bench, &claims, complete, |written| written).await?;
@@ -81,7 +78,7 @@ pub(super) async fn grouped_completions_answer_in_order<S: Store>(bench: &Bench<
     Ok(())
 }
 
-pub(super) async fn grouped_releases_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn grouped_releases_answer_in_order(bench: &Bench<'_>) -> Check {
     let claims = mixed(bench, "release-all").await?;
     let release = |claim: &NewClaim| Ok(bench.release(claim)?.into());
     answered(bench, &claims, release, |written| written).await?;
@@ -94,7 +91,7 @@ pub(super) async fn grouped_releases_answer_in_order<S: Store>(bench: &Bench<'_,
 }
 
 /// Sends one request of each kind that may be grouped, in one group.
-pub(super) async fn a_mixed_group_answers_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_mixed_group_answers_in_order(bench: &Bench<'_>) -> Check {
     let (held, ended) = (
         bench.claimed("mixed-held").await?,
         bench.claimed("mixed-ended").await?,
@@ -129,7 +126,7 @@ pub(super) async fn a_mixed_group_answers_in_order<S: Store>(bench: &Bench<'_, S
         .await
 }
 
-pub(super) async fn grouped_reads_answer_in_order<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn grouped_reads_answer_in_order(bench: &Bench<'_>) -> Check {
     let claims = mixed(bench, "load-all").await?;
     let ids: Vec<_> = claims.iter().map(|(claim, _)| claim.id.clone()).collect();
     let answers = bench.store.load_all(&ids, soon()).await;
@@ -143,7 +140,7 @@ pub(super) async fn grouped_reads_answer_in_order<S: Store>(bench: &Bench<'_, S>
 }
 
 /// Sends more than DynamoDB takes in one batch statement (25) or one batch read (100).
-pub(super) async fn a_large_group_is_taken<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_large_group_is_taken(bench: &Bench<'_>) -> Check {
     let claims = (0..120).map(|n| bench.claim(&format!("large-{n}")));
     let claims = claims.collect::<Result<Vec<_>, _>>()?;
     let writes: Vec<_> = claims.iter().cloned().map(RecordWrite::Create).collect();
@@ -162,7 +159,7 @@ pub(super) async fn a_large_group_is_taken<S: Store>(bench: &Bench<'_, S>) -> Ch
     Ok(())
 }
 
-pub(super) async fn an_empty_group_is_answered<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn an_empty_group_is_answered(bench: &Bench<'_>) -> Check {
     same(
         "no writes",
         bench.store.write_all(&[], soon()).await.len(),

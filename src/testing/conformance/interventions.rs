@@ -9,7 +9,7 @@ use crate::protocol::record::{
     Version,
 };
 use crate::protocol::transition;
-use crate::store::{Answer, Store};
+use crate::store::Answer;
 
 const AT: EpochMillis = EpochMillis(1_763_640_000_123);
 
@@ -51,9 +51,7 @@ fn over(claim: &NewClaim, seen: &Record, end: Ended) -> Result<Intervention, Str
     ))
 }
 
-pub(super) async fn an_operator_ends_a_record_of_any_status<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn an_operator_ends_a_record_of_any_status(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention").await?;
     let step = note("charge", 1, "1");
     let charged = Amendment::new(claim.id.clone(), claim.owner.clone(), step);
@@ -72,9 +70,7 @@ pub(super) async fn an_operator_ends_a_record_of_any_status<S: Store>(
     Ok(())
 }
 
-pub(super) async fn an_intervention_needs_the_exact_version<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn an_intervention_needs_the_exact_version(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention-late").await?;
     let seen = bench.record(&claim.id).await?;
     bench
@@ -92,9 +88,7 @@ pub(super) async fn an_intervention_needs_the_exact_version<S: Store>(
     same("over no record", answer, Answer::Refused(None))
 }
 
-pub(super) async fn an_intervention_with_an_older_step_is_refused<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn an_intervention_with_an_older_step_is_refused(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention-step").await?;
     let step = note("charge", 2, "1");
     let charged = Amendment::new(claim.id.clone(), claim.owner.clone(), step);

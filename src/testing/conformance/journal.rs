@@ -6,7 +6,7 @@ use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepSta
 use crate::protocol::record::{
     Amendment, Found, NewClaim, Omission, RecordWrite, Takeover, Version,
 };
-use crate::store::{Answer, Store};
+use crate::store::Answer;
 
 fn entry(state: StepState, revision: u32) -> StepEntry {
     StepEntry {
@@ -42,17 +42,14 @@ fn journal(notes: &[&Amendment]) -> Journal {
 }
 
 /// Writes a claim, and a note of one step.
-async fn with_a_step<S: Store>(
-    bench: &Bench<'_, S>,
-    name: &str,
-) -> Result<(NewClaim, Amendment), String> {
+async fn with_a_step(bench: &Bench<'_>, name: &str) -> Result<(NewClaim, Amendment), String> {
     let claim = bench.claimed(name).await?;
     let charged = note(&claim, "charge", entry(confirmed("\"r-1\""), 2));
     bench.applies("a note", charged.clone()).await?;
     Ok((claim, charged))
 }
 
-pub(super) async fn every_step_comes_back_as_it_was<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn every_step_comes_back_as_it_was(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("steps").await?;
     let before = bench.record(&claim.id).await?;
     let omitted = StepState::Confirmed(StepResult::Omitted(Omission::TooLarge));
@@ -83,7 +80,7 @@ pub(super) async fn every_step_comes_back_as_it_was<S: Store>(bench: &Bench<'_, 
     same("everything else", rest, before)
 }
 
-pub(super) async fn a_note_replaces_an_older_one_alone<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_note_replaces_an_older_one_alone(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("revisions").await?;
     let pending = note(&claim, "charge", entry(StepState::Pending, 1));
     let done = note(&claim, "charge", entry(confirmed("1"), 2));
@@ -100,7 +97,7 @@ pub(super) async fn a_note_replaces_an_older_one_alone<S: Store>(bench: &Bench<'
     same("the journal", bench.record(id).await?.journal, expected)
 }
 
-pub(super) async fn nobody_else_notes_a_step<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn nobody_else_notes_a_step(bench: &Bench<'_>) -> Check {
     let (claim, _) = with_a_step(bench, "not-your-step").await?;
     let newer = note(&claim, "charge", entry(StepState::Pending, 3));
     let strangers = Amendment {
@@ -112,9 +109,7 @@ pub(super) async fn nobody_else_notes_a_step<S: Store>(bench: &Bench<'_, S>) -> 
     bench.refused("a note after release", newer).await
 }
 
-pub(super) async fn a_release_and_a_takeover_keep_the_journal<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_release_and_a_takeover_keep_the_journal(bench: &Bench<'_>) -> Check {
     let (claim, charged) = with_a_step(bench, "kept-steps").await?;
     bench.write(bench.release(&claim)?).await?;
     let released = bench.record(&claim.id).await?;
@@ -155,7 +150,7 @@ pub(super) async fn a_release_and_a_takeover_keep_the_journal<S: Store>(
     bench.refused("a note after completion", late).await
 }
 
-pub(super) async fn a_fresh_takeover_forgets_the_journal<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_fresh_takeover_forgets_the_journal(bench: &Bench<'_>) -> Check {
     let (claim, _) = with_a_step(bench, "old-steps").await?;
     let take = RecordWrite::TakeOver {
         seen: Version::of(&bench.record(&claim.id).await?),

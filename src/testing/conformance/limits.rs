@@ -3,14 +3,14 @@
 use tokio::time::Instant;
 
 use super::bench::{Bench, Check, same};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 fn times_out<T>(what: &str, result: &Result<T, StoreError>) -> Check {
     let times_out = matches!(result, Err(StoreError::NotSent | StoreError::Timeout));
     same(what, times_out, true)
 }
 
-pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_passed_deadline_writes_nothing(bench: &Bench<'_>) -> Check {
     let passed = Instant::now();
     let store = bench.store;
     let claim = bench.claim("too-late")?;
@@ -29,7 +29,7 @@ pub(super) async fn a_passed_deadline_writes_nothing<S: Store>(bench: &Bench<'_,
     same("the record", bench.load(&held.id).await?, before)
 }
 
-pub(super) async fn a_read_sees_the_write_before_it<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_read_sees_the_write_before_it(bench: &Bench<'_>) -> Check {
     for round in 0..10 {
         let claim = bench.claimed(&format!("consistent-{round}")).await?;
         same(

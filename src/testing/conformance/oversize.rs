@@ -5,9 +5,9 @@ use tokio::time::Instant;
 
 use super::bench::{Bench, Check, ok, owner, same, soon};
 use crate::protocol::packed::{LargeOutcome, Place};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
-fn large<S: Store>(bench: &Bench<'_, S>, name: &str, bytes: usize) -> Result<LargeOutcome, String> {
+fn large(bench: &Bench<'_>, name: &str, bytes: usize) -> Result<LargeOutcome, String> {
     let claim = bench.claim(name)?;
     Ok(LargeOutcome {
         id: claim.id,
@@ -18,17 +18,14 @@ fn large<S: Store>(bench: &Bench<'_, S>, name: &str, bytes: usize) -> Result<Lar
 }
 
 /// Keeps an outcome; `None` in a store that keeps none.
-async fn kept<S: Store>(
-    bench: &Bench<'_, S>,
-    outcome: &LargeOutcome,
-) -> Result<Option<Place>, String> {
+async fn kept(bench: &Bench<'_>, outcome: &LargeOutcome) -> Result<Option<Place>, String> {
     match bench.store.keep(outcome, soon()).await {
         Err(StoreError::TooLarge) => Ok(None),
         place => ok(place).map(Some),
     }
 }
 
-pub(super) async fn what_is_kept_comes_back_byte_for_byte<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn what_is_kept_comes_back_byte_for_byte(bench: &Bench<'_>) -> Check {
     for bytes in [1, 300_000] {
         let outcome = large(bench, &format!("oversize-{bytes}"), bytes)?;
         let Some(place) = kept(bench, &outcome).await? else {
@@ -48,7 +45,7 @@ pub(super) async fn what_is_kept_comes_back_byte_for_byte<S: Store>(bench: &Benc
     Ok(())
 }
 
-pub(super) async fn each_owner_has_an_outcome_of_its_own<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn each_owner_has_an_outcome_of_its_own(bench: &Bench<'_>) -> Check {
     let one = large(bench, "two-owners", 10)?;
     let other = LargeOutcome {
         owner: owner()?,
@@ -65,7 +62,7 @@ pub(super) async fn each_owner_has_an_outcome_of_its_own<S: Store>(bench: &Bench
     same("nobody's", fetched, None)
 }
 
-pub(super) async fn nothing_is_kept_after_the_deadline<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn nothing_is_kept_after_the_deadline(bench: &Bench<'_>) -> Check {
     let outcome = large(bench, "late-large", 10)?;
     let refused = bench.store.keep(&outcome, Instant::now()).await;
     let refused = matches!(

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::bench::{Bench, Check, same};
 use crate::protocol::record::{NewClaim, Record, RecordWrite, Takeover, Version};
-use crate::store::{Answer, Store};
+use crate::store::Answer;
 
 /// Makes a takeover of the record that was `seen`.
 fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
@@ -18,7 +18,7 @@ fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
 }
 
 /// Makes a successor's claim.
-fn successor<S: Store>(bench: &Bench<'_, S>, name: &str) -> Result<NewClaim, String> {
+fn successor(bench: &Bench<'_>, name: &str) -> Result<NewClaim, String> {
     let mut claim = bench.claim(name)?;
     claim.attempt = 2;
     claim.started_at = bench.now + Duration::from_secs(90);
@@ -26,7 +26,7 @@ fn successor<S: Store>(bench: &Bench<'_, S>, name: &str) -> Result<NewClaim, Str
     Ok(claim)
 }
 
-pub(super) async fn a_resumed_record_keeps_its_last_error<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_resumed_record_keeps_its_last_error(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("resume").await?;
     bench.write(bench.release(&first)?).await?;
     let released = bench.record(&first.id).await?;
@@ -44,9 +44,7 @@ pub(super) async fn a_resumed_record_keeps_its_last_error<S: Store>(bench: &Benc
     same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
-pub(super) async fn an_unstarted_record_loses_its_last_error<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn an_unstarted_record_loses_its_last_error(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("unstarted").await?;
     bench.write(bench.release(&first)?).await?;
     let released = bench.record(&first.id).await?;
@@ -60,7 +58,7 @@ pub(super) async fn an_unstarted_record_loses_its_last_error<S: Store>(
     same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
-pub(super) async fn a_fresh_takeover_keeps_nothing<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_fresh_takeover_keeps_nothing(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("fresh-takeover").await?;
     bench.write(bench.completion(&first, "\"old\"")).await?;
     let seen = Version::of(&bench.record(&first.id).await?);
@@ -74,7 +72,7 @@ pub(super) async fn a_fresh_takeover_keeps_nothing<S: Store>(bench: &Bench<'_, S
     same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
-pub(super) async fn a_takeover_needs_the_exact_version<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn a_takeover_needs_the_exact_version(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("version").await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     let claim = successor(bench, "version")?;
@@ -114,9 +112,7 @@ pub(super) async fn a_takeover_needs_the_exact_version<S: Store>(bench: &Bench<'
     Ok(())
 }
 
-pub(super) async fn an_absent_attribute_must_still_be_absent<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn an_absent_attribute_must_still_be_absent(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("absent-lease").await?;
     bench.write(bench.completion(&first, "1")).await?;
     let seen = Version::of(&bench.record(&first.id).await?);
@@ -132,7 +128,7 @@ pub(super) async fn an_absent_attribute_must_still_be_absent<S: Store>(
         .await
 }
 
-pub(super) async fn of_many_takeovers_at_once_one_applies<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn of_many_takeovers_at_once_one_applies(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("takeover-race").await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     let claims = (0..8)
@@ -145,7 +141,7 @@ pub(super) async fn of_many_takeovers_at_once_one_applies<S: Store>(bench: &Benc
         .await
 }
 
-pub(super) async fn the_predecessor_is_fenced_out<S: Store>(bench: &Bench<'_, S>) -> Check {
+pub(super) async fn the_predecessor_is_fenced_out(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("fenced").await?;
     let seen = Version::of(&bench.record(&first.id).await?);
     let claim = successor(bench, "fenced")?;
@@ -162,9 +158,7 @@ pub(super) async fn the_predecessor_is_fenced_out<S: Store>(bench: &Bench<'_, S>
     bench.refused("a stale renewal", renewal).await
 }
 
-pub(super) async fn a_late_claim_does_not_apply_after_a_release<S: Store>(
-    bench: &Bench<'_, S>,
-) -> Check {
+pub(super) async fn a_late_claim_does_not_apply_after_a_release(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("late").await?;
     bench.write(bench.release(&first)?).await?;
     bench

@@ -32,7 +32,7 @@ fn completion() -> Completion {
 }
 
 /// A wire whose first claim meets this fault.
-fn wire(fault: Fault) -> FaultyStore<MemoryStore> {
+fn wire(fault: Fault) -> FaultyStore {
     let wire = FaultyStore::new(MemoryStore::new());
     wire.inject(Call::Create, fault);
     wire
@@ -96,7 +96,9 @@ async fn a_write_whose_reply_is_delayed_has_applied_before_it_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copied_write_is_answered_and_arrives_once_more() {
-    let wire = wire(Fault::Copied(seconds(5)));
+    let table = MemoryStore::new();
+    let wire = FaultyStore::new(table.clone());
+    wire.inject(Call::Create, Fault::Copied(seconds(5)));
     let claim = claim();
     let write = RecordWrite::from(claim.clone());
     let answer = wire.write(&write, in_a_minute()).await;
@@ -104,7 +106,7 @@ async fn a_copied_write_is_answered_and_arrives_once_more() {
     let done = wire.write(&completion().into(), in_a_minute()).await;
     assert!(matches!(done, Ok(Answer::Applied(_))));
     // TTL deletes the record: the copy of the claim finds nothing, and makes it anew.
-    wire.inner().sweep(EpochMillis(200_000));
+    table.sweep(EpochMillis(200_000));
     assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
     tokio::time::sleep(seconds(6)).await;
     let found = wire.load(&claim.id, in_a_minute()).await.unwrap().unwrap();

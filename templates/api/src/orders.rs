@@ -25,8 +25,8 @@ pub(crate) trait Orders: Clone + Send + Sync + 'static {
 }
 
 /// Serves a request: runs `order` for the first request of an `Idempotency-Key`, and answers its retries with the stored response.
-pub(crate) fn api<S: Store, O: Orders>(
-    once: Idempotency<S>,
+pub(crate) fn api<O: Orders>(
+    once: Idempotency,
     orders: O,
 ) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error, Future: Send + 'static>
 {

@@ -24,9 +24,9 @@ impl Orders for Placed {
 }
 
 struct Shop {
-    store: FaultyStore<MemoryStore>,
+    store: FaultyStore,
     clock: ManualClock,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    once: Idempotency,
     orders: Placed,
 }
 

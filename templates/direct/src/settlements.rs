@@ -32,8 +32,8 @@ pub(crate) trait Payouts: Clone + Send + Sync + 'static {
 }
 
 /// Serves an event: runs `settle` for a settlement that is not paid out yet, and answers with the stored payout for one that is.
-pub(crate) fn function<S: Store, P: Payouts>(
-    once: Idempotency<S>,
+pub(crate) fn function<P: Payouts>(
+    once: Idempotency,
     payouts: P,
 ) -> impl Service<
     LambdaEvent<Box<RawValue>>,

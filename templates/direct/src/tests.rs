@@ -25,9 +25,9 @@ impl Payouts for Paid {
 }
 
 struct Caller {
-    store: FaultyStore<MemoryStore>,
+    store: FaultyStore,
     clock: ManualClock,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    once: Idempotency,
     payouts: Paid,
 }
 

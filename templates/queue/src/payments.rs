@@ -25,8 +25,8 @@ pub(crate) trait Ledger: Clone + Send + Sync + 'static {
 }
 
 /// Serves a batch: runs `pay` for each message whose payment is not made yet, and replies with the messages that must come again.
-pub(crate) fn worker<S: Store, L: Ledger>(
-    once: Idempotency<S>,
+pub(crate) fn worker<L: Ledger>(
+    once: Idempotency,
     ledger: L,
 ) -> impl Service<
     LambdaEvent<SqsEvent>,

@@ -25,9 +25,9 @@ impl Ledger for Entries {
 }
 
 struct Queue {
-    store: FaultyStore<MemoryStore>,
+    store: FaultyStore,
     clock: ManualClock,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    once: Idempotency,
     ledger: Entries,
 }
 

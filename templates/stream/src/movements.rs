@@ -27,8 +27,8 @@ pub(crate) trait Journal: Clone + Send + Sync + 'static {
 
 /// Serves a batch: runs `book` for each record whose movement is not booked yet, and replies with the first record that must come
 /// again.
-pub(crate) fn worker<S: Store, J: Journal>(
-    once: Idempotency<S>,
+pub(crate) fn worker<J: Journal>(
+    once: Idempotency,
     journal: J,
 ) -> impl Service<
     LambdaEvent<KinesisEvent>,

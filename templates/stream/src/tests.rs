@@ -27,9 +27,9 @@ impl Journal for Entries {
 }
 
 struct Shard {
-    store: FaultyStore<MemoryStore>,
+    store: FaultyStore,
     clock: ManualClock,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    once: Idempotency,
     journal: Entries,
 }
 

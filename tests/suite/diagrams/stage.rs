@@ -122,7 +122,7 @@ pub(super) struct Table {
 #[derive(Clone)]
 pub(super) struct Environment {
     pub(super) stage: Stage,
-    pub(super) once: Idempotency<DynamoDbStore>,
+    pub(super) once: Idempotency,
     lane: &'static str,
 }
 

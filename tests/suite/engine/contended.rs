@@ -1,5 +1,6 @@
 //! The claimless form on a key that changes under its hands.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use lambda_idempotency::protocol::record::{Basis, Owner, RELEASED, RecordWrite};
@@ -11,10 +12,10 @@ use lambda_idempotency::{EpochSeconds, RecordId, StoreError};
 use super::*;
 
 /// Each commit meets a record that others released meanwhile; the last one its own, since the reply to an earlier send was lost.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Contended {
     table: MemoryStore,
-    commits: AtomicI64,
+    commits: Arc<AtomicI64>,
 }
 
 impl Contended {
@@ -55,13 +56,14 @@ impl Store for Contended {
 
 #[tokio::test(start_paused = true)]
 async fn its_own_record_in_the_last_round_is_its_success() {
-    let once = Idempotency::builder(Contended::default())
+    let store = Contended::default();
+    let once = Idempotency::builder(store.clone())
         .namespace("engine")
         .build()
         .unwrap()
         .claimless();
     let run = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     assert_eq!(run.await.unwrap(), Outcome::Executed(1));
-    let commits = once.store().commits.load(Ordering::Relaxed);
+    let commits = store.commits.load(Ordering::Relaxed);
     assert_eq!(commits, Contended::ROUNDS);
 }

@@ -8,17 +8,17 @@ use crate::secrets::Log;
 use crate::support::Begun as Started;
 use crate::support::crash::{drop_when, kill};
 
-type Table = FaultyStore<MemoryStore>;
+type Table = FaultyStore;
 
 /// Two engines on one table, as two processes have them.
 struct Pair {
     clock: ManualClock,
     table: Table,
-    once: Idempotency<Table>,
-    other: Idempotency<Table>,
+    once: Idempotency,
+    other: Idempotency,
 }
 
-fn pair(settings: impl Fn(Builder<Table>) -> Builder<Table>) -> Pair {
+fn pair(settings: impl Fn(Builder) -> Builder) -> Pair {
     let (clock, table) = (ManualClock::default(), FaultyStore::new(MemoryStore::new()));
     let build = || {
         let builder = Idempotency::builder(table.clone()).namespace("engine");
@@ -72,12 +72,12 @@ impl Pair {
     }
 }
 
-async fn attempt(once: &Idempotency<Table>, key: Key) -> Result<Outcome<u32>, Error<Infallible>> {
+async fn attempt(once: &Idempotency, key: Key) -> Result<Outcome<u32>, Error<Infallible>> {
     once.run(key, payload(), |claim| async move { Ok(claim.attempt()) })
         .await
 }
 
-async fn text(once: &Idempotency<Table>) -> Result<Outcome<String>, Error<Infallible>> {
+async fn text(once: &Idempotency) -> Result<Outcome<String>, Error<Infallible>> {
     once.run(key(), payload(), |_| async { Ok("second".to_owned()) })
         .await
 }
@@ -304,7 +304,7 @@ async fn a_call_that_is_dropped_while_it_sends_leaves_the_ending_to_the_next() {
 async fn a_full_queue_discards_its_oldest_ending() {
     let pair = pair(|builder| builder);
     let numbered = |number: usize| Key::new("charge", format!("n-{number}"));
-    let mut runs: Vec<Run<Table>> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
     for number in 0..=256 {
         let Begun::Run(run) = pair.once.begin(numbered(number), payload()).await.unwrap() else {
             panic!("it is new")

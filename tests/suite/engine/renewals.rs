@@ -21,8 +21,8 @@ const TICK: Duration = Duration::from_secs(10);
 
 /// An engine whose clock follows the runtime's, which is paused.
 struct Bench {
-    store: FaultyStore<MemoryStore>,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    store: FaultyStore,
+    once: Idempotency,
     clock: Paused,
 }
 
@@ -46,9 +46,7 @@ impl Bench {
         Self::with(|once| once)
     }
 
-    fn with(
-        settings: impl FnOnce(Builder<FaultyStore<MemoryStore>>) -> Builder<FaultyStore<MemoryStore>>,
-    ) -> Self {
+    fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let store = FaultyStore::new(MemoryStore::new());
         let clock = Paused {
             start: Instant::now(),

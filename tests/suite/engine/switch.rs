@@ -12,7 +12,7 @@ const TEST: &str = concat!(
 );
 
 /// How often the handler runs when a request is delivered twice.
-async fn runs(builder: Builder<MemoryStore>) -> usize {
+async fn runs(builder: Builder) -> usize {
     let once = builder.namespace("engine").build().unwrap();
     let runs = AtomicUsize::new(0);
     for _ in 0..2 {

@@ -8,18 +8,19 @@ use super::*;
 
 fn defaults() -> Bench {
     let clock = ManualClock::default();
-    let once = Idempotency::builder(MemoryStore::new())
+    let store = MemoryStore::new();
+    let once = Idempotency::builder(store.clone())
         .namespace("engine")
         .clock(clock.clone())
         .build()
         .unwrap();
-    Bench { clock, once }
+    Bench { clock, store, once }
 }
 
 /// A run whose claim takes the store so long.
 async fn claimed_after(
     delay: Duration,
-    settings: impl FnOnce(Builder<FaultyStore<MemoryStore>>) -> Builder<FaultyStore<MemoryStore>>,
+    settings: impl FnOnce(Builder) -> Builder,
 ) -> Result<Outcome<i32>, Error<Infallible>> {
     let store = FaultyStore::new(MemoryStore::new());
     store.inject(Call::Create, Fault::Delayed(delay));
@@ -30,7 +31,7 @@ async fn claimed_after(
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_may_take_the_store_timeout_and_no_longer() {
-    let with_three = |builder: Builder<_>| builder.store_timeout(Duration::from_secs(3));
+    let with_three = |builder: Builder| builder.store_timeout(Duration::from_secs(3));
     let quick = claimed_after(Duration::from_millis(2_900), with_three).await;
     assert_eq!(quick.unwrap(), Outcome::Executed(1));
     let slow = claimed_after(Duration::from_millis(3_100), with_three).await;

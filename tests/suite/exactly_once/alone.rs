@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Idempotency, Outcome, StoreError, Verdict};
 
@@ -12,7 +11,7 @@ use crate::on_each_server;
 use crate::support::Server;
 use crate::support::{Fault, Proxy};
 
-async fn answer<T>(once: &Idempotency<DynamoDbStore>, value: T) -> Result<Outcome<T>, Error<Failed>>
+async fn answer<T>(once: &Idempotency, value: T) -> Result<Outcome<T>, Error<Failed>>
 where
     T: serde::Serialize + serde::de::DeserializeOwned,
 {

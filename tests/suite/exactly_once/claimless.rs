@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
@@ -17,7 +16,7 @@ use crate::support::{Begun, Fault, Server, VirtualClock};
 
 async fn deposit(
     bench: &Bench,
-    once: &Idempotency<DynamoDbStore>,
+    once: &Idempotency,
     value: i32,
 ) -> Result<Outcome<i32>, Error<Failed>> {
     once.claimless()

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::StatusCode;
 use lambda_http::{Body, Request, Response};
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::sqs::{BatchLayer, Message, Rejection};
 use lambda_idempotency::store::transaction::Write;
@@ -21,11 +20,7 @@ use crate::support::Server;
 use crate::support::events::{batch, message};
 
 /// `POST /orders`: deposits 5 and takes 2 pieces, of which there may be too few.
-async fn post(
-    bench: &Arc<Bench>,
-    once: &Idempotency<DynamoDbStore>,
-    key: &str,
-) -> Response<Vec<u8>> {
+async fn post(bench: &Arc<Bench>, once: &Idempotency, key: &str) -> Response<Vec<u8>> {
     let held = Arc::clone(bench);
     let handler = service_fn(move |request: Request| {
         let bench = Arc::clone(&held);
@@ -138,7 +133,7 @@ async fn an_http_handlers_own_error_for_a_failed_condition_reaches_its_caller(se
 /// Payments as deposits, and how often the handler ran.
 async fn deliver(
     bench: &Arc<Bench>,
-    layer: BatchLayer<DynamoDbStore, i64, Failed>,
+    layer: BatchLayer<i64, Failed>,
     messages: impl IntoIterator<Item = Value>,
 ) -> (Value, usize) {
     let (held, runs) = (Arc::clone(bench), Arc::new(AtomicUsize::new(0)));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Outcome, StoreError};
 
@@ -13,10 +12,7 @@ use crate::support::{Fault, Server};
 const COMMIT: &str = "TransactWriteItems";
 
 /// Takes two pieces, if they are there.
-async fn order(
-    bench: &Bench,
-    once: &Idempotency<DynamoDbStore>,
-) -> Result<Outcome<i32>, Error<Failed>> {
+async fn order(bench: &Bench, once: &Idempotency) -> Result<Outcome<i32>, Error<Failed>> {
     once.run(key(), payload(), async |claim| {
         claim.write(Write::from(bench.take(2)).or_else(|_| Failed::SoldOut { left: 1 }))?;
         Ok(1)
@@ -46,7 +42,7 @@ fn lose_all(bench: &Bench, operation: &str) {
     }
 }
 
-fn briefly(bench: &Bench) -> Idempotency<DynamoDbStore> {
+fn briefly(bench: &Bench) -> Idempotency {
     let builder = bench.builder().lease(Duration::from_secs(2));
     builder.build().unwrap()
 }

@@ -16,7 +16,7 @@ use crate::support::{Begun, Fault, VirtualClock};
 /// Deposits 5, once.
 pub(super) async fn deposit(
     bench: &Bench,
-    once: &Idempotency<impl lambda_idempotency::store::Store>,
+    once: &Idempotency,
 ) -> Result<Outcome<String>, Error<Failed>> {
     once.run(key(), payload(), async |claim| {
         claim.write(bench.deposit(5))?;
@@ -454,7 +454,7 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
 on_each_server!(a_cached_store_commits_and_remembers);
 async fn a_cached_store_commits_and_remembers(server: Server) {
     let bench = Bench::on(&server).await;
-    let store = CachedStore::new(bench.once().store().clone());
+    let store = CachedStore::new(bench.store());
     let once = Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("exactly-once")

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Idempotency, Outcome, StoreDown, StoreError};
 
@@ -11,7 +10,7 @@ use super::{Bench, key, payload, run};
 use crate::on_each_server;
 use crate::support::{Begun, Fault, Server};
 
-fn open(bench: &Bench, clock: &ManualClock) -> Idempotency<DynamoDbStore> {
+fn open(bench: &Bench, clock: &ManualClock) -> Idempotency {
     let builder = bench.builder().clock(clock.clone());
     builder.store_down(StoreDown::FailOpen).build().unwrap()
 }

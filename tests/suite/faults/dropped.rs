@@ -7,7 +7,7 @@ use crate::support::Begun;
 use crate::support::crash::drop_when;
 
 /// Drops a run while its completion is under way; `applies` says whether the server gets it.
-async fn drop_completion(bench: &Bench, once: &Idempotency<DynamoDbStore>, applies: bool) {
+async fn drop_completion(bench: &Bench, once: &Idempotency, applies: bool) {
     bench.proxy.inject("UpdateItem", Fault::Park { applies });
     drop_when(bench.proxy.parked(), run(once, 1)).await;
 }

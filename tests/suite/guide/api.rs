@@ -1,7 +1,7 @@
 use http_body_util::BodyExt;
 use lambda_http::{Body, Error, Request, Response};
 use lambda_idempotency::http::{IdempotencyLayer, ResponseBody, scope};
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestRequest};
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::json;
@@ -9,7 +9,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 
 // The function, in your `src/`. Its `main` ends with `serve(once).await`.
 
-async fn serve<S: Store>(once: Idempotency<S>) -> Result<(), Error> {
+async fn serve(once: Idempotency) -> Result<(), Error> {
     lambda_http::run(api(once)).await
 }
 
@@ -21,8 +21,8 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
     Ok(response.body(Body::from(order.to_string()))?)
 }
 
-fn api<S: Store>(
-    once: Idempotency<S>,
+fn api(
+    once: Idempotency,
     // `lambda_http::run` asks for `Future: Send`.
 ) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error, Future: Send> {
     ServiceBuilder::new()
@@ -39,10 +39,7 @@ fn tea(quantity: u32) -> Result<TestRequest, Error> {
 }
 
 /// Sends a request to a new environment of the function; its status and its body.
-async fn send<S: Store>(
-    once: &Idempotency<S>,
-    request: TestRequest,
-) -> Result<(u16, String), Error> {
+async fn send(once: &Idempotency, request: TestRequest) -> Result<(u16, String), Error> {
     let answer = api(once.clone()).oneshot(request.request()?).await?;
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await?.to_bytes();

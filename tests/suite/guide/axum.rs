@@ -2,7 +2,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, request::Parts};
 use axum::{Router, routing::post};
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{TestError, TestRequest};
 use lambda_idempotency::{Claim, Idempotency};
 use tower::ServiceExt;
@@ -17,7 +17,7 @@ fn client_of(parts: &Parts) -> Option<String> {
     Some(parts.extensions.get::<Client>()?.0.clone())
 }
 
-fn router<S: Store>(once: Idempotency<S>) -> Router {
+fn router(once: Idempotency) -> Router {
     let layer = IdempotencyLayer::scoped(once, client_of).require_scope();
     Router::new().route("/orders", post(order)).layer(layer)
 }

@@ -1,6 +1,6 @@
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestInvocation};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use tower::{Service, ServiceExt};
 
 // The function, in your `src/`. Its `main` ends with `serve(once).await`.
 
-async fn serve<S: Store>(once: Idempotency<S>) -> Result<(), Error> {
+async fn serve(once: Idempotency) -> Result<(), Error> {
     lambda_runtime::run(function(once)).await
 }
 
@@ -40,8 +40,8 @@ async fn settle(event: Invocation<Settlement>) -> Result<String, Nothing> {
     }
 }
 
-fn function<S: Store>(
-    once: Idempotency<S>,
+fn function(
+    once: Idempotency,
 ) -> impl Service<LambdaEvent<Box<RawValue>>, Response = Box<RawValue>, Error = InvokeError<Nothing>>
 {
     InvokeLayer::new(once)
@@ -63,10 +63,7 @@ fn settlement(amount: u64) -> Result<TestInvocation, Error> {
 }
 
 /// Invokes a new environment of the function; its answer, or the `errorType` that its caller gets.
-async fn invoke<S: Store>(
-    once: &Idempotency<S>,
-    event: TestInvocation,
-) -> Result<String, Option<&'static str>> {
+async fn invoke(once: &Idempotency, event: TestInvocation) -> Result<String, Option<&'static str>> {
     let answer = function(once.clone()).oneshot(event.event()).await;
     let answer = answer.map_err(|error| error.error_type())?;
     Ok(answer.get().to_owned())

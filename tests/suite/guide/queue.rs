@@ -2,7 +2,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, SqsBatchResponse, SqsEvent};
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage,
 };
@@ -13,7 +13,7 @@ use tower::{Service, ServiceBuilder};
 
 // The function, in your `src/`. Its `main` ends with `serve(once, gateway).await`.
 
-async fn serve<S: Store, G: Gateway>(once: Idempotency<S>, gateway: G) -> Result<(), Error> {
+async fn serve<G: Gateway>(once: Idempotency, gateway: G) -> Result<(), Error> {
     lambda_runtime::run(worker(once, gateway)).await
 }
 
@@ -40,8 +40,8 @@ async fn pay<G: Gateway>(
     message.claim.step("charge", charge).await
 }
 
-fn worker<S: Store, G: Gateway>(
-    once: Idempotency<S>,
+fn worker<G: Gateway>(
+    once: Idempotency,
     gateway: G,
 ) -> impl Service<LambdaEvent<SqsEvent>, Response = SqsBatchResponse, Error = BatchError> {
     ServiceBuilder::new()
@@ -89,8 +89,8 @@ fn message(id: &str) -> Result<TestMessage, TestError> {
     )
 }
 
-async fn deliver<S: Store>(
-    once: &Idempotency<S>,
+async fn deliver(
+    once: &Idempotency,
     gateway: &FakeGateway,
     messages: impl IntoIterator<Item = TestMessage>,
 ) -> Result<Vec<String>, Error> {

@@ -13,10 +13,7 @@ fn keys() -> PowertoolsKeys {
     PowertoolsKeys::of("payments-prod.app.charge")
 }
 
-async fn charge(
-    once: &Idempotency<DynamoDbStore>,
-    order_id: &str,
-) -> Result<Outcome<String>, Error<io::Error>> {
+async fn charge(once: &Idempotency, order_id: &str) -> Result<Outcome<String>, Error<io::Error>> {
     let key = keys().key("charge", order_id);
     once.run(key, None, |_| async { Ok("receipt of Rust".into()) })
         .await
@@ -34,9 +31,7 @@ async fn table() -> Result<TestDynamoDb, Box<dyn std::error::Error>> {
 }
 
 /// An engine of its own on the table, as another process has it.
-fn engine(
-    dynamodb: &TestDynamoDb,
-) -> Result<Idempotency<DynamoDbStore>, Box<dyn std::error::Error>> {
+fn engine(dynamodb: &TestDynamoDb) -> Result<Idempotency, Box<dyn std::error::Error>> {
     let store = DynamoDbStore::new(dynamodb.client(), "shared");
     Ok(Idempotency::builder(store).namespace("payments").build()?)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use lambda_idempotency::dynamodb_streams::{
     BatchError, BatchLayer, Change, ChangeKind, DynamoDbStreamEvent, ItemFailures, Message,
 };
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
 use lambda_idempotency::{Claim, Idempotency};
 use lambda_runtime::{Context, Error, LambdaEvent};
@@ -14,7 +14,7 @@ use tower::Service;
 
 // The function, in your `src/`. Its `main` ends with `serve(once, mailer).await`.
 
-async fn serve<S: Store, M: Mailer>(once: Idempotency<S>, mailer: M) -> Result<(), Error> {
+async fn serve<M: Mailer>(once: Idempotency, mailer: M) -> Result<(), Error> {
     lambda_runtime::run(worker(once, mailer)).await
 }
 
@@ -43,8 +43,8 @@ async fn notify<M: Mailer>(
     }
 }
 
-fn worker<S: Store, M: Mailer>(
-    once: Idempotency<S>,
+fn worker<M: Mailer>(
+    once: Idempotency,
     mailer: M,
 ) -> impl Service<
     LambdaEvent<DynamoDbStreamEvent>,
@@ -104,8 +104,8 @@ fn placed(sequence_number: &str, order: u64, email: &str) -> Value {
 }
 
 /// Delivers the changes in one batch; the sequence numbers that the reply names.
-async fn deliver<S: Store>(
-    once: &Idempotency<S>,
+async fn deliver(
+    once: &Idempotency,
     mailer: &FakeMailer,
     changes: &[Value],
 ) -> Result<Vec<String>, Error> {

@@ -1,7 +1,5 @@
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use aws_sdk_dynamodb::types::{Put, Update};
-use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::store::Store;
 use lambda_idempotency::store::transaction::{Write, WriteError};
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestDynamoDb};
 use lambda_idempotency::{Claim, Error, Idempotency, Key, Outcome};
@@ -33,10 +31,7 @@ async fn place(claim: Claim) -> Result<String, OrderError> {
     Ok(order_id)
 }
 
-async fn order<S: Store>(
-    once: &Idempotency<S>,
-    token: &str,
-) -> Result<Outcome<String>, Error<OrderError>> {
+async fn order(once: &Idempotency, token: &str) -> Result<Outcome<String>, Error<OrderError>> {
     once.run(Key::new("place", token), None, place).await
 }
 
@@ -46,8 +41,8 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 struct Shop {
     dynamodb: TestDynamoDb,
-    store: FaultyStore<DynamoDbStore>,
-    once: Idempotency<FaultyStore<DynamoDbStore>>,
+    store: FaultyStore,
+    once: Idempotency,
     clock: ManualClock,
 }
 

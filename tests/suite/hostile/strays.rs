@@ -12,11 +12,7 @@ use crate::support::{Server, VirtualClock};
 const ID: &str = "strays#1";
 
 /// A released record, with one attribute more.
-async fn released_with(
-    server: &Server,
-    name: &str,
-    value: AttributeValue,
-) -> Idempotency<DynamoDbStore> {
+async fn released_with(server: &Server, name: &str, value: AttributeValue) -> Idempotency {
     let table = server.idempotency_table().await;
     let put = server.client().put_item().table_name(&table);
     let text = |text: &str| S(text.to_owned());

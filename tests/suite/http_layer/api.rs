@@ -254,8 +254,8 @@ impl Api {
 
     pub async fn configured<H, Fut, B>(
         server: &Server,
-        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
-        layer: impl FnOnce(IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        engine: impl FnOnce(Builder) -> Builder,
+        layer: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer,
         handler: H,
     ) -> Self
     where
@@ -270,7 +270,7 @@ impl Api {
     /// With the engine's defaults, and a layer of the caller's.
     pub async fn layered<H, Fut, B>(
         server: &Server,
-        layer: impl FnOnce(Idempotency<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        layer: impl FnOnce(Idempotency) -> IdempotencyLayer,
         handler: H,
     ) -> Self
     where
@@ -287,8 +287,8 @@ impl Api {
     /// On a store that is there already.
     pub fn on<H, Fut, B>(
         store: DynamoDbStore,
-        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
-        layer: impl FnOnce(IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        engine: impl FnOnce(Builder) -> Builder,
+        layer: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer,
         handler: H,
     ) -> Self
     where
@@ -306,7 +306,7 @@ impl Api {
     }
 
     /// Under a layer of the caller's. The handler is told which of its runs this is, from 1.
-    pub fn under<H, Fut, B>(layer: &IdempotencyLayer<DynamoDbStore>, handler: H) -> Self
+    pub fn under<H, Fut, B>(layer: &IdempotencyLayer, handler: H) -> Self
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
@@ -354,7 +354,7 @@ impl Api {
 /// A request whose one run is dropped in its handler, as when the process dies.
 pub async fn cut_off_at_work(
     store: DynamoDbStore,
-    engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+    engine: impl FnOnce(Builder) -> Builder,
     call: &Call,
 ) {
     let begun = Arc::new(Begun::default());

@@ -36,7 +36,7 @@ fn order(token: &str) -> Request<Body> {
         .unwrap()
 }
 
-fn engine() -> Idempotency<MemoryStore> {
+fn engine() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new());
     builder.namespace("shop").build().unwrap()
 }

@@ -34,10 +34,7 @@ struct Gate {
 
 impl Gate {
     /// An API whose handler it is.
-    async fn with(
-        server: &Server,
-        engine: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
-    ) -> (Self, Api) {
+    async fn with(server: &Server, engine: impl FnOnce(Builder) -> Builder) -> (Self, Api) {
         let gate = Self::default();
         let handler = {
             let gate = gate.clone();
@@ -171,7 +168,7 @@ async fn an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so(serv
     cut_off_at_work(store.clone(), |once| once.clock(clock.clone()), &call).await;
     clock.advance(LATER);
 
-    let careful = |once: Builder<_>| once.clock(clock.clone()).crashed(Crashed::Interrupt);
+    let careful = |once: Builder| once.clock(clock.clone()).crashed(Crashed::Interrupt);
     let careful = Api::on(store, careful, |layer| layer, place_order);
     let refused = careful.send(&call).await;
     refused.assert_problem(409, "interrupted");
@@ -185,7 +182,7 @@ async fn a_handler_that_outlives_its_lease_hears_that_another_took_over(server: 
     let gate = Gate::default();
     let clock = ManualClock::default();
     let api = |gate: Gate| {
-        let timed = |once: Builder<_>| once.clock(clock.clone());
+        let timed = |once: Builder| once.clock(clock.clone());
         Api::on(
             store.clone(),
             timed,
@@ -293,7 +290,7 @@ async fn a_record_that_cannot_be_understood_is_a_500_and_nothing_runs(server: Se
 
 /// An API whose first handler takes longer than the invocations of `call` have.
 async fn slow(server: &Server, policy: Option<AtDeadline>) -> Api {
-    let engine = |once: Builder<_>| match policy {
+    let engine = |once: Builder| match policy {
         Some(policy) => once.at_deadline(policy),
         None => once,
     };

@@ -39,7 +39,7 @@ impl Function {
     fn with(
         door: Door,
         store: DynamoDbStore,
-        layer: impl FnOnce(Idempotency<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore>,
+        layer: impl FnOnce(Idempotency) -> IdempotencyLayer,
         answer: Value,
     ) -> Self {
         let once = Idempotency::builder(store)
@@ -57,7 +57,7 @@ impl Function {
         }
     }
 
-    fn of<E>(layer: &EventLayer<DynamoDbStore>, answer: Value) -> Self
+    fn of<E>(layer: &EventLayer, answer: Value) -> Self
     where
         E: HttpEvent + DeserializeOwned + Debug + Clone,
         E::Response: DeserializeOwned + Serialize,

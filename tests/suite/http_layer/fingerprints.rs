@@ -10,7 +10,7 @@ use crate::support::Server;
 
 on_each_server!(a_chosen_header_belongs_to_the_request);
 async fn a_chosen_header_belongs_to_the_request(server: Server) {
-    let chosen = |layer: IdempotencyLayer<_>| {
+    let chosen = |layer: IdempotencyLayer| {
         layer.fingerprint_headers([HeaderName::from_static("x-currency")])
     };
     for door in Door::ALL {
@@ -36,7 +36,7 @@ async fn a_chosen_header_belongs_to_the_request(server: Server) {
 
 on_each_server!(fields_that_are_left_out_may_differ_between_retries);
 async fn fields_that_are_left_out_may_differ_between_retries(server: Server) {
-    let without = |layer: IdempotencyLayer<_>| {
+    let without = |layer: IdempotencyLayer| {
         let fields = ["/sent_at", "/client/trace"];
         layer.fingerprint_without(fields.map(|field| field.parse().unwrap()))
     };
@@ -72,7 +72,7 @@ fn a_pointer_that_cannot_be_meant_stops_the_start_up() {
 
 on_each_server!(a_pointer_to_the_whole_body_leaves_nothing_out);
 async fn a_pointer_to_the_whole_body_leaves_nothing_out(server: Server) {
-    let without = |layer: IdempotencyLayer<_>| layer.fingerprint_without(["".parse().unwrap()]);
+    let without = |layer: IdempotencyLayer| layer.fingerprint_without(["".parse().unwrap()]);
     let api = Api::configured(&server, |once| once, without, place_order).await;
     let call = |body| Door::Http.post("k-1").json(body);
     assert_eq!(api.send(&call("1")).await.status, 201);
@@ -186,7 +186,7 @@ async fn what_a_coding_holds_is_compared_and_not_how_it_is_packed(server: Server
 async fn a_body_that_opens_to_more_than_the_layers_limit_is_compared_by_its_bytes() {
     let server = Server::dynoxide().await;
     for limit in [4_096, BODY_LIMIT, 2 * BODY_LIMIT] {
-        let limited = |layer: IdempotencyLayer<_>| layer.body_limit(limit);
+        let limited = |layer: IdempotencyLayer| layer.body_limit(limit);
         let api = Api::configured(&server, |once| once, limited, place_order).await;
         let call = |key, bytes: usize, level| {
             let zeros = vec![b'0'; bytes];

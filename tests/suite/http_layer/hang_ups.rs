@@ -17,7 +17,6 @@ use axum::routing::post;
 use http::HeaderMap;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{AtDeadline, Builder, Idempotency, InFlight, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,7 +34,8 @@ const LONG: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 struct Shop {
     address: SocketAddr,
-    once: Idempotency<DynamoDbStore>,
+    store: DynamoDbStore,
+    once: Idempotency,
     seen: Arc<Seen>,
 }
 
@@ -60,10 +60,10 @@ impl Shop {
     /// `gate` lets a handler go on with each permit.
     async fn open(
         store: DynamoDbStore,
-        settings: impl FnOnce(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+        settings: impl FnOnce(Builder) -> Builder,
         gate: &Arc<Semaphore>,
     ) -> Self {
-        let once = Idempotency::builder(store)
+        let once = Idempotency::builder(store.clone())
             .clock(VirtualClock)
             .namespace("shop");
         let once = once.in_flight(InFlight::WaitUpTo(LONG));
@@ -92,6 +92,7 @@ impl Shop {
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self {
             address,
+            store,
             once,
             seen,
         }
@@ -230,7 +231,7 @@ on_each_server!(
 );
 async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
-    let one = |once: Builder<_>| once.detached_limit(NonZeroU32::MIN);
+    let one = |once: Builder| once.detached_limit(NonZeroU32::MIN);
     let shop = Shop::open(server.store().await, one, &gate).await;
     let client = shop.ask("k-1", "").await;
     shop.begun().await;
@@ -241,7 +242,7 @@ async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) 
     gate.add_permits(2);
     assert_eq!(shop.once.drain(LONG).await, 0);
     // Of another process, which drains nothing.
-    let other = Shop::open(shop.once.store().clone(), |once| once, &gate).await;
+    let other = Shop::open(shop.store.clone(), |once| once, &gate).await;
     assert_replay_of_the_first(&other.send("k-1").await);
     let second = other.send("k-2").await;
     assert!(second.starts_with("HTTP/1.1 201"), "{second}");
@@ -294,7 +295,7 @@ async fn draining_waits_for_the_run_of_a_client_that_hung_up(server: Server) {
     gate.add_permits(1);
     assert_eq!(shop.once.drain(LONG).await, 0);
 
-    let next = Shop::open(shop.once.store().clone(), |once| once, &gate).await;
+    let next = Shop::open(shop.store.clone(), |once| once, &gate).await;
     assert_replay_of_the_first(&next.send("k-1").await);
     assert_eq!((shop.runs(), next.runs()), (1, 0));
 }
@@ -320,7 +321,7 @@ on_each_server!(
 );
 async fn the_lease_of_a_server_is_renewed_while_its_handler_runs(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
-    let renewed = |once: Builder<_>| once.renewed_lease(LONG);
+    let renewed = |once: Builder| once.renewed_lease(LONG);
     let shop = Shop::open(server.store().await, renewed, &gate).await;
     let client = shop.ask("k-1", "").await;
     shop.begun().await;
@@ -356,7 +357,7 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
             Ok::<_, Failure>(answer(201, format!("order {run}")))
         }
     };
-    let in_lambda = |once: Builder<_>| once.at_deadline(AtDeadline::End);
+    let in_lambda = |once: Builder| once.at_deadline(AtDeadline::End);
     let api = Api::configured(&server, in_lambda, |layer| layer, handler).await;
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_mins(2));

@@ -21,8 +21,7 @@ async fn a_request_without_a_key_is_refused(server: Server) {
 
 on_each_server!(a_request_without_a_key_runs_unprotected_where_the_policy_says_so);
 async fn a_request_without_a_key_runs_unprotected_where_the_policy_says_so(server: Server) {
-    let policy =
-        |once: lambda_idempotency::Builder<_>| once.missing_key(MissingKey::RunUnprotected);
+    let policy = |once: lambda_idempotency::Builder| once.missing_key(MissingKey::RunUnprotected);
     let api = Api::configured(&server, policy, |layer| layer, place_order).await;
     for run in ["order 1", "order 2"] {
         let answer = api.send(&Door::Http.post(None).json("{}")).await;

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Idempotency, Verdict};
@@ -16,7 +15,7 @@ use super::api::{Api, Door, answer};
 use crate::on_each_server;
 use crate::support::Server;
 
-fn stored_for_a_day(layer: IdempotencyLayer<DynamoDbStore>) -> IdempotencyLayer<DynamoDbStore> {
+fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.store_server_errors(Duration::from_hours(24))
 }
 
@@ -106,12 +105,12 @@ async fn a_server_error_is_kept_for_a_time_of_its_own(server: Server) {
             }
             Ok(response)
         };
-        let layer = |layer: IdempotencyLayer<_>| {
+        let layer = |layer: IdempotencyLayer| {
             let hour = RoutePolicy::required().retention(Duration::from_hours(1));
             let layer = layer.other_routes(hour);
             layer.store_server_errors(Duration::from_mins(5))
         };
-        let timed = |once: lambda_idempotency::Builder<_>| once.clock(clock.clone());
+        let timed = |once: lambda_idempotency::Builder| once.clock(clock.clone());
         let api = Api::configured(&server, timed, layer, handler).await;
         let call = Door::Http.post("k-1");
         assert_eq!(api.send(&call).await.status, 500);

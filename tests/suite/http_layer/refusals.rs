@@ -19,7 +19,7 @@ use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 on_each_server!(a_refusal_links_to_the_apis_own_documentation);
 async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
-    let documented = |layer: IdempotencyLayer<_>| {
+    let documented = |layer: IdempotencyLayer| {
         layer.documentation("https://docs.shop.example/retries".parse().unwrap())
     };
     let api = Api::configured(&server, |once| once, documented, place_order).await;
@@ -49,7 +49,7 @@ async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
 
 on_each_server!(a_closure_replaces_the_problem_documents);
 async fn a_closure_replaces_the_problem_documents(server: Server) {
-    let house_style = |layer: IdempotencyLayer<_>| {
+    let house_style = |layer: IdempotencyLayer| {
         layer.problems(|problem| {
             let mut response = problem
                 .to_response()
@@ -146,9 +146,8 @@ on_each_server!(a_claim_that_comes_too_late_is_a_503_and_nothing_runs);
 async fn a_claim_that_comes_too_late_is_a_503_and_nothing_runs(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let short = |once: lambda_idempotency::Builder<_>| {
-        once.lease(Duration::ZERO).skew_margin(Duration::ZERO)
-    };
+    let short =
+        |once: lambda_idempotency::Builder| once.lease(Duration::ZERO).skew_margin(Duration::ZERO);
     let api = Api::on(store, short, |layer| layer, place_order);
     proxy.inject("PutItem", Fault::Delay(Duration::from_millis(100)));
     let refused = api.send(&Door::Http.post("k-1")).await;
@@ -161,9 +160,8 @@ on_each_server!(a_key_that_used_up_its_attempts_is_a_409_without_retry_after);
 async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Server) {
     let store = server.store().await;
     let clock = ManualClock::default();
-    let once = |once: lambda_idempotency::Builder<_>| {
-        once.clock(clock.clone()).max_attempts(NonZeroU32::MIN)
-    };
+    let once =
+        |once: lambda_idempotency::Builder| once.clock(clock.clone()).max_attempts(NonZeroU32::MIN);
     let call = Door::Http.post("k-1");
     cut_off_at_work(store.clone(), once, &call).await;
     clock.advance(Duration::from_hours(1));

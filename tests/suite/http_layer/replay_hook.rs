@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, ReplayedResponse};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{AtDeadline, Builder};
@@ -38,7 +37,7 @@ async fn renew(replayed: ReplayedResponse) -> Answer {
 
 on_each_server!(a_hook_changes_replays_and_never_a_first_answer_or_the_record);
 async fn a_hook_changes_replays_and_never_a_first_answer_or_the_record(server: Server) {
-    let layer = |layer: IdempotencyLayer<_>| layer.on_replay(renew);
+    let layer = |layer: IdempotencyLayer| layer.on_replay(renew);
     let api = Api::configured(&server, |once| once, layer, place_order).await;
     for door in [Door::Http, Door::Alb] {
         let key = if door == Door::Http { "k-1" } else { "k-2" };
@@ -65,7 +64,7 @@ async fn the_stored_answer_is_given_where_the_hook_fails() {
         |_| panic!("in a hook"),
     ];
     for hook in hooks {
-        let layer = |layer: IdempotencyLayer<_>| {
+        let layer = |layer: IdempotencyLayer| {
             layer.on_replay(move |replayed| async move { hook(replayed) })
         };
         let api = Api::configured(&server, |once| once, layer, place_order).await;
@@ -82,8 +81,8 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
     for log_errors in [false, true] {
         let (log, _capture) = Log::capture();
         let failing = |_| async { Answer::Err(std::io::Error::other("no key to sign with")) };
-        let layer = |layer: IdempotencyLayer<_>| layer.on_replay(failing);
-        let engine = |once: Builder<_>| once.log_errors(log_errors);
+        let layer = |layer: IdempotencyLayer| layer.on_replay(failing);
+        let engine = |once: Builder| once.log_errors(log_errors);
         let api = Api::configured(&server, engine, layer, place_order).await;
         let call = Door::Http.post("k-1");
         api.send(&call).await;
@@ -99,9 +98,8 @@ async fn a_hook_that_hangs_ends_before_its_invocation_whatever_goes_on() {
     const TIME: Duration = Duration::from_secs(2);
     for policy in [AtDeadline::GoOn, AtDeadline::End] {
         let server = Server::dynoxide().await;
-        let layer =
-            |layer: IdempotencyLayer<_>| layer.on_replay(|_| std::future::pending::<Answer>());
-        let engine = |once: Builder<_>| once.at_deadline(policy);
+        let layer = |layer: IdempotencyLayer| layer.on_replay(|_| std::future::pending::<Answer>());
+        let engine = |once: Builder| once.at_deadline(policy);
         let api = Api::configured(&server, engine, layer, place_order).await;
         for _ in ["first", "replay"] {
             let mut context = lambda_http::Context::default();
@@ -116,11 +114,10 @@ async fn a_hook_that_hangs_ends_before_its_invocation_whatever_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn no_hook_runs_where_nothing_is_replayed() {
     let server = Server::dynoxide().await;
-    let layer = |layer: IdempotencyLayer<_>| {
-        layer.on_replay(|_| async { Answer::Ok(answer_of("changed")) })
-    };
+    let layer =
+        |layer: IdempotencyLayer| layer.on_replay(|_| async { Answer::Ok(answer_of("changed")) });
     for engine in [
-        (|once| once.observe(true)) as fn(Builder<DynamoDbStore>) -> Builder<DynamoDbStore>,
+        (|once| once.observe(true)) as fn(Builder) -> Builder,
         |once| once.disabled(true),
     ] {
         let api = Api::configured(&server, engine, layer, place_order).await;
@@ -142,7 +139,7 @@ fn answer_of(text: &'static str) -> Response<Bytes> {
 on_each_server!(a_successors_answer_goes_through_the_hook_too);
 async fn a_successors_answer_goes_through_the_hook_too(server: Server) {
     let (store, clock) = (server.store().await, ManualClock::default());
-    let timed = |once: Builder<DynamoDbStore>| once.clock(clock.clone());
+    let timed = |once: Builder| once.clock(clock.clone());
     let (begun, open) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let gate = (Arc::clone(&begun), Arc::clone(&open));
     let waiting = move |_, _| {

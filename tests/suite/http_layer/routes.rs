@@ -17,7 +17,7 @@ fn alb(key: impl Into<Option<&'static str>>, path: &str) -> Call {
 
 on_each_server!(a_route_is_required_optional_or_off);
 async fn a_route_is_required_optional_or_off(server: Server) {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let layer = layer
             .route("POST /payments", RoutePolicy::required())
             .unwrap();
@@ -55,7 +55,7 @@ async fn a_route_is_required_optional_or_off(server: Server) {
 
 on_each_server!(a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key);
 async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(server: Server) {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let layer = layer
             .route("POST /orders", RoutePolicy::required())
             .unwrap();
@@ -71,7 +71,7 @@ async fn a_path_that_is_not_there_gets_its_404_and_not_a_400_for_want_of_a_key(s
 
 on_each_server!(a_route_that_names_its_method_is_guarded_for_it);
 async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         layer
             .route("PUT /orders/{id}", RoutePolicy::required())
             .unwrap()
@@ -88,7 +88,7 @@ async fn a_route_that_names_its_method_is_guarded_for_it(server: Server) {
 
 on_each_server!(a_declared_template_is_the_operation_where_nothing_else_knows_one);
 async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(server: Server) {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         layer
             .route("POST /shops/{shop}/orders", RoutePolicy::required())
             .unwrap()
@@ -102,7 +102,7 @@ async fn a_declared_template_is_the_operation_where_nothing_else_knows_one(serve
 
 on_each_server!(the_stage_of_an_http_api_is_no_part_of_a_route);
 async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let layer = layer
             .route("POST /orders", RoutePolicy::required())
             .unwrap();
@@ -122,7 +122,7 @@ async fn the_outcomes_of_a_route_are_kept_as_long_as_it_says(server: Server) {
     const DAY: u64 = 86_400;
     let table = server.idempotency_table().await;
     let client = server.client();
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let month = RoutePolicy::required().retention(Duration::from_secs(30 * DAY));
         layer.route("POST /payments", month).unwrap()
     };
@@ -171,7 +171,7 @@ on_each_server!(a_route_that_is_off_costs_no_request_and_a_preflight_passes_ever
 async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let layer = layer
             .route("POST /payments", RoutePolicy::required())
             .unwrap();

@@ -25,7 +25,7 @@ fn webhook(body: &str) -> Call {
 }
 
 async fn api(server: &Server, policy: RoutePolicy) -> Api {
-    let routes = |layer: IdempotencyLayer<_>| {
+    let routes = |layer: IdempotencyLayer| {
         let layer = layer.route("POST /webhooks", policy.clone()).unwrap();
         layer.route("PUT /orders/{order}", policy).unwrap()
     };
@@ -133,7 +133,7 @@ async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_require
     refused.assert_problem(400, "body-not-json");
 
     let policy = RoutePolicy::required().key_from(from_body());
-    let routes = |layer: IdempotencyLayer<_>| layer.body_limit(8).other_routes(policy);
+    let routes = |layer: IdempotencyLayer| layer.body_limit(8).other_routes(policy);
     let short = Api::configured(&server, |once| once, routes, place_order).await;
     let refused = short.send(&webhook(r#"{"event": {"id": 7}}"#)).await;
     refused.assert_problem(413, "body-too-large");
@@ -198,7 +198,7 @@ async fn a_parameter_that_the_route_does_not_have_is_a_misconfiguration() {
 async fn a_template_that_the_gateway_matched_has_its_parameters() {
     let server = Server::dynoxide().await;
     let policy = RoutePolicy::required().key_from(Selector::path_parameter("shop"));
-    let routes = |layer: IdempotencyLayer<_>| layer.other_routes(policy);
+    let routes = |layer: IdempotencyLayer| layer.other_routes(policy);
     let api = Api::configured(&server, |once| once, routes, place_order).await;
     // The fixture's template is `/shops/{shop}/orders`.
     for (path, is_replayed) in [
@@ -215,7 +215,7 @@ type Body = Full<Bytes>;
 
 /// An API that answers with what it was sent, and the key that its claim derives.
 fn echo(
-    engine: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>,
+    engine: impl FnOnce(Builder) -> Builder,
     selector: Selector,
 ) -> BoxCloneService<Request<Body>, Vec<u8>, Infallible> {
     let once = engine(Idempotency::builder(MemoryStore::new()).namespace("shop"));
@@ -243,7 +243,7 @@ fn posted(body: &str) -> Request<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_protected_no_selector_refuses_anything() {
-    let passive: [fn(Builder<MemoryStore>) -> Builder<MemoryStore>; 2] =
+    let passive: [fn(Builder) -> Builder; 2] =
         [|once| once.observe(true), |once| once.disabled(true)];
     for engine in passive {
         let engine = |once| engine(once).missing_key(MissingKey::RunUnprotected);
@@ -267,7 +267,7 @@ async fn where_nothing_is_protected_no_selector_refuses_anything() {
 
 #[tokio::test(start_paused = true)]
 async fn the_kill_switch_leaves_derived_keys_as_they_were() {
-    let derived = async |engine: fn(Builder<MemoryStore>) -> Builder<MemoryStore>| {
+    let derived = async |engine: fn(Builder) -> Builder| {
         let api = echo(engine, from_body());
         let answer = api.oneshot(posted(r#"{"event": {"id": 7}}"#)).await;
         answer.unwrap()

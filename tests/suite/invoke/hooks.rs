@@ -8,10 +8,7 @@ use crate::secrets::Log;
 type Seen = Arc<Mutex<Vec<(String, Rejection)>>>;
 
 /// A layer whose hook answers each rejected event.
-fn answering(
-    once: &Idempotency<MemoryStore>,
-    seen: &Seen,
-) -> InvokeLayer<MemoryStore, Settlement, SettleError> {
+fn answering(once: &Idempotency, seen: &Seen) -> InvokeLayer<Settlement, SettleError> {
     let seen = Arc::clone(seen);
     settle(once)
         .permanent(|error| matches!(error, SettleError::Closed))

@@ -27,7 +27,7 @@ async fn days(server: &Server, table: &str) -> Vec<u64> {
     days
 }
 
-fn any<S: Store>(layer: InvokeLayer<S, Value, SettleError>) -> impl Function + use<S> {
+fn any(layer: InvokeLayer<Value, SettleError>) -> impl Function + use<> {
     layer.handler(|_| async { Ok(()) })
 }
 

@@ -8,7 +8,7 @@ use super::*;
 const V1: &str = include_str!("../../fixtures/s3-batch-v1.json");
 const V2: &str = include_str!("../../fixtures/s3-batch-v2.json");
 
-type Layer<S> = InvokeLayer<S, S3BatchTask, SettleError>;
+type Layer = InvokeLayer<S3BatchTask, SettleError>;
 
 /// The event, with other values in these places.
 fn with<const N: usize>(event: &str, changes: [(&str, Value); N]) -> Value {
@@ -49,7 +49,7 @@ fn expected(code: &str, text: &str) -> (String, String) {
 }
 
 /// A function that names the object and counts its runs.
-fn thumbnails<S: Store>(layer: Layer<S>, runs: &Runs) -> impl Function + use<S> {
+fn thumbnails(layer: Layer, runs: &Runs) -> impl Function + use<> {
     let runs = runs.clone();
     layer.handler(move |event: Invocation<S3BatchTask>| {
         let run = runs.count();

@@ -18,10 +18,7 @@ struct Payment {
 }
 
 /// A function whose handler notes the payments that it gets.
-fn paying(
-    layer: InvokeLayer<MemoryStore, Payment, SettleError>,
-    runs: &Runs,
-) -> impl Function + use<> {
+fn paying(layer: InvokeLayer<Payment, SettleError>, runs: &Runs) -> impl Function + use<> {
     let runs = runs.clone();
     layer.handler(move |event: Invocation<Payment>| {
         runs.count();
@@ -207,7 +204,7 @@ fn durable(token: &str) -> Value {
 }
 
 /// A durable function in a layer that keys it by its execution: it suspends, and ends in the next invocation.
-fn suspending(once: &Idempotency<MemoryStore>, runs: &Runs) -> impl Function + use<> {
+fn suspending(once: &Idempotency, runs: &Runs) -> impl Function + use<> {
     let runs = runs.clone();
     let execution = Selector::pointer("/DurableExecutionArn").unwrap();
     let layer = InvokeLayer::new(once.clone()).key_from(execution);

@@ -21,11 +21,11 @@ impl WithBucket {
         }
     }
 
-    fn once(&self) -> Idempotency<DynamoDbStore> {
+    fn once(&self) -> Idempotency {
         self.builder_on(Bucket::NAME).build().unwrap()
     }
 
-    fn builder_on(&self, name: &str) -> Builder<DynamoDbStore> {
+    fn builder_on(&self, name: &str) -> Builder {
         let bucket = OutcomeBucket::new(self.bucket.client(), name).prefix("kept/");
         let store = DynamoDbStore::new(self.bench.proxy.server().client(), &self.bench.table);
         Idempotency::builder(store.outcome_bucket(bucket))

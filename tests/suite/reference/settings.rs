@@ -74,7 +74,7 @@ fn method(line: &str) -> Option<&str> {
     rest.trim_start_matches("const ").strip_prefix("fn ")
 }
 
-/// `impl<S: Store> Builder<S> {` is of `Builder`.
+/// `impl Builder {` is of `Builder`.
 fn type_of(head: &str) -> String {
     let head = head.trim_start_matches("impl");
     let mut depth = 0;

@@ -29,7 +29,7 @@ const ELSEWHERE: [&str; 6] = [
 
 const LEASE: Duration = Duration::from_mins(1);
 
-type Store = FaultyStore<MemoryStore>;
+type Store = FaultyStore;
 
 /// A handler's own error, which quotes whatever it likes.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ impl Bench {
         }
     }
 
-    fn builder(&self) -> Builder<Store> {
+    fn builder(&self) -> Builder {
         let builder = Idempotency::builder(self.store.clone()).namespace("secrets");
         builder
             .clock(self.clock.clone())
@@ -59,7 +59,7 @@ impl Bench {
             .inline_limit(200)
     }
 
-    fn once(&self) -> Idempotency<Store> {
+    fn once(&self) -> Idempotency {
         self.builder().build().unwrap()
     }
 
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// An attempt that dies: its lease runs out.
-    async fn crash(&self, once: &Idempotency<Store>, key: Key) {
+    async fn crash(&self, once: &Idempotency, key: Key) {
         let hanging = |_| std::future::pending::<Result<String, Quoting>>();
         kill(once.run(key, self.payload(), hanging)).await;
         self.clock.advance(LEASE * 2);

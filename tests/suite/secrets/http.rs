@@ -16,9 +16,9 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::canary::{Canary, Seen, any_canary};
 use super::engine::Quoting;
 
-type Store = FaultyStore<MemoryStore>;
+type Store = FaultyStore;
 
-fn layer(once: &Idempotency<Store>) -> IdempotencyLayer<Store> {
+fn layer(once: &Idempotency) -> IdempotencyLayer {
     IdempotencyLayer::scoped(once.clone(), |parts| {
         Some(parts.headers.get("x-tenant")?.to_str().ok()?.to_owned())
     })
@@ -47,7 +47,7 @@ fn request(secret: &str, key: &str, body: &str) -> Request<Body> {
 /// A status for the handler to answer with; zero for an error.
 async fn send(
     seen: &mut Seen,
-    layer: &IdempotencyLayer<Store>,
+    layer: &IdempotencyLayer,
     request: Request<Body>,
     secret: &str,
     status: u16,
@@ -141,7 +141,7 @@ async fn scenario(canary: &Canary) -> Seen {
 }
 
 /// An event as it is.
-async fn event(seen: &mut Seen, layer: &IdempotencyLayer<Store>, secret: &str, key: &str) {
+async fn event(seen: &mut Seen, layer: &IdempotencyLayer, secret: &str, key: &str) {
     let event = json!({
         "version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
         "headers": { "idempotency-key": key, "authorization": secret }, "cookies": [secret],

@@ -8,7 +8,6 @@ use aws_sdk_dynamodb::types::{Put, Update};
 use lambda_idempotency::dynamodb::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, StoreError};
 use tokio::time::Instant;
@@ -43,7 +42,7 @@ impl Bench {
         DynamoDbStore::new(self.proxy.server().client(), &self.table)
     }
 
-    fn once(&self) -> Idempotency<DynamoDbStore> {
+    fn once(&self) -> Idempotency {
         Idempotency::builder(self.store())
             .clock(VirtualClock)
             .namespace("secrets")

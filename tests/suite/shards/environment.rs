@@ -89,8 +89,8 @@ struct State {
 }
 
 /// All that a function has: environments that wait for an event, and the table behind them.
-pub struct Environments<S> {
-    once: Idempotency<S>,
+pub struct Environments {
+    once: Idempotency,
     plan: Plan,
     dice: Arc<Mutex<Rng>>,
     ledger: Arc<Ledger>,
@@ -98,8 +98,8 @@ pub struct Environments<S> {
     invocations: AtomicU64,
 }
 
-impl<S: Store> Environments<S> {
-    pub fn new(store: S, plan: Plan, seed: u64) -> Self {
+impl Environments {
+    pub fn new(store: impl Store, plan: Plan, seed: u64) -> Self {
         let once = Idempotency::builder(store)
             .namespace("shards")
             .clock(VirtualClock);

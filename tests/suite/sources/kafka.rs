@@ -99,7 +99,7 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
     let once = engine(&server).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&seen);
-    let layer = BatchLayer::<Kafka, _, Option<u32>, &str>::new(once).order(Order::Unordered);
+    let layer = BatchLayer::<Kafka, Option<u32>, &str>::new(once).order(Order::Unordered);
     let mut worker = layer.handler(move |message| {
         bodies
             .lock()
@@ -140,7 +140,7 @@ async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
     };
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&seen);
-    let layer = BatchLayer::<Kafka, _, _, &str>::with_decoder(once, decode);
+    let layer = BatchLayer::<Kafka, _, &str>::with_decoder(once, decode);
     let mut worker = layer.handler(move |message| {
         bodies.lock().unwrap().push(message.body);
         async { Ok(()) }

@@ -16,7 +16,7 @@ where
 {
     let (log, _capture) = Log::capture();
     let builder = Idempotency::builder(MemoryStore::new()).namespace("spans");
-    let layer = BatchLayer::<Src, _, Value, _>::new(builder.build().unwrap());
+    let layer = BatchLayer::<Src, Value, _>::new(builder.build().unwrap());
     let mut worker = layer.handler(|_| async { Err::<(), _>("no") });
     let mut context = Context::default();
     "invocation-1".clone_into(&mut context.request_id);

@@ -37,7 +37,7 @@ fn sent_again(body: &str) -> String {
 }
 
 fn enveloped(
-    once: &Idempotency<DynamoDbStore>,
+    once: &Idempotency,
     envelope: Envelope,
     effects: &Effects,
 ) -> impl Worker + Clone + use<> {

@@ -8,7 +8,7 @@ use crate::secrets::Log;
 type Seen = Arc<Mutex<Vec<String>>>;
 
 /// A worker whose payments are all declined, whose hook notes what it is shown.
-fn declining(once: &Idempotency<DynamoDbStore>, seen: &Seen) -> impl Worker + use<> {
+fn declining(once: &Idempotency, seen: &Seen) -> impl Worker + use<> {
     let seen = Arc::clone(seen);
     charge(once)
         .on_error(move |message, error: &PaymentError| {

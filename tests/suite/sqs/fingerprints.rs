@@ -5,7 +5,7 @@ use lambda_idempotency::sqs::Selector;
 
 use super::*;
 
-type Layer = BatchLayer<DynamoDbStore, Payment, PaymentError>;
+type Layer = BatchLayer<Payment, PaymentError>;
 
 /// A payment that its producer stamps anew each time it sends it.
 fn stamped(id: &str, amount: u64, sent_at: u64) -> Value {

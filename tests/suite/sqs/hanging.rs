@@ -14,10 +14,10 @@ use super::*;
 /// What an invocation has.
 const TIME: Duration = Duration::from_secs(10);
 
-type Layer = BatchLayer<MemoryStore, u64, Infallible>;
+type Layer = BatchLayer<u64, Infallible>;
 
 struct Bench {
-    once: Idempotency<MemoryStore>,
+    once: Idempotency,
 }
 
 impl Bench {
@@ -25,7 +25,7 @@ impl Bench {
         Self::with(|once| once.crashed(crashed))
     }
 
-    fn with(settings: impl FnOnce(Builder<MemoryStore>) -> Builder<MemoryStore>) -> Self {
+    fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("sqs")
             .at_deadline(AtDeadline::End)

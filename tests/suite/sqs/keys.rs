@@ -6,11 +6,7 @@ use lambda_idempotency::sqs::Selector;
 use super::*;
 
 /// A worker that takes any JSON, under this selector, and always takes effect.
-fn selecting(
-    once: &Idempotency<DynamoDbStore>,
-    selector: Selector,
-    effects: &Effects,
-) -> impl Worker + use<> {
+fn selecting(once: &Idempotency, selector: Selector, effects: &Effects) -> impl Worker + use<> {
     let effects = effects.clone();
     BatchLayer::new(once.clone())
         .operation("charge")

@@ -8,7 +8,7 @@ fn payments() -> [Value; 3] {
 }
 
 /// The error of a batch that no message of is done.
-async fn error(once: &Idempotency<DynamoDbStore>) -> String {
+async fn error(once: &Idempotency) -> String {
     let effects = Effects::default();
     let failed = charging(once, &effects).call(batch(payments())).await;
     assert_eq!(effects.take(), NOTHING);

@@ -32,7 +32,7 @@ impl Trace {
     }
 }
 
-fn worker(once: &Idempotency<DynamoDbStore>, trace: &Trace, order: Order) -> impl Worker + use<> {
+fn worker(once: &Idempotency, trace: &Trace, order: Order) -> impl Worker + use<> {
     let trace = trace.clone();
     charge(once).order(order).handler(move |message| {
         let trace = trace.clone();

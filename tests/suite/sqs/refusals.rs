@@ -13,10 +13,7 @@ use crate::support::{Begun, Fault};
 use super::*;
 
 /// The claim that a delivery of `payment("…", "p-1", 5)` would make, made by somebody else.
-async fn elsewhere(
-    once: &Idempotency<DynamoDbStore>,
-    meanwhile: impl Future<Output = ()>,
-) -> Outcome<()> {
+async fn elsewhere(once: &Idempotency, meanwhile: impl Future<Output = ()>) -> Outcome<()> {
     let fingerprint = Fingerprint::json(body("p-1", 5).as_bytes());
     once.run(Key::new("charge", "p-1"), fingerprint, |_| async {
         meanwhile.await;

@@ -28,10 +28,7 @@ impl Parked {
 }
 
 /// The layer, with a hook that takes everything.
-fn parking(
-    once: &Idempotency<DynamoDbStore>,
-    parked: &Parked,
-) -> BatchLayer<DynamoDbStore, Payment, PaymentError> {
+fn parking(once: &Idempotency, parked: &Parked) -> BatchLayer<Payment, PaymentError> {
     let parked = parked.clone();
     charge(once)
         .permanent(|error| matches!(error, PaymentError::Declined))
@@ -45,8 +42,8 @@ type Handler = fn(Message<Payment>) -> std::future::Ready<Result<(), PaymentErro
 
 /// Amounts of zero are declined, odd ones meet a gateway that is out of reach.
 fn paying(
-    layer: BatchLayer<DynamoDbStore, Payment, PaymentError>,
-) -> BatchService<DynamoDbStore, Payment, PaymentError, ServiceFn<Handler>> {
+    layer: BatchLayer<Payment, PaymentError>,
+) -> BatchService<Payment, PaymentError, ServiceFn<Handler>> {
     layer.handler(|message| {
         std::future::ready(match message.body.amount {
             0 => Err(PaymentError::Declined),
@@ -300,7 +297,7 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
 }
 
 /// The texts that the hook gets for a payment that is declined, now and in an earlier delivery; and what is logged.
-async fn declined(once: Idempotency<DynamoDbStore>) -> (Vec<String>, String) {
+async fn declined(once: Idempotency) -> (Vec<String>, String) {
     let (log, _capture) = Log::capture();
     let texts = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&texts);

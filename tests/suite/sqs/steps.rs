@@ -83,9 +83,7 @@ async fn a_message_with_an_interrupted_step_goes_back_and_its_neighbours_do_not(
     assert_eq!(effects.take(), NOTHING, "it waits for a person");
 }
 
-fn charge_in_steps(
-    once: &Idempotency<DynamoDbStore>,
-) -> BatchLayer<DynamoDbStore, Payment, StepError<PaymentError>> {
+fn charge_in_steps(once: &Idempotency) -> BatchLayer<Payment, StepError<PaymentError>> {
     BatchLayer::new(once.clone())
         .operation("charge")
         .key(|payment: &Payment| payment.payment_id.clone())

@@ -20,7 +20,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 
 /// A worker whose invocations have no deadline.
 struct Bench {
-    once: Idempotency<MemoryStore>,
+    once: Idempotency,
     /// What ran, and the time that its claim had left.
     ran: Arc<Mutex<Vec<(String, Duration)>>>,
 }
@@ -45,7 +45,7 @@ impl Bench {
         }
     }
 
-    fn layer(&self) -> BatchLayer<MemoryStore, u64, Infallible> {
+    fn layer(&self) -> BatchLayer<u64, Infallible> {
         BatchLayer::new(self.once.clone()).operation("charge")
     }
 

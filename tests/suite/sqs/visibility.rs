@@ -15,9 +15,7 @@ use super::*;
 async fn while_in_flight(
     server: &Server,
     lease: Duration,
-    layer: impl Fn(
-        BatchLayer<DynamoDbStore, Payment, PaymentError>,
-    ) -> BatchLayer<DynamoDbStore, Payment, PaymentError>,
+    layer: impl Fn(BatchLayer<Payment, PaymentError>) -> BatchLayer<Payment, PaymentError>,
     messages: Vec<Value>,
 ) -> Vec<String> {
     let store = server.store().await;

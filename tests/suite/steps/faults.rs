@@ -28,7 +28,7 @@ impl Wire {
         }
     }
 
-    pub(super) fn builder(&self) -> Builder<DynamoDbStore> {
+    pub(super) fn builder(&self) -> Builder {
         let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
         Idempotency::builder(store)
             .clock(VirtualClock)
@@ -48,7 +48,7 @@ impl Wire {
     /// A run whose handler has one step, and then succeeds or fails.
     pub(super) async fn charge(
         &self,
-        once: &Idempotency<DynamoDbStore>,
+        once: &Idempotency,
         succeeds: bool,
     ) -> std::result::Result<Outcome<usize>, Error<StepError<Provider>>> {
         once.run(Key::raw("order", ID), payload(), |claim| async move {

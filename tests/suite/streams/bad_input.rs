@@ -3,7 +3,7 @@
 use super::*;
 
 on_each_store!(an_empty_batch_is_done);
-async fn an_empty_batch_is_done<S: Store>(once: Idempotency<S>) {
+async fn an_empty_batch_is_done(once: Idempotency) {
     let mut worker = booking(&once, &Ledger::default());
     let reply = worker.call(event([])).await.unwrap();
     let reply = serde_json::to_value(reply).unwrap();
@@ -11,9 +11,7 @@ async fn an_empty_batch_is_done<S: Store>(once: Idempotency<S>) {
 }
 
 on_each_store!(data_that_cannot_be_read_sets_the_checkpoint_and_stops_its_key_alone);
-async fn data_that_cannot_be_read_sets_the_checkpoint_and_stops_its_key_alone<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn data_that_cannot_be_read_sets_the_checkpoint_and_stops_its_key_alone(once: Idempotency) {
     let aggregate = [&[0xf3, 0x89, 0x9a, 0xc2][..], &[7; 40]].concat();
     let (mut no_data, mut no_base64, mut null) = (
         record(3, "tea", "m"),
@@ -54,8 +52,8 @@ async fn data_that_cannot_be_read_sets_the_checkpoint_and_stops_its_key_alone<S:
 }
 
 on_each_store!(a_record_without_a_sequence_number_fails_the_batch_before_anything_runs);
-async fn a_record_without_a_sequence_number_fails_the_batch_before_anything_runs<S: Store>(
-    once: Idempotency<S>,
+async fn a_record_without_a_sequence_number_fails_the_batch_before_anything_runs(
+    once: Idempotency,
 ) {
     let ledger = Ledger::default();
     let mut worker = booking(&once, &ledger);
@@ -70,7 +68,7 @@ async fn a_record_without_a_sequence_number_fails_the_batch_before_anything_runs
 }
 
 on_each_store!(without_an_event_id_a_record_has_no_default_key);
-async fn without_an_event_id_a_record_has_no_default_key<S: Store>(once: Idempotency<S>) {
+async fn without_an_event_id_a_record_has_no_default_key(once: Idempotency) {
     let ledger = Ledger::default();
     for (n, member) in [(1, "eventID"), (2, "eventSourceARN")] {
         let id = format!("m-{n}");
@@ -90,7 +88,7 @@ async fn without_an_event_id_a_record_has_no_default_key<S: Store>(once: Idempot
 }
 
 on_each_store!(a_shard_id_with_a_number_sign_is_a_shard_id);
-async fn a_shard_id_with_a_number_sign_is_a_shard_id<S: Store>(once: Idempotency<S>) {
+async fn a_shard_id_with_a_number_sign_is_a_shard_id(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking_by_default_key(&once, &ledger);
     let of_shard = |shard: &str, id: &str| {
@@ -107,9 +105,7 @@ async fn a_shard_id_with_a_number_sign_is_a_shard_id<S: Store>(once: Idempotency
 }
 
 on_each_store!(records_without_a_partition_key_are_ordered_among_themselves);
-async fn records_without_a_partition_key_are_ordered_among_themselves<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn records_without_a_partition_key_are_ordered_among_themselves(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking(&once, &ledger);
     let keyless = |n, id: &str| {

@@ -53,7 +53,7 @@ impl<W> Listener for W where
 {
 }
 
-fn listening<S: Store>(once: &Idempotency<S>, ledger: &Ledger) -> impl Listener + use<S> {
+fn listening(once: &Idempotency, ledger: &Ledger) -> impl Listener + use<> {
     let ledger = ledger.clone();
     let layer = dynamodb_streams::BatchLayer::new(once.clone());
     layer.handler(move |message: dynamodb_streams::Message<Change<Order>>| {
@@ -74,7 +74,7 @@ async fn hear(
 }
 
 on_each_store!(the_documented_event_is_given_as_plain_json);
-async fn the_documented_event_is_given_as_plain_json<S: Store>(once: Idempotency<S>) {
+async fn the_documented_event_is_given_as_plain_json(once: Idempotency) {
     let event = include_str!("../../fixtures/dynamodb-streams.json");
     let event: DynamoDbStreamEvent = serde_json::from_str(event).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -118,9 +118,7 @@ async fn the_documented_event_is_given_as_plain_json<S: Store>(once: Idempotency
 }
 
 on_each_store!(an_item_stops_at_its_first_failure_however_its_keys_are_written);
-async fn an_item_stops_at_its_first_failure_however_its_keys_are_written<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn an_item_stops_at_its_first_failure_however_its_keys_are_written(once: Idempotency) {
     let ledger = Ledger::default();
     let mut listener = listening(&once, &ledger);
     let first = json!({ "shop": { "S": "a" }, "id": { "N": "7" } });
@@ -145,7 +143,7 @@ async fn an_item_stops_at_its_first_failure_however_its_keys_are_written<S: Stor
 }
 
 on_each_store!(a_change_that_cannot_be_read_sets_the_checkpoint);
-async fn a_change_that_cannot_be_read_sets_the_checkpoint<S: Store>(once: Idempotency<S>) {
+async fn a_change_that_cannot_be_read_sets_the_checkpoint(once: Idempotency) {
     let item = json!({ "id": { "N": "7" } });
     let with = |path: &str, value: Value| {
         let mut record = change(2, &item, "x");
@@ -178,8 +176,8 @@ async fn a_change_that_cannot_be_read_sets_the_checkpoint<S: Store>(once: Idempo
 }
 
 on_each_store!(a_change_without_a_sequence_number_fails_the_batch_before_anything_runs);
-async fn a_change_without_a_sequence_number_fails_the_batch_before_anything_runs<S: Store>(
-    once: Idempotency<S>,
+async fn a_change_without_a_sequence_number_fails_the_batch_before_anything_runs(
+    once: Idempotency,
 ) {
     let ledger = Ledger::default();
     let item = json!({ "id": { "N": "7" } });

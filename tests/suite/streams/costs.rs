@@ -4,7 +4,7 @@ use lambda_idempotency::window::Window;
 
 use super::*;
 
-async fn bench(server: &Server) -> (Proxy, Ledger, Idempotency<DynamoDbStore>) {
+async fn bench(server: &Server) -> (Proxy, Ledger, Idempotency) {
     let proxy = Proxy::before(server).await;
     let once = engine(proxy.server()).await;
     proxy.take_total();

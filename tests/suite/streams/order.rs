@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::*;
 
 on_each_store!(records_of_a_key_run_in_order_and_keys_side_by_side);
-async fn records_of_a_key_run_in_order_and_keys_side_by_side<S: Store>(once: Idempotency<S>) {
+async fn records_of_a_key_run_in_order_and_keys_side_by_side(once: Idempotency) {
     let ledger = Ledger::default();
     let (booked, meeting) = (ledger.clone(), Arc::new(Barrier::new(2)));
     let mut worker = kinesis::BatchLayer::new(once).operation("book").handler(
@@ -47,9 +47,7 @@ async fn records_of_a_key_run_in_order_and_keys_side_by_side<S: Store>(once: Ide
 }
 
 on_each_store!(a_key_stops_at_its_first_failure_and_what_succeeded_is_replayed);
-async fn a_key_stops_at_its_first_failure_and_what_succeeded_is_replayed<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn a_key_stops_at_its_first_failure_and_what_succeeded_is_replayed(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking(&once, &ledger);
     let records = [
@@ -80,9 +78,7 @@ async fn a_key_stops_at_its_first_failure_and_what_succeeded_is_replayed<S: Stor
 }
 
 on_each_store!(a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure);
-async fn a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking(&once, &ledger);
     assert_eq!(
@@ -107,9 +103,7 @@ async fn a_duplicate_of_what_is_done_takes_no_later_record_past_a_failure<S: Sto
 }
 
 on_each_store!(a_producers_second_send_is_recognised_by_a_key_of_the_work_alone);
-async fn a_producers_second_send_is_recognised_by_a_key_of_the_work_alone<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn a_producers_second_send_is_recognised_by_a_key_of_the_work_alone(once: Idempotency) {
     let ledger = Ledger::default();
     let mut by_work = booking(&once, &ledger);
     assert_eq!(deliver(&mut by_work, [record(1, "tea", "m-1")]).await, None);
@@ -127,7 +121,7 @@ async fn a_producers_second_send_is_recognised_by_a_key_of_the_work_alone<S: Sto
 }
 
 on_each_store!(equal_sequence_numbers_of_two_streams_are_two_records);
-async fn equal_sequence_numbers_of_two_streams_are_two_records<S: Store>(once: Idempotency<S>) {
+async fn equal_sequence_numbers_of_two_streams_are_two_records(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking_by_default_key(&once, &ledger);
     let mut other = record(1, "tea", "m-2");
@@ -141,9 +135,7 @@ async fn equal_sequence_numbers_of_two_streams_are_two_records<S: Store>(once: I
 const AGGREGATE: &[u8] = b"84mawgoDdGVhCgRzYWx0GhoIABoWeyJtb3ZlbWVudF9pZCI6ICJtLTEifRoaCAAaFnsibW92ZW1lbnRfaWQiOiAibS0yIn0aGggBGhZ7Im1vdmVtZW50X2lkIjogIm0tMyJ9/zW2xeWI00nD5et5ku866w==";
 
 on_each_store!(a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate);
-async fn a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate<S: Store>(
-    once: Idempotency<S>,
-) {
+async fn a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate(once: Idempotency) {
     let ledger = Ledger::default();
     let mut worker = booking_by_default_key(&once, &ledger);
     let aggregate = BASE64.decode(AGGREGATE).unwrap();

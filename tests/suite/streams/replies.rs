@@ -48,7 +48,7 @@ impl Shop {
     }
 }
 
-fn worker(once: &Idempotency<MemoryStore>, shop: &Shop) -> impl Worker + use<> {
+fn worker(once: &Idempotency, shop: &Shop) -> impl Worker + use<> {
     let shop = shop.clone();
     kinesis::BatchLayer::new(once.clone()).handler(move |message: kinesis::Message<usize>| {
         let booked = shop.book(message.body);

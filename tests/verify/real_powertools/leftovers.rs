@@ -94,7 +94,7 @@ async fn a_handler_here_that_the_function_took_over_changes_nothing(server: Serv
 }
 
 /// Claims a key that a stale function still works on; it has succeeded when this returns.
-async fn take_over(once: &Idempotency<lambda_idempotency::dynamodb::DynamoDbStore>) {
+async fn take_over(once: &Idempotency) {
     let successor = once.run(charge("o-1"), None, |_| async {
         Ok::<_, HandlerError>("successor".to_owned())
     });

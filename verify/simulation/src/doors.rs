@@ -46,9 +46,10 @@ pub struct Worker {
     /// Whether its process dies where its delivery is cut off.
     pub dies: bool,
     pub at_deadline: AtDeadline,
-    pub once: Idempotency<Process>,
+    pub once: Idempotency,
     /// The same engine in the claimless form, which needs a retention of an hour.
-    pub claimless: Idempotency<Process>,
+    pub claimless: Idempotency,
+    pub process: Process,
     pub ledger: Ledger,
 }
 
@@ -75,7 +76,7 @@ impl Worker {
         delivery: Delivery,
         claim: Claim,
     ) -> Result<usize, Trouble> {
-        let process = self.once.store().clone();
+        let process = self.process.clone();
         process.alive(self.work(number, delivery, claim)).await
     }
 

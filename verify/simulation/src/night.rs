@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 use crate::broken::Mutation;
 use crate::checks;
 use crate::doors::{OPERATION, OnPurpose, Worker, http, sqs, token};
-use crate::operator;
+use crate::operator::Operator;
 use crate::process::Process;
 use crate::scenario::{Delivery, Door, MARGIN, Scenario};
 use crate::watched::{Booking, Change, Watched};
@@ -100,9 +100,10 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
         if worker.dies {
             // Another process on the same machine, whose engine nobody calls afterwards.
             let process = Process::new(table.clone());
-            let once = engine(&scenario, process, worker.clock);
+            let once = engine(&scenario, process.clone(), worker.clock);
             worker.claimless = once.claimless();
             worker.once = once;
+            worker.process = process;
         }
         tasks.push(tokio::task::spawn_local(send(
             world,
@@ -121,9 +122,13 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
     }));
     for order in scenario.orders.iter().copied() {
         let (table, id) = (table.clone(), ids[order.key].clone());
-        tasks.push(tokio::task::spawn_local(operator::carry_out(
-            world, table, id, order,
-        )));
+        let operator = Operator {
+            world,
+            table,
+            watched: watched.clone(),
+            id,
+        };
+        tasks.push(tokio::task::spawn_local(operator.carry_out(order)));
     }
     for task in tasks {
         task.await.expect("no panic but on purpose");
@@ -157,7 +162,7 @@ async fn play(seed: u64, mutation: Mutation) -> Night {
 }
 
 fn worker(scenario: &Scenario, process: Process, ledger: &Ledger, clock: SkewedClock) -> Worker {
-    let once = engine(scenario, process, clock);
+    let once = engine(scenario, process.clone(), clock);
     Worker {
         door: scenario.door,
         world: clock.world,
@@ -167,11 +172,12 @@ fn worker(scenario: &Scenario, process: Process, ledger: &Ledger, clock: SkewedC
         at_deadline: scenario.at_deadline,
         claimless: once.claimless(),
         once,
+        process,
         ledger: ledger.clone(),
     }
 }
 
-fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempotency<Process> {
+fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempotency {
     // A commit without a claim may be late, so the records of its key must be kept for longer.
     let is_claimless = scenario
         .deliveries
@@ -241,7 +247,7 @@ async fn send(
     let (_, first) = batch[0];
     tokio::time::sleep(millis(first.at - world.elapsed())).await;
     let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
-    let process = worker.once.store().clone();
+    let process = worker.process.clone();
     let running = answer(&scenario, worker, batch);
     // A process that dies drops what it was doing, with its engine and its tasks. Where a caller hangs up the engine lives on. What is on the
     // wire arrives.

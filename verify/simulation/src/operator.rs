@@ -82,59 +82,67 @@ pub fn orders(seed: u64, keys: usize) -> Vec<Order> {
     (0..6).map(order).collect()
 }
 
-/// Gives the order, and gives it again where no answer came.
-pub async fn carry_out(world: World, table: FaultyStore<Watched>, id: RecordId, order: Order) {
-    tokio::time::sleep(millis(order.at - world.elapsed())).await;
-    for _ in 0..TIMES {
-        if give(world, &table, &id, order).await {
-            return;
+/// An operator of one record.
+pub struct Operator {
+    pub world: World,
+    pub table: FaultyStore,
+    pub watched: Watched,
+    pub id: RecordId,
+}
+
+impl Operator {
+    /// Gives the order, and gives it again where no answer came.
+    pub async fn carry_out(self, order: Order) {
+        tokio::time::sleep(millis(order.at - self.world.elapsed())).await;
+        for _ in 0..TIMES {
+            if self.give(order).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    /// Whether there was an answer.
+    async fn give(&self, order: Order) -> bool {
+        let Ok(found) = self.table.load(&self.id, deadline()).await else {
+            return false;
+        };
+        let Some(found) = found else { return true };
+        let record = found
+            .content
+            .as_deref()
+            .expect("a record that this crate wrote");
+        let now = EpochMillis(self.world.now());
+        if given(record).contains(&order.number.to_string()) {
+            self.watched
+                .reach("an operator's order that was carried out before");
+            return true;
+        }
+        if !fits(order.act, record, now) {
+            return true;
+        }
+        tokio::time::sleep(millis(order.thinks)).await;
+        let write = RecordWrite::from(write(&self.id, &found, record, order, now));
+        let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
+        for _ in 0..SENDS {
+            match self.table.write(&write, deadline()).await {
+                Ok(Answer::Refused(met)) => {
+                    if !met.as_ref().is_some_and(is_own) {
+                        self.watched
+                            .reach("an operator's order over a record that moved");
+                    }
+                    return true;
+                }
+                Ok(_) => return true,
+                Err(_) => {}
+            }
+        }
+        false
     }
 }
 
 fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(2)
-}
-
-/// Whether there was an answer.
-async fn give(world: World, table: &FaultyStore<Watched>, id: &RecordId, order: Order) -> bool {
-    let Ok(found) = table.load(id, deadline()).await else {
-        return false;
-    };
-    let Some(found) = found else { return true };
-    let record = found
-        .content
-        .as_deref()
-        .expect("a record that this crate wrote");
-    let now = EpochMillis(world.now());
-    if given(record).contains(&order.number.to_string()) {
-        table
-            .inner()
-            .reach("an operator's order that was carried out before");
-        return true;
-    }
-    if !fits(order.act, record, now) {
-        return true;
-    }
-    tokio::time::sleep(millis(order.thinks)).await;
-    let write = RecordWrite::from(write(id, &found, record, order, now));
-    let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
-    for _ in 0..SENDS {
-        match table.write(&write, deadline()).await {
-            Ok(Answer::Refused(met)) => {
-                if !met.as_ref().is_some_and(is_own) {
-                    table
-                        .inner()
-                        .reach("an operator's order over a record that moved");
-                }
-                return true;
-            }
-            Ok(_) => return true,
-            Err(_) => {}
-        }
-    }
-    false
 }
 
 /// The orders that were carried out on a record.

@@ -14,18 +14,16 @@ use lambda_idempotency::testing::FaultyStore;
 use lambda_idempotency::{RecordId, StoreError};
 use tokio::time::Instant;
 
-use crate::watched::Watched;
-
 /// The way of one process to the table.
 #[derive(Clone, Debug)]
 pub struct Process {
-    table: FaultyStore<Watched>,
+    table: FaultyStore,
     died: Arc<AtomicBool>,
 }
 
 impl Process {
     /// Another process, on this table.
-    pub fn new(table: FaultyStore<Watched>) -> Self {
+    pub fn new(table: FaultyStore) -> Self {
         Self {
             table,
             died: Arc::default(),

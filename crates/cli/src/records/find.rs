@@ -2,7 +2,7 @@
 
 use clap::Args;
 use lambda_idempotency::protocol::record::Found;
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, Key, RecordId};
 
 use crate::connect::Records;

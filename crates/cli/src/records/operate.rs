@@ -8,7 +8,7 @@ use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
 };
 use lambda_idempotency::protocol::transition;
-use lambda_idempotency::store::{Answer, Store};
+use lambda_idempotency::store::{Answer, DynStore};
 use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
 use tokio::time::Instant;
 
@@ -296,8 +296,8 @@ pub(crate) fn intervention(
 ///
 /// [`Failure::Moved`] when the record is no longer what was seen: it was left alone. When the store
 /// fails: the same command goes on from what the record is.
-pub async fn carry_out<S: Store>(
-    store: &S,
+pub async fn carry_out(
+    store: &dyn DynStore,
     id: &RecordId,
     found: &Found,
     order: &Order,
@@ -351,8 +351,8 @@ pub async fn carry_out<S: Store>(
 }
 
 /// Erases an outcome that is kept in an item of its own, under the name of this attempt.
-async fn erase<S: Store>(
-    store: &S,
+async fn erase(
+    store: &dyn DynStore,
     id: &RecordId,
     record: &Record,
     owner: Owner,

@@ -203,7 +203,7 @@ pub(crate) async fn give(
         )?;
     }
     let left = carry_out(
-        &records.store,
+        &*records.store,
         &id,
         &found,
         &order,

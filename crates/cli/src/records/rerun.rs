@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -394,7 +393,7 @@ async fn give_one(
         return Ok((Done::WouldBeGiven, None));
     }
     let timeout = context.global().timeout;
-    match carry_out(&records.store, id, &found, &order, now, timeout).await {
+    match carry_out(&*records.store, id, &found, &order, now, timeout).await {
         Ok(_) => Ok((Done::Given, None)),
         Err(Failure::Moved(words)) => left(&words),
         Err(error) => Err(error),

@@ -19,7 +19,7 @@ use lambda_idempotency::{
 
 use crate::support::{PATIENCE, dynamodb};
 
-type Engine = Idempotency<DynamoDbStore>;
+type Engine = Idempotency;
 
 /// The operator's reason in each of these tests.
 const WHY: [&str; 2] = ["--reason", "ticket 17"];

@@ -15,7 +15,7 @@ async fn on(server: &Server, arguments: &[&str]) -> Said {
 
 const WHY: [&str; 3] = ["--yes", "--reason", "ticket 17"];
 
-fn engine(store: RedisStore, age: Duration) -> Idempotency<RedisStore> {
+fn engine(store: RedisStore, age: Duration) -> Idempotency {
     let engine = Idempotency::builder(store).namespace("payments");
     let clock = ManualClock::at((SystemTime::now() - age).into());
     engine.store_timeout(PATIENCE).clock(clock).build().unwrap()

@@ -18,11 +18,11 @@ use crate::support::Written;
 
 const RECORDED: &str = include_str!("../../../../tests/alarms/emitted.json");
 
-fn engine() -> Builder<MemoryStore> {
+fn engine() -> Builder {
     on(MemoryStore::new())
 }
 
-fn on<S: Store>(store: S) -> Builder<S> {
+fn on<S: Store>(store: S) -> Builder {
     Idempotency::builder(store)
         .namespace("shop")
         .lease(Duration::from_secs(10))
@@ -36,8 +36,8 @@ async fn fails(_: Claim) -> Result<u32, IoError> {
     Err(IoError::other("no"))
 }
 
-async fn run<S: Store, Fut: Future<Output = Result<u32, IoError>>>(
-    once: &Idempotency<S>,
+async fn run<Fut: Future<Output = Result<u32, IoError>>>(
+    once: &Idempotency,
     payload: &str,
     handler: impl FnOnce(Claim) -> Fut,
 ) -> Result<Outcome<u32>, Error<IoError>> {

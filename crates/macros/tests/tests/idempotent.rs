@@ -5,11 +5,11 @@ use std::io::Error as IoError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lambda_idempotency::store::{MemoryStore, Store};
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Key, Outcome, idempotent};
 
-fn engine() -> Idempotency<MemoryStore> {
+fn engine() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new());
     builder.namespace("payments").build().unwrap()
 }
@@ -36,8 +36,8 @@ fn order(tenant: u32, body: &str) -> Order {
     scope = order.tenant,
     fingerprint = Fingerprint::json(&order.body),
 )]
-pub(crate) async fn charge<S: Store>(
-    once: &Idempotency<S>,
+pub(crate) async fn charge(
+    once: &Idempotency,
     claim: Claim,
     order: Order,
     runs: &AtomicU32,
@@ -71,7 +71,7 @@ async fn the_body_runs_once_for_a_key_and_a_scope_and_its_value_is_replayed() {
 }
 
 #[idempotent(operation = "remind", key = id, fingerprint = None, retention = Duration::from_hours(2))]
-async fn remind<S: Store>(once: &Idempotency<S>, id: u32) -> Result<u32, IoError> {
+async fn remind(once: &Idempotency, id: u32) -> Result<u32, IoError> {
     Ok(id)
 }
 
@@ -99,7 +99,7 @@ async fn the_key_is_the_one_that_is_written_by_hand() {
 }
 
 struct Shop {
-    once: Idempotency<MemoryStore>,
+    once: Idempotency,
     runs: AtomicU32,
 }
 

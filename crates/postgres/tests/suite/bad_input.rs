@@ -1,7 +1,9 @@
 //! Wrong set-ups, handlers and values: the error says what to do, and nothing is lost or written twice.
 
+use crate::support::Engine;
+use crate::support::transact;
 use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{Sql, Transaction, transact};
+use lambda_idempotency_postgres::{Sql, Transaction};
 
 use crate::support::{Failed, Store, engine, problem};
 
@@ -18,7 +20,7 @@ async fn add(store: &Store, table: &str, token: &str) -> Done {
     add_by(&engine(store.clone()), table, token).await
 }
 
-async fn add_by(engine: &Idempotency<Store>, table: &str, token: &str) -> Done {
+async fn add_by(engine: &Engine<deadpool_postgres::Pool>, table: &str, token: &str) -> Done {
     transact(engine, Key::new("op", token), None, async |tx| {
         insert(tx, table).await?;
         Ok(1)
@@ -33,7 +35,7 @@ async fn insert(tx: &Tx, table: &str) -> Result<(), Failed> {
 }
 
 /// Adds one row by a claim, with the record's completion.
-async fn claimed(engine: &Idempotency<Store>, token: &str, write: Sql) -> Done {
+async fn claimed(engine: &Idempotency, token: &str, write: Sql) -> Done {
     engine
         .run(Key::new("op", token), None, async |claim| {
             claim.write(write)?;

@@ -1,15 +1,16 @@
 //! What a client gives up ends on the server, too, and every wait has an end.
 
+use crate::support::transact;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError, transact};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Failed, MINUTE, count, engine, engine_of, eventually, name, once_there_is, pool_of, refusing,
-    sqlx_store, store_of, table, url, url_with, waiting_for,
+    Engine, Failed, MINUTE, count, engine, eventually, name, once_there_is, patient, pool_of,
+    refusing, sqlx_store, store_of, table, url, url_with, waiting_for,
 };
 
 /// How long one waits for what never comes.
@@ -70,10 +71,7 @@ async fn a_claim_that_was_given_up_is_not_written_later() {
         .run(Key::new("op", "before"), None, async |_| Ok::<_, Failed>(1))
         .await
         .unwrap();
-    let hasty = engine_of(store.clone())
-        .store_timeout(SHORT)
-        .build()
-        .unwrap();
+    let hasty = Engine::of(store.clone(), |engine| patient(engine).store_timeout(SHORT));
     let run = async || {
         let run = hasty.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1));
         run.await
@@ -171,11 +169,7 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
     let full = full.timeout(SHORT);
     let _taken = full.pool().get().await.unwrap();
     for (store, problem) in [(hung, Problem::NoAnswer), (full, Problem::PoolExhausted)] {
-        let once = engine_of(store.clone())
-            .store_timeout(SHORT)
-            .in_flight(lambda_idempotency::InFlight::FailFast)
-            .build()
-            .unwrap();
+        let once = Engine::of(store.clone(), |engine| engine.store_timeout(SHORT));
         let open = transact(&once, Key::new("op", "a"), None, async |_| {
             Ok::<i64, Failed>(1)
         });
@@ -200,8 +194,7 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
 async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     let (store, keys) = store_of(&url(), 4).await;
     let key = || Key::new("op", "a");
-    let hasty = engine_of(store.clone()).store_timeout(SHORT);
-    let hasty = hasty.build().unwrap();
+    let hasty = Engine::of(store.clone(), |engine| patient(engine).store_timeout(SHORT));
     let once = engine(store.clone());
     let held = transact(&once, key(), None, async |_| {
         let met = hasty.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;

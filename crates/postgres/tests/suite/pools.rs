@@ -1,19 +1,21 @@
 //! Small pools: what belongs to a run doesn't wait for the connection that its own transaction holds.
 
+use crate::support::transact;
 use std::iter::repeat_with;
 use std::time::SystemTime;
 
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Owner, Renewal};
 use lambda_idempotency::store::Store as Records;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key};
-use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, transact};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Sql};
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Failed, MINUTE, count, engine_of, name, pool_of, refusing, store_of, table, url, url_with,
+    Engine, Failed, MINUTE, count, engine, name, patient, pool_of, refusing, store_of, table, url,
+    url_with,
 };
 
 /// So much that it is kept beside its record, however it is compressed.
@@ -22,8 +24,8 @@ fn large() -> String {
     repeat_with(|| rng.alphanumeric()).take(20_000).collect()
 }
 
-fn packing<P: Pool>(store: PostgresStore<P>) -> Idempotency<PostgresStore<P>> {
-    engine_of(store).inline_limit(1_000).build().unwrap()
+fn packing<P: Pool>(store: PostgresStore<P>) -> Engine<P> {
+    Engine::of(store, |engine| patient(engine).inline_limit(1_000))
 }
 
 /// Runs with a large outcome, and with a step while the transaction is open. Each form runs once.
@@ -70,7 +72,7 @@ async fn a_pool_of_one_is_enough_for_large_outcomes_and_steps() {
 #[tokio::test]
 async fn a_renewal_does_not_wait_for_the_pool() {
     let (store, _) = store_of(&url(), 1).await;
-    let once = engine_of(store.clone()).build().unwrap();
+    let once = engine(store.clone());
     let taken = store.pool().get().await.unwrap();
     let soon = EpochMillis::from(SystemTime::now());
     let id = once.record_id(&Key::new("op", "absent")).unwrap();
@@ -154,8 +156,10 @@ async fn a_handler_that_fails_releases_its_claim_beside_its_transaction() {
 async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
     let (store, _) = store_of(&url(), 1).await;
     // The derived key has the end look at the record, by the pool's only connection.
-    let once = engine_of(store.clone()).store_timeout(MINUTE * 10);
-    let claimless = once.build().unwrap().claimless();
+    let once = Engine::of(store.clone(), |engine| {
+        patient(engine).store_timeout(MINUTE * 10)
+    });
+    let claimless = once.claimless();
     let run = tokio::spawn(async move {
         let run = claimless.run(Key::new("op", "a"), None, async |claim| {
             let _tx = store.transaction(&claim).await?;

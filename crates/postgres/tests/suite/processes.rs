@@ -1,19 +1,20 @@
 //! Processes that are killed at any moment: this program itself, run again as a worker.
 
+use crate::support::transact;
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
+use lambda_idempotency::Key;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Idempotency, InFlight, Key};
-use lambda_idempotency_postgres::{PostgresStore, Sql, transact};
+use lambda_idempotency_postgres::{PostgresStore, Sql};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::{
-    Failed, Gate, MINUTE, Store, committing, name, number, once_there_is, pool_of, store_of, table,
-    url, url_with, waiting_for,
+    Engine, Failed, Gate, Store, committing, name, number, once_there_is, patient, pool_of,
+    store_of, table, url, url_with, waiting_for,
 };
 
 /// The variable that makes the test `a_worker` one: the tables' names, and what becomes of it.
@@ -30,19 +31,18 @@ enum Fate {
     May,
 }
 
-fn worker_engine(store: Store, fate: Fate) -> Idempotency<Store> {
-    let engine = Idempotency::builder(store)
-        .namespace("processes")
-        .store_timeout(MINUTE)
-        .skew_margin(Duration::ZERO)
-        .in_flight(InFlight::WaitUpTo(MINUTE));
+fn worker_engine(store: Store, fate: Fate) -> Engine<deadpool_postgres::Pool> {
     let yesterday = SystemTime::now() - Duration::from_hours(24);
-    match fate {
-        Fate::Lives => engine.build(),
-        Fate::Dies => engine.clock(ManualClock::at(yesterday.into())).build(),
-        Fate::May => engine.lease(Duration::from_secs(1)).build(),
-    }
-    .unwrap()
+    Engine::of(store, |engine| {
+        let engine = patient(engine)
+            .namespace("processes")
+            .skew_margin(Duration::ZERO);
+        match fate {
+            Fate::Lives => engine,
+            Fate::Dies => engine.clock(ManualClock::at(yesterday.into())),
+            Fate::May => engine.lease(Duration::from_secs(1)),
+        }
+    })
 }
 
 /// Takes lines `FORM KEY STOP` and answers each with `KEY FORM done`; with `stop`, it halts before.

@@ -1,7 +1,9 @@
 //! The store behind `PgBouncer`, which gives each transaction the next connection.
 
-use lambda_idempotency::{Idempotency, Key};
-use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction, transact};
+use crate::support::Engine;
+use crate::support::transact;
+use lambda_idempotency::Key;
+use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -19,7 +21,7 @@ async fn all_run_once<P: Pool>(
     const KEYS: usize = 10;
     let once = engine(store);
     let insert = |key: &str| Sql::new(format!("INSERT INTO {rows} VALUES ($1)")).bind(key);
-    let client = async |client: usize, once: &Idempotency<PostgresStore<P>>| {
+    let client = async |client: usize, once: &Engine<_>| {
         for place in 0..KEYS {
             for is_replayed in [false, true] {
                 let key = format!("{rows}-{client}-{place}");

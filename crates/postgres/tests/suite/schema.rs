@@ -1,8 +1,9 @@
 //! The tables: who makes them, when, and in which schema they are found.
 
+use crate::support::transact;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{
-    Isolation, PostgresStore, Problem, Sql, TransactionError, schema, transact,
+    Isolation, PostgresStore, Problem, Sql, TransactionError, schema,
 };
 
 use crate::support::{

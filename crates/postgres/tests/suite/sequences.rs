@@ -12,7 +12,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, Idempotency, Key, RecordId};
 use lambda_idempotency_postgres::{Pool, PostgresStore};
 use tokio::time::Instant;
 
-use crate::support::{MINUTE, engine, name, number, sqlx_store, store};
+use crate::support::{MINUTE, name, number, sqlx_store, store};
 
 mod draw;
 mod order;
@@ -35,7 +35,12 @@ fn soon() -> Instant {
     Instant::now() + MINUTE
 }
 
-fn id(ids: &Idempotency<MemoryStore>) -> RecordId {
+fn ids() -> Idempotency {
+    let ids = Idempotency::builder(MemoryStore::new()).namespace("tests");
+    ids.build().unwrap()
+}
+
+fn id(ids: &Idempotency) -> RecordId {
     ids.record_id(&Key::raw("op", name("id"))).unwrap()
 }
 
@@ -61,7 +66,7 @@ fn same<T: PartialEq + Debug>(got: &T, expected: &T, at: &At<'_>) {
 
 /// Plays sequences side by side, each group on one connection at a time.
 async fn play_groups<P: Pool>(store: PostgresStore<P>, (seed, share): Dice, sequences: u64) {
-    let ids = engine(MemoryStore::new());
+    let ids = ids();
     let mut rng = Rng::with_seed(seed.wrapping_add(share));
     let mut played = 0;
     while played < sequences {
@@ -94,7 +99,7 @@ async fn play_groups<P: Pool>(store: PostgresStore<P>, (seed, share): Dice, sequ
 
 /// Plays sequences one after the other, with single writes and commits without business writes.
 async fn play_single<P: Pool>(store: PostgresStore<P>, (seed, share): Dice, sequences: u64) {
-    let ids = engine(MemoryStore::new());
+    let ids = ids();
     let mut rng = Rng::with_seed(seed.wrapping_add(share));
     for _ in 0..sequences {
         let mut one = Sequence::new(id(&ids));

@@ -1,11 +1,19 @@
 //! A table for each test, on the server that `POSTGRES_URL` leads to.
 
-use std::time::Duration;
+use std::fmt::Display;
+use std::ops::Deref;
+use std::time::{Duration, SystemTime};
 
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Builder, Idempotency, InFlight, StoreError};
-use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
+use lambda_idempotency::{
+    Builder, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreError,
+};
+use lambda_idempotency_postgres::{
+    Pool as Connections, PostgresError, PostgresStore, Problem, Transaction, TransactionError,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio_postgres::NoTls;
@@ -73,25 +81,66 @@ pub(crate) async fn sqlx_store() -> PostgresStore<PgPool> {
     store
 }
 
-/// An engine that waits as long as any test does.
-pub(crate) fn engine_of<S: lambda_idempotency::store::Store>(store: S) -> Builder<S> {
-    Idempotency::builder(store)
-        .namespace("tests")
+/// An engine, and the store that it is on.
+#[derive(Clone)]
+pub(crate) struct Engine<P: Connections> {
+    pub(crate) once: Idempotency,
+    pub(crate) store: PostgresStore<P>,
+}
+
+impl<P: Connections> Engine<P> {
+    pub(crate) fn of(store: PostgresStore<P>, settings: impl FnOnce(Builder) -> Builder) -> Self {
+        let builder = Idempotency::builder(store.clone()).namespace("tests");
+        let once = settings(builder).build().unwrap();
+        Self { once, store }
+    }
+
+    /// The same, bound to an invocation that ends then.
+    pub(crate) fn until(&self, deadline: SystemTime) -> Self {
+        Self {
+            once: self.once.deadline(deadline),
+            store: self.store.clone(),
+        }
+    }
+}
+
+impl<P: Connections> Deref for Engine<P> {
+    type Target = Idempotency;
+
+    fn deref(&self) -> &Idempotency {
+        &self.once
+    }
+}
+
+pub(crate) async fn transact<P, T, E>(
+    engine: &Engine<P>,
+    key: Key,
+    fingerprint: impl Into<Option<Fingerprint>>,
+    handler: impl AsyncFnOnce(&mut Transaction<P>) -> Result<T, E>,
+) -> Result<Outcome<T>, Error<E>>
+where
+    P: Connections,
+    T: Serialize + DeserializeOwned,
+    E: From<TransactionError> + Display + 'static,
+{
+    let Engine { once, store } = engine;
+    store.transact(once, key, fingerprint, handler).await
+}
+
+pub(crate) fn patient(builder: Builder) -> Builder {
+    builder
         .store_timeout(MINUTE)
         .in_flight(InFlight::WaitUpTo(MINUTE))
 }
 
-pub(crate) fn engine<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
-    engine_of(store).build().unwrap()
+/// An engine that waits as long as any test does.
+pub(crate) fn engine<P: Connections>(store: PostgresStore<P>) -> Engine<P> {
+    Engine::of(store, patient)
 }
 
 /// An engine that says of a duplicate that its key is in flight.
-pub(crate) fn refusing<S: lambda_idempotency::store::Store>(store: S) -> Idempotency<S> {
-    Idempotency::builder(store)
-        .namespace("tests")
-        .store_timeout(MINUTE)
-        .build()
-        .unwrap()
+pub(crate) fn refusing<P: Connections>(store: PostgresStore<P>) -> Engine<P> {
+    Engine::of(store, |builder| builder.store_timeout(MINUTE))
 }
 
 /// Looks until there is something, for a minute.

@@ -1,10 +1,12 @@
 //! The open transaction, by itself.
 
+use crate::support::Engine;
+use crate::support::transact;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
-use lambda_idempotency_postgres::{PostgresStore, Transaction, transact, transact_with};
+use lambda_idempotency::{Error, Fingerprint, Key, Outcome, Verdict};
+use lambda_idempotency_postgres::{PostgresStore, Transaction};
 use tokio::sync::Notify;
 
 use crate::support::{
@@ -28,7 +30,7 @@ async fn once(store: &Store, table: &str, token: &str) -> Result<Outcome<i64>, E
 }
 
 async fn by(
-    engine: &Idempotency<Store>,
+    engine: &Engine<deadpool_postgres::Pool>,
     table: &str,
     token: &str,
 ) -> Result<Outcome<i64>, Error<Failed>> {
@@ -90,7 +92,7 @@ async fn a_permanent_failure_is_stored_without_the_rows() {
     let table = table(&store, "n bigint").await;
     let engine = engine(store.clone());
     let fail = || {
-        transact_with(
+        store.transact_with(
             &engine,
             Key::new("op", "a"),
             None,

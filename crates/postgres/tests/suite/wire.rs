@@ -1,13 +1,14 @@
 //! The store behind a wire that fails: `WIRE_KEYS=600 WIRE_SEED=4711` plays a longer night again.
 
+use crate::support::Engine;
+use crate::support::transact;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lambda_idempotency::store::Store as Records;
-use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
-use lambda_idempotency_postgres::{PostgresStore, Sql, transact};
+use lambda_idempotency::{Builder, Error, Idempotency, InFlight, Key, Outcome};
+use lambda_idempotency_postgres::{PostgresStore, Sql};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
@@ -25,8 +26,8 @@ const FORMS: [&str; 4] = ["open", "claim", "sqlx-open", "sqlx-claim"];
 
 /// The engines of both drivers, and how long they wait.
 struct Waits {
-    engine: Idempotency<Store>,
-    sqlx: Idempotency<PostgresStore<PgPool>>,
+    engine: Engine<deadpool_postgres::Pool>,
+    sqlx: Engine<PgPool>,
     run: Duration,
     /// The driver itself waits without end where the wire is silent.
     statement: Duration,
@@ -35,19 +36,16 @@ struct Waits {
 impl Waits {
     /// So short that requests of a bad wire fail by it.
     fn little(store: Store, sqlx: PostgresStore<PgPool>) -> Self {
-        fn engine<S: Records>(store: S) -> Idempotency<S> {
-            Idempotency::builder(store)
-                .namespace("tests")
+        fn settings(engine: Builder) -> Builder {
+            engine
                 .lease(Duration::from_secs(1))
                 .skew_margin(Duration::ZERO)
                 .store_timeout(Duration::from_millis(400))
                 .in_flight(InFlight::WaitUpTo(Duration::from_millis(300)))
-                .build()
-                .unwrap()
         }
         Self {
-            engine: engine(store),
-            sqlx: engine(sqlx),
+            engine: Engine::of(store, settings),
+            sqlx: Engine::of(sqlx, settings),
             run: Duration::from_secs(2),
             statement: Duration::from_millis(300),
         }
@@ -76,7 +74,7 @@ impl Waits {
     /// Adds the key's row, by one of the forms.
     async fn run(&self, form: &str, key: &str, rows: &str) -> Done {
         let until = SystemTime::now() + self.run;
-        let (engine, sqlx) = (self.engine.deadline(until), self.sqlx.deadline(until));
+        let (engine, sqlx) = (self.engine.until(until), self.sqlx.until(until));
         let insert = format!("INSERT INTO {rows} VALUES ($1)");
         let token = Key::new(form, key);
         match form {
@@ -110,7 +108,7 @@ impl Waits {
 }
 
 /// Hands the write over to a claim.
-async fn claimed<S: Records>(engine: &Idempotency<S>, key: Key, write: Sql) -> Done {
+async fn claimed(engine: &Idempotency, key: Key, write: Sql) -> Done {
     let run = engine.run(key, None, async |claim| {
         claim.write(write)?;
         Ok(1)

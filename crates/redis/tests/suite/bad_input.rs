@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::server::{MINUTE, Server, free_port};
 
-fn engine<C: Connection>(store: RedisStore<C>) -> Idempotency<RedisStore<C>> {
+fn engine<C: Connection>(store: RedisStore<C>) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("tests");
     builder
         .store_timeout(Duration::from_secs(3))
@@ -18,9 +18,7 @@ fn engine<C: Connection>(store: RedisStore<C>) -> Idempotency<RedisStore<C>> {
         .unwrap()
 }
 
-async fn run<C: Connection>(
-    once: &Idempotency<RedisStore<C>>,
-) -> Result<bool, Error<std::io::Error>> {
+async fn run(once: &Idempotency) -> Result<bool, Error<std::io::Error>> {
     let done = once
         .run(Key::new("mail", "1"), None, async |_| Ok(1_u32))
         .await?;

@@ -3,7 +3,6 @@
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{Idempotency, Key};
 use lambda_idempotency_redis::RedisStore;
 use tokio::time::Instant;

@@ -19,7 +19,7 @@ async fn pair() -> (Server, Server) {
     (primary, replica)
 }
 
-fn engine(store: RedisStore) -> Idempotency<RedisStore> {
+fn engine(store: RedisStore) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("failover");
     builder
         .store_timeout(Duration::from_secs(2))

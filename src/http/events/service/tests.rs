@@ -11,7 +11,7 @@ use crate::Idempotency;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed, Refusal, Write};
-use crate::store::{Answer, MemoryStore, StoreError};
+use crate::store::{Answer, MemoryStore, Store, StoreError};
 
 /// A handler that has no room for a request, or is broken.
 #[derive(Clone)]

@@ -102,7 +102,7 @@ async fn a_clock_that_is_put_forward_beyond_the_longest_duration_ends_the_handle
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_and_a_duration_without_end_overflow_nothing() {
-    let endless = |once: Builder<_>| {
+    let endless = |once: Builder| {
         let once = once
             .renewed_lease(Duration::MAX)
             .max_duration(Duration::MAX);

@@ -17,9 +17,7 @@ fn bench(policy: AtDeadline) -> Bench {
 }
 
 /// An engine without a renewed lease.
-fn bench_with(
-    settings: impl FnOnce(Builder<FaultyStore<MemoryStore>>) -> Builder<FaultyStore<MemoryStore>>,
-) -> Bench {
+fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
     let mut bench = Bench::new();
     let once = Idempotency::builder(bench.store.clone())
         .namespace("engine")
@@ -31,7 +29,7 @@ fn bench_with(
 
 impl Bench {
     /// The engine of an invocation that begins now.
-    fn invocation(&self) -> Idempotency<FaultyStore<MemoryStore>> {
+    fn invocation(&self) -> Idempotency {
         self.once.deadline((self.clock.now() + TIME).into())
     }
 

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use aws_durable_execution_sdk::{BoxError, DurableContext};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{Fingerprint, Idempotency, Key};
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +13,8 @@ pub struct Order {
 }
 
 /// The durable handler: it charges, and confirms a day later.
-pub async fn serve<S: Store>(
-    once: Idempotency<S>,
+pub async fn serve(
+    once: Idempotency,
     gateway: Gateway,
     order: Order,
     ctx: DurableContext,
@@ -29,11 +28,7 @@ pub async fn serve<S: Store>(
 }
 
 /// The claim begins and ends inside of the step.
-async fn charge<S: Store>(
-    once: Idempotency<S>,
-    gateway: Gateway,
-    order: Order,
-) -> Result<String, BoxError> {
+async fn charge(once: Idempotency, gateway: Gateway, order: Order) -> Result<String, BoxError> {
     let request = Fingerprint::of(&order)?;
     let charged = once.run(Key::new("charge", order.id), request, |claim| async move {
         gateway

@@ -180,8 +180,8 @@ fn order(amount: u64) -> String {
 /// A worker that starts an execution for each order, which may come again.
 struct Worker {
     clock: ManualClock,
-    table: FaultyStore<MemoryStore>,
-    once: Idempotency<FaultyStore<MemoryStore>>,
+    table: FaultyStore,
+    once: Idempotency,
 }
 
 impl Worker {

@@ -8,13 +8,13 @@ use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
 use crate::Gateway;
 use crate::order::{self, Order};
 
-type Table = FaultyStore<MemoryStore>;
+type Table = FaultyStore;
 
 /// A durable function, on a table that outlives its executions.
 struct Function {
     clock: ManualClock,
     table: Table,
-    once: Idempotency<Table>,
+    once: Idempotency,
     gateway: Gateway,
 }
 

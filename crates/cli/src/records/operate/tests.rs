@@ -26,7 +26,7 @@ fn completed() -> Ending {
 }
 
 /// A store with the record of a handler that failed.
-async fn released() -> (FaultyStore<MemoryStore>, RecordId, Found) {
+async fn released() -> (FaultyStore, RecordId, Found) {
     let store = FaultyStore::new(MemoryStore::new());
     let engine = Idempotency::builder(store.clone())
         .namespace("payments")
@@ -45,7 +45,7 @@ fn deadline() -> Instant {
 }
 
 async fn give(
-    store: &FaultyStore<MemoryStore>,
+    store: &FaultyStore,
     id: &RecordId,
     found: &Found,
     ending: Ending,

@@ -72,7 +72,7 @@ async fn pause(random: &mut Rng) {
 }
 
 /// A worker whose handler may fail before its effect, and may die after it.
-async fn work(once: &Idempotency<Recording>, token: &str, journal: &Journal, mut random: Rng) {
+async fn work(once: &Idempotency, token: &str, journal: &Journal, mut random: Rng) {
     for _ in 0..3 {
         pause(&mut random).await;
         let (fails, dies) = (random.u8(0..4) == 0, random.u8(0..4) == 0);

@@ -3,7 +3,7 @@
 use lambda_idempotency::{Claim, Fingerprint, Idempotency, idempotent, store::MemoryStore};
 
 #[idempotent(operation = "charge", key = order, fingerprint = Fingerprint::bytes(&order))]
-async fn charge(once: &Idempotency<MemoryStore>, order: Vec<u8>) -> Result<u64, std::io::Error> {
+async fn charge(once: &Idempotency, order: Vec<u8>) -> Result<u64, std::io::Error> {
     Ok(7)
 }
 

@@ -3,6 +3,6 @@
 use lambda_idempotency::{Claim, Fingerprint, Idempotency, idempotent, store::MemoryStore};
 
 #[idempotent(operation = "charge", key = order, fingerprint = None)]
-async fn charge(once: &Idempotency<MemoryStore>, order: u64) {}
+async fn charge(once: &Idempotency, order: u64) {}
 
 fn main() {}

@@ -3,7 +3,7 @@
 use lambda_idempotency::{Claim, Fingerprint, Idempotency, idempotent, store::MemoryStore};
 
 #[idempotent(operation = "charge", key = order, fingerprint = None)]
-async fn charge(once: &Idempotency<MemoryStore>, order: u64) -> std::io::Result<u64> {
+async fn charge(once: &Idempotency, order: u64) -> std::io::Result<u64> {
     Ok(order)
 }
 

@@ -1,7 +1,8 @@
 //! Handlers that do with their open transaction what they must not.
 
-use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{Problem, transact};
+use crate::support::transact;
+use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::Problem;
 
 use super::{Done, add, add_by, insert, says, store_error};
 use crate::support::{Failed, Store, count, engine, problem, refusing, store, stores, table};
@@ -132,7 +133,7 @@ async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
 async fn a_transaction_that_a_spawned_task_keeps_is_not_committed() {
     let store = store().await;
     let rows = table(&store, "n bigint").await;
-    let engine: Idempotency<Store> = engine(store.clone());
+    let engine = engine(store.clone());
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let (kept, keeps) = tokio::sync::oneshot::channel();
     let done = engine

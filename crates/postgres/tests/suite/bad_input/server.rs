@@ -1,11 +1,12 @@
 //! Connections that die, statements that the server cancels, and locks that cross.
 
+use crate::support::transact;
 use std::sync::Arc;
 
 use lambda_idempotency::store::Store as Records;
 use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, transact};
+use lambda_idempotency_postgres::{PostgresStore, Problem, Sql};
 use tokio::sync::Barrier;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;

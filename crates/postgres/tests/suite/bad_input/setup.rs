@@ -1,5 +1,6 @@
 //! A function that is deployed before its tables, with the wrong role, or to the wrong server.
 
+use crate::support::transact;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool, Runtime};
@@ -7,7 +8,7 @@ use lambda_idempotency::store::Store as Records;
 use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::testing::conformance;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, schema, transact};
+use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, schema};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
 use tokio_postgres::NoTls;

@@ -1,8 +1,9 @@
 //! Statements, constraints, keys and outcomes that PostgreSQL takes in no form, or in a large one.
 
+use crate::support::transact;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{Met, Problem, Sql, transact};
+use lambda_idempotency_postgres::{Met, Problem, Sql};
 
 use super::{add, claimed, says, store_error};
 use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
 use lambda_idempotency::protocol::transition;
-use lambda_idempotency::store::{Answer, MemoryStore, Store};
+use lambda_idempotency::store::{Answer, Store};
 
 use super::draw::{Kind, Sequence};
 use super::{id, sequences, soon};
-use crate::support::{engine, store};
+use crate::support::store;
 
 const WRITERS: usize = 4;
 const WRITES: usize = 5;
@@ -61,7 +61,7 @@ async fn writes_at_once_have_an_order() {
     let (sequences, seed) = sequences();
     let rounds = sequences / 200;
     let store = Arc::new(store().await);
-    let ids = engine(MemoryStore::new());
+    let ids = super::ids();
     for round in 0..rounds {
         let of_round = [(); IDS].map(|()| id(&ids));
         let writers: Vec<_> = (0..WRITERS as u64)
