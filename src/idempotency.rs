@@ -1,7 +1,6 @@
 //! The typed interface of the engine runs a handler between [`Idempotency::begin`] and
 //! [`Run::end`](crate::Run::end).
 
-use std::fmt::Display;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use crate::engine::times::{self, Times};
 #[cfg(feature = "batch")]
 use crate::engine::{Batch, Place};
 use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
+use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{Failure, error_kind};
@@ -309,7 +309,7 @@ impl Idempotency {
     /// [`AtDeadline::End`](crate::AtDeadline::End). The engine's next call releases the key, or sends
     /// the completion that was decided; under [`Crashed::Interrupt`](crate::Crashed) a dropped
     /// handler's lease runs out. Where callers go away, use [`run_detached`](Self::run_detached).
-    pub async fn run<T, E, F, Fut>(
+    pub async fn run<T, E, M, F, Fut>(
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
@@ -317,7 +317,7 @@ impl Idempotency {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display + 'static,
+        E: HandlerError<M>,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -353,7 +353,7 @@ impl Idempotency {
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub async fn run_with<T, E, F, Fut>(
+    pub async fn run_with<T, E, M, F, Fut>(
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
@@ -362,7 +362,7 @@ impl Idempotency {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: Display + 'static,
+        E: HandlerError<M>,
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -399,6 +399,7 @@ impl Idempotency {
         // The caller's verdict may panic, after a handler that succeeded: then the default verdict
         // applies.
         if let Err(error) = &result {
+            name_causes_of::<E, M>();
             self.log_error(run.claim(), error);
         }
         let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))

@@ -250,6 +250,9 @@ pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
 #[doc = include_str!("idempotent.md")]
 pub use lambda_idempotency_macros::idempotent;
 pub use protocol::Crashed;
+pub use protocol::causes::HandlerError;
+#[doc(hidden)]
+pub use protocol::causes::marker;
 pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
 pub use protocol::fingerprint::{Fingerprint, FingerprintError};
 pub use protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};

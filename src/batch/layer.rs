@@ -18,6 +18,7 @@ use crate::batch::selector::Selector;
 use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
+use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::token::IntoToken;
 use crate::window::Window;
 
@@ -342,11 +343,13 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 
     /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
     /// `service_fn`.
-    pub fn handler<F, Fut, R>(self, handler: F) -> BatchService<Src, T, E, ServiceFn<F>>
+    pub fn handler<F, Fut, R, M>(self, handler: F) -> BatchService<Src, T, E, ServiceFn<F>>
     where
         F: FnMut(Message<Src, T>) -> Fut,
         Fut: Future<Output = Result<R, E>>,
+        E: HandlerError<M>,
     {
+        name_causes_of::<E, M>();
         BatchService {
             config: self.config,
             handler: service_fn(handler),

@@ -1,6 +1,6 @@
 //! Runs requests in tasks of their own, which a caller that goes away doesn't cut off.
 
-use std::fmt::Display;
+use crate::protocol::causes::HandlerError;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Idempotency {
     ///
     /// The run goes on; one that still [waits](crate::InFlight::WaitUpTo) for another attempt ends
     /// within about a second. A future that was never polled has started nothing.
-    pub async fn run_detached<T, E, F, Fut>(
+    pub async fn run_detached<T, E, M, F, Fut>(
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
@@ -73,7 +73,8 @@ impl Idempotency {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
-        E: Display + Send + 'static,
+        E: HandlerError<M> + Send,
+        M: 'static,
         F: FnOnce(Claim) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
@@ -87,7 +88,7 @@ impl Idempotency {
     /// # Errors
     ///
     /// As [`run_detached`](Self::run_detached).
-    pub async fn run_detached_with<T, E, F, Fut>(
+    pub async fn run_detached_with<T, E, M, F, Fut>(
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
@@ -96,7 +97,8 @@ impl Idempotency {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
-        E: Display + Send + 'static,
+        E: HandlerError<M> + Send,
+        M: 'static,
         F: FnOnce(Claim) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {

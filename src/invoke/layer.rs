@@ -21,6 +21,7 @@ use super::service::{Config, InvokeService};
 use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
+use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::token::IntoToken;
 
 mod compared;
@@ -269,11 +270,13 @@ impl<T, E> InvokeLayer<T, E> {
 
     /// Wraps a function: a shorter form of a `tower::ServiceBuilder` with this layer alone and
     /// `service_fn`.
-    pub fn handler<F, Fut, R>(self, handler: F) -> InvokeService<T, E, ServiceFn<F>>
+    pub fn handler<F, Fut, R, M>(self, handler: F) -> InvokeService<T, E, ServiceFn<F>>
     where
         F: FnMut(Invocation<T>) -> Fut,
         Fut: Future<Output = Result<R, E>>,
+        E: HandlerError<M>,
     {
+        name_causes_of::<E, M>();
         InvokeService {
             config: self.config,
             handler: service_fn(handler),

@@ -1,8 +1,10 @@
 //! The text of an error and of its causes.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Display;
+use std::sync::{PoisonError, RwLock};
 
 /// The most causes that a text names: a chain may go in a circle.
 const MOST: usize = 16;
@@ -21,11 +23,101 @@ pub(crate) fn in_words(error: &(dyn Error + 'static)) -> String {
     text
 }
 
+/// The error of a handler: any [`std::error::Error`], a boxed one, `anyhow`'s and `eyre`'s, or a text.
+///
+/// `M` is inferred. Logs, hooks and the stored failure have the error's text with those of its
+/// [causes](Error::source), 16 at the most.
+///
+/// ```
+/// use lambda_idempotency::{Error, HandlerError, Idempotency, Key, store::MemoryStore};
+///
+/// async fn count<E: HandlerError<M>, M>(once: &Idempotency, line: impl AsyncFnOnce() -> Result<u32, E>) -> Result<u32, Error<E>> {
+///     let counted = once.run(Key::new("line", "17"), None, async |_| line().await);
+///     Ok(counted.await?.into_inner())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no error of a handler",
+    note = "implement `std::error::Error` for it, or return a boxed error or a text"
+)]
+pub trait HandlerError<M>: Display + 'static {
+    /// Returns the error whose sources are its causes; `None` for a text, which has none.
+    fn as_error(&self) -> Option<&(dyn Error + 'static)>;
+}
+
+/// The ways in which a type is a [`HandlerError`].
+#[doc(hidden)]
+#[expect(missing_debug_implementations, reason = "they are never made")]
+pub mod marker {
+    pub enum Typed {}
+    pub enum Boxed {}
+    pub enum Text {}
+}
+
+impl<E: Error + 'static> HandlerError<marker::Typed> for E {
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self)
+    }
+}
+
+impl<E> HandlerError<marker::Boxed> for E
+where
+    E: AsRef<dyn Error + Send + Sync + 'static> + Display + 'static,
+{
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.as_ref())
+    }
+}
+
+impl HandlerError<marker::Text> for Box<dyn Error> {
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&**self)
+    }
+}
+
+impl HandlerError<marker::Text> for String {
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        None
+    }
+}
+
+impl HandlerError<marker::Text> for &'static str {
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        None
+    }
+}
+
+type AsError = fn(&dyn Any) -> Option<&(dyn Error + 'static)>;
+
+/// The types of errors whose causes [`text_of`] names. What reports an error knows it as `Display`
+/// alone: a `tower` service, a stored failure.
+static KNOWN: RwLock<BTreeMap<TypeId, AsError>> = RwLock::new(BTreeMap::new());
+
+/// Has [`text_of`] name the causes of such errors.
+pub(crate) fn name_causes_of<E: HandlerError<M>, M>() {
+    let known = TypeId::of::<E>();
+    let is_known = as_error_of(known).is_some();
+    if !is_known {
+        let as_error: AsError = |error| error.downcast_ref::<E>().and_then(HandlerError::as_error);
+        let mut types = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        types.insert(known, as_error);
+    }
+}
+
+fn as_error_of(known: TypeId) -> Option<AsError> {
+    let types = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    types.get(&known).copied()
+}
+
 /// Gives the text of an error that is known to be `Display` alone, with its causes where they can be
-/// found: of a boxed error, and of one that shows them in its alternate form, as `anyhow`'s does.
+/// found: of a type that [is known](name_causes_of), of a boxed error, and of one that shows them in
+/// its alternate form, as `anyhow`'s does.
 pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
     let error_as: &dyn Any = error;
-    if let Some(boxed) = error_as.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+    let known = as_error_of(TypeId::of::<E>());
+    if let Some(error) = known.and_then(|as_error| as_error(error_as)) {
+        in_words(error)
+    } else if let Some(boxed) = error_as.downcast_ref::<Box<dyn Error + Send + Sync>>() {
         in_words(&**boxed)
     } else if let Some(boxed) = error_as.downcast_ref::<Box<dyn Error>>() {
         in_words(&**boxed)
@@ -60,12 +152,21 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_a_known_type_has_its_causes() {
+        assert_eq!(text_of(&failed()), "the charge failed");
+        name_causes_of::<Failed, _>();
+        assert_eq!(text_of(&failed()), TEXT);
+    }
+
+    #[test]
     fn a_boxed_error_has_its_causes_and_a_text_is_itself() {
         assert_eq!(
             text_of::<Box<dyn Error + Send + Sync>>(&failed().into()),
             TEXT
         );
         assert_eq!(text_of::<Box<dyn Error>>(&failed().into()), TEXT);
+        assert_eq!(text_of(&"card refused"), "card refused");
+        name_causes_of::<&str, _>();
         assert_eq!(text_of(&"card refused"), "card refused");
         let reported = anyhow::Error::new(failed()).context("order A-17");
         assert!(text_of(&reported).starts_with("order A-17: the charge failed: no connection"));

@@ -3,7 +3,7 @@
 import json
 
 from deployed import permissions
-from deployed.emulator import eventually
+from deployed.emulator import ROOT, eventually
 
 
 class QueueStack:
@@ -79,3 +79,11 @@ class QueueStack:
         for _, _, patterns in records:
             self.assertFalse(permissions.lets(patterns, [f"another-{self.namespace}#pay#1"]))
         self.assertEqual({entry[0] for entry in allowed if entry[1] == self.outputs["LedgerTable"]}, {"dynamodb:PutItem"})
+
+    def test_its_alarms_are_there(self):
+        alarms = self.emulator.client("cloudwatch").describe_alarms()["MetricAlarms"]
+        namespaces = {dimension["Value"] for alarm in alarms for dimension in alarm["Dimensions"] if dimension["Name"] == "namespace"}
+        self.assertEqual(namespaces, {self.namespace})
+        pieces = (ROOT / "infra" / f"{piece}.yaml" for piece in ("alarms", "queue-alarms", "table"))
+        declared = sum(piece.read_text().count("Type: AWS::CloudWatch::Alarm") for piece in pieces)
+        self.assertEqual(len(alarms), declared)

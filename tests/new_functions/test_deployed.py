@@ -33,13 +33,6 @@ class Queue(QueueStack, unittest.TestCase):
         self.drive_batch([{"payment_id": f"p-{number}", "amount": 1250} for number in range(2, 7)])
         self.assert_permitted()
 
-    def test_its_alarms_are_there(self):
-        alarms = self.emulator.client("cloudwatch").describe_alarms()["MetricAlarms"]
-        namespaces = {dimension["Value"] for alarm in alarms for dimension in alarm["Dimensions"] if dimension["Name"] == "namespace"}
-        self.assertEqual(namespaces, {self.namespace})
-        # Nine on the library's metrics, two on the queues, one on the table.
-        self.assertEqual(len(alarms), 12)
-
 
 class Command(unittest.TestCase):
     """`scripts/deployment deploy FOLDER`, used by what it prints alone."""

@@ -11,6 +11,7 @@
 
 mod architecture;
 mod cached;
+mod causes;
 mod conformance;
 mod crowd;
 mod diagrams;

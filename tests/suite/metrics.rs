@@ -95,7 +95,7 @@ async fn a_panic_is_a_failure() {
     let counted = Counted::new();
     let once = engine().build().unwrap();
     let panics = |_| async { panic!("the handler's own") };
-    let run = once.run::<(), HandlerError, _, _>(key(), None, panics);
+    let run = once.run::<(), HandlerError, _, _, _>(key(), None, panics);
     AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
     let seen = counted.take();
     assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");

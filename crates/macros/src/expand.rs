@@ -53,7 +53,7 @@ pub(crate) fn expand(arguments: Arguments, mut function: ItemFn) -> Result<Token
     let settings = arguments.retention.map(
         |retention| quote_spanned!(at(&retention)=> let #bound = &#bound.retention(#retention);),
     );
-    let run = quote_spanned!(at(&engine)=> #bound.run::<#value, #error, _, _>);
+    let run = quote_spanned!(at(&engine)=> #bound.run::<#value, #error, _, _, _>);
     function.block = parse_quote!({
         let #bound = &#engine;
         #settings

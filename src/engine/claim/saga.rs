@@ -18,6 +18,7 @@ use crate::engine::events;
 use crate::engine::journal::Urgency;
 use crate::engine::step::{SagaError, Step, StepError};
 use crate::protocol::Crashed;
+use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{StepEntry, StepResult, StepState};
 use crate::protocol::record::{Failure, error_kind};
 use crate::protocol::saga::{SAGA, SagaState, undo_of};
@@ -109,7 +110,11 @@ impl Claim {
 impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     /// Sets the errors of an effect, or of a compensation, that no retry will mend. Default: none, so that
     /// nothing is undone unless the handler [aborts](Self::abort).
-    pub fn permanent(mut self, permanent: impl Fn(&E) -> bool + Send + Sync + 'a) -> Self {
+    pub fn permanent<M>(mut self, permanent: impl Fn(&E) -> bool + Send + Sync + 'a) -> Self
+    where
+        E: HandlerError<M>,
+    {
+        name_causes_of::<E, M>();
         self.permanent = Box::new(permanent);
         self
     }
@@ -184,7 +189,15 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     ///
     /// It returns the error that the handler is to return: [`SagaError::Compensated`], or what came in
     /// between.
-    pub async fn abort(&mut self, error: &E) -> SagaError<E> {
+    pub async fn abort<M>(&mut self, error: &E) -> SagaError<E>
+    where
+        E: HandlerError<M>,
+    {
+        name_causes_of::<E, M>();
+        self.undo_after(error).await
+    }
+
+    async fn undo_after(&mut self, error: &E) -> SagaError<E> {
         match self.fail(Failure::of(error)).await {
             Ok(()) => self.go_back().await,
             Err(error) => error,
@@ -261,7 +274,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                         if unsure || !(self.permanent)(&error) {
                             return Err(StepError::Effect(error).into());
                         }
-                        return Err(self.abort(&error).await);
+                        return Err(self.undo_after(&error).await);
                     }
                 }
             }

@@ -8,12 +8,10 @@ use crate::secrets::Log;
 use crate::support::Begun as Started;
 use crate::support::crash::{drop_when, kill};
 
-type Table = FaultyStore;
-
 /// Two engines on one table, as two processes have them.
 struct Pair {
     clock: ManualClock,
-    table: Table,
+    table: FaultyStore,
     once: Idempotency,
     other: Idempotency,
 }

@@ -249,6 +249,8 @@ impl std::fmt::Display for Unspeakable {
     }
 }
 
+impl std::error::Error for Unspeakable {}
+
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_whose_display_panics_is_stored_under_its_types_name() {
     let bench = bench();

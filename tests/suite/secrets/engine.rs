@@ -29,15 +29,13 @@ const ELSEWHERE: [&str; 6] = [
 
 const LEASE: Duration = Duration::from_mins(1);
 
-type Store = FaultyStore;
-
 /// A handler's own error, which quotes whatever it likes.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Quoting(pub String);
 
 struct Bench {
-    store: Store,
+    store: FaultyStore,
     clock: ManualClock,
     secret: String,
 }

@@ -16,8 +16,6 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::canary::{Canary, Seen, any_canary};
 use super::engine::Quoting;
 
-type Store = FaultyStore;
-
 fn layer(once: &Idempotency) -> IdempotencyLayer {
     IdempotencyLayer::scoped(once.clone(), |parts| {
         Some(parts.headers.get("x-tenant")?.to_str().ok()?.to_owned())
@@ -86,7 +84,7 @@ async fn send(
 async fn scenario(canary: &Canary) -> Seen {
     let mut seen = Seen::of(canary);
     let secret = &canary.text();
-    let store = Store::new(MemoryStore::new());
+    let store = FaultyStore::new(MemoryStore::new());
     let once = Idempotency::builder(store.clone())
         .namespace("secrets")
         .build()

@@ -55,6 +55,8 @@ impl fmt::Display for Unprintable {
     }
 }
 
+impl std::error::Error for Unprintable {}
+
 on_each_server!(a_panic_in_an_errors_text_is_its_messages_own_trouble);
 async fn a_panic_in_an_errors_text_is_its_messages_own_trouble(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());

@@ -123,7 +123,7 @@ async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
     let mut before = unfetched.handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
     assert_eq!(deliver(&mut before, [sent("m-1")]).await, NOTHING);
     let fetched = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
-    let mut after = fetched.handler::<_, _, ()>(|_| async { panic!("it is done") });
+    let mut after = fetched.handler::<_, _, (), _>(|_| async { panic!("it is done") });
     assert_eq!(deliver(&mut after, [sent("m-2")]).await, NOTHING);
 }
 

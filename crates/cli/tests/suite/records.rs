@@ -19,13 +19,11 @@ use lambda_idempotency::{
 
 use crate::support::{PATIENCE, dynamodb};
 
-type Engine = Idempotency;
-
 /// The operator's reason in each of these tests.
 const WHY: [&str; 2] = ["--reason", "ticket 17"];
 
 /// A worker's engine on the table, as a function in production has it.
-fn engine(table: &str) -> Engine {
+fn engine(table: &str) -> Idempotency {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
     let engine = engine.store_timeout(PATIENCE);
@@ -33,7 +31,7 @@ fn engine(table: &str) -> Engine {
 }
 
 /// The same, an hour ago.
-fn engine_an_hour_ago(table: &str) -> Engine {
+fn engine_an_hour_ago(table: &str) -> Idempotency {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
     let engine = engine.store_timeout(PATIENCE);
@@ -86,7 +84,7 @@ async fn alive(table: &str, token: &str) -> String {
 
 /// A delivery whose handler charges in a step that must not be repeated.
 async fn deliver_in_steps(
-    once: &Engine,
+    once: &Idempotency,
     token: &str,
     charge: impl AsyncFn() -> Result<String, std::io::Error>,
 ) -> Result<Outcome<String>, Error<StepError<std::io::Error>>> {

@@ -1,8 +1,6 @@
 //! A handler that is one transaction.
 
-use std::fmt::Display;
-
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
+use lambda_idempotency::{Error, Fingerprint, HandlerError, Idempotency, Key, Outcome, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,9 +20,9 @@ impl<P: Pool> PostgresStore<P> {
     /// `once` is built on this store, or on a clone of it.
     ///
     /// ```
-    /// use lambda_idempotency::{Error, Fingerprint, Idempotency, Key};
+    /// use lambda_idempotency::{Error, Fingerprint, HandlerError, Idempotency, Key};
     /// use lambda_idempotency_postgres::{PostgresStore, TransactionError};
-    /// use lambda_idempotency_postgres::tokio_postgres::Pool;
+    /// use deadpool_postgres::Pool;
     ///
     /// #[derive(Debug, thiserror::Error)]
     /// enum DebitError {
@@ -67,7 +65,7 @@ impl<P: Pool> PostgresStore<P> {
     ///
     /// Dropped, it closes the connection, and the server rolls back; unless `COMMIT` was sent, whose outcome
     /// the record then shows.
-    pub async fn transact<T, E, F>(
+    pub async fn transact<T, E, M, F>(
         &self,
         once: &Idempotency,
         key: impl Into<Option<Key>>,
@@ -76,7 +74,7 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: From<TransactionError> + Display + 'static,
+        E: From<TransactionError> + HandlerError<M>,
         F: AsyncFnOnce(&mut Transaction<P>) -> Result<T, E>,
     {
         self.transact_with(once, key, fingerprint, handler, Verdict::of)
@@ -90,7 +88,7 @@ impl<P: Pool> PostgresStore<P> {
     /// # Errors
     ///
     /// As [`transact`](Self::transact).
-    pub async fn transact_with<T, E, F>(
+    pub async fn transact_with<T, E, M, F>(
         &self,
         once: &Idempotency,
         key: impl Into<Option<Key>>,
@@ -100,7 +98,7 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Outcome<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
-        E: From<TransactionError> + Display + 'static,
+        E: From<TransactionError> + HandlerError<M>,
         F: AsyncFnOnce(&mut Transaction<P>) -> Result<T, E>,
     {
         let in_transaction = async |claim| {

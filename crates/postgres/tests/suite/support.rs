@@ -1,13 +1,12 @@
 //! A table for each test, on the server that `POSTGRES_URL` leads to.
 
-use std::fmt::Display;
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 use deadpool_postgres::{Manager, Pool};
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{
-    Builder, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreError,
+    Builder, Error, Fingerprint, HandlerError, Idempotency, InFlight, Key, Outcome, StoreError,
 };
 use lambda_idempotency_postgres::{
     Pool as Connections, PostgresError, PostgresStore, Problem, Transaction, TransactionError,
@@ -112,7 +111,7 @@ impl<P: Connections> Deref for Engine<P> {
     }
 }
 
-pub(crate) async fn transact<P, T, E>(
+pub(crate) async fn transact<P, T, E, M>(
     engine: &Engine<P>,
     key: Key,
     fingerprint: impl Into<Option<Fingerprint>>,
@@ -121,7 +120,7 @@ pub(crate) async fn transact<P, T, E>(
 where
     P: Connections,
     T: Serialize + DeserializeOwned,
-    E: From<TransactionError> + Display + 'static,
+    E: From<TransactionError> + HandlerError<M>,
 {
     let Engine { once, store } = engine;
     store.transact(once, key, fingerprint, handler).await

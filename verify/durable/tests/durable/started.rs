@@ -14,7 +14,9 @@ use aws_smithy_runtime_api::client::orchestrator::{
 use aws_smithy_types::body::SdkBody;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
-use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
+use lambda_idempotency::{
+    Claim, Error, Fingerprint, HandlerError, Idempotency, Key, Outcome, Verdict,
+};
 use serde_json::{Value, json};
 
 use crate::{execution, state_machine};
@@ -192,13 +194,13 @@ impl Worker {
         Self { clock, table, once }
     }
 
-    async fn deliver<E, F: Future<Output = Result<String, E>>>(
+    async fn deliver<E, M, F: Future<Output = Result<String, E>>>(
         &self,
         payload: &str,
         start: impl FnOnce(Claim, String) -> F,
     ) -> Result<Outcome<String>, Error<E>>
     where
-        E: std::fmt::Display + 'static,
+        E: HandlerError<M>,
     {
         let request = Fingerprint::json(payload.as_bytes());
         let key = Key::new("start", "o-1");
@@ -210,7 +212,8 @@ impl Worker {
 
 /// Delivers an order that crashes between the start and its outcome, then the same again twice, then another one under its key.
 async fn is_started_once<
-    E: std::fmt::Debug + std::fmt::Display + 'static,
+    E: HandlerError<M> + std::fmt::Debug,
+    M,
     F: Future<Output = Result<String, E>>,
 >(
     service: &Service,

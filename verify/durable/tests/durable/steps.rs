@@ -8,12 +8,10 @@ use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
 use crate::Gateway;
 use crate::order::{self, Order};
 
-type Table = FaultyStore;
-
 /// A durable function, on a table that outlives its executions.
 struct Function {
     clock: ManualClock,
-    table: Table,
+    table: FaultyStore,
     once: Idempotency,
     gateway: Gateway,
 }

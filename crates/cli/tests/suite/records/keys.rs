@@ -7,13 +7,13 @@ use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use futures_util::FutureExt;
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, Outcome, StepError, Verdict};
+use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, StepError, Verdict};
 
-use super::{Engine, deliver, engine, engine_an_hour_ago, id, key};
+use super::{deliver, engine, engine_an_hour_ago, id, key};
 use crate::support::{Said, dynamodb, on, table};
 
 /// An order, created under an id that follows from the key.
-async fn place(once: &Engine, orders: &str) -> Result<Outcome<String>, Error<WriteError>> {
+async fn place(once: &Idempotency, orders: &str) -> Result<Outcome<String>, Error<WriteError>> {
     let handler = async |claim: Claim| {
         let order = claim.derive_uuid("order");
         let put = Put::builder()
@@ -82,7 +82,7 @@ async fn all_attempts_after_a_rerun_derive_the_same_new_keys() {
         ];
         given.lock().unwrap().push(keys);
     };
-    let complete = async |once: &Engine| {
+    let complete = async |once: &Idempotency| {
         let handler = async |claim: Claim| {
             derive(&claim).await;
             Ok::<_, std::io::Error>(claim.attempt())
