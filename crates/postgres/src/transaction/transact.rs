@@ -20,9 +20,9 @@ impl<P: Pool> PostgresStore<P> {
     /// `once` is built on this store, or on a clone of it.
     ///
     /// ```
-    /// use lambda_idempotency::{Error, Fingerprint, HandlerError, Idempotency, Key};
-    /// use lambda_idempotency_postgres::{PostgresStore, TransactionError};
     /// use deadpool_postgres::Pool;
+    /// use lambda_idempotency::{Error, Fingerprint, Idempotency, Key};
+    /// use lambda_idempotency_postgres::{PostgresStore, TransactionError};
     ///
     /// #[derive(Debug, thiserror::Error)]
     /// enum DebitError {

@@ -1,11 +1,9 @@
 //! Wrong set-ups, handlers and values: the error says what to do, and nothing is lost or written twice.
 
-use crate::support::Engine;
-use crate::support::transact;
 use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Sql, Transaction};
 
-use crate::support::{Failed, Store, engine, problem};
+use crate::support::{Engine, Failed, Store, engine, problem, transact};
 
 mod handlers;
 mod server;

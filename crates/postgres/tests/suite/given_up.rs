@@ -1,6 +1,5 @@
 //! What a client gives up ends on the server, too, and every wait has an end.
 
-use crate::support::transact;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::support::{
     Engine, Failed, MINUTE, count, engine, eventually, name, once_there_is, patient, pool_of,
-    refusing, sqlx_store, store_of, table, url, url_with, waiting_for,
+    refusing, sqlx_store, store_of, table, transact, url, url_with, waiting_for,
 };
 
 /// How long one waits for what never comes.

@@ -1,11 +1,10 @@
 //! Guards, in an open transaction and as writes of a claim.
 
-use crate::support::transact;
 use lambda_idempotency::{Error, Key, Outcome};
 use lambda_idempotency_postgres::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency_postgres::{PostgresError, Sql, Transaction, TransactionError};
 
-use crate::support::{Store, engine, name, store, table};
+use crate::support::{Store, engine, name, store, table, transact};
 
 #[derive(Debug, thiserror::Error)]
 enum Failed {

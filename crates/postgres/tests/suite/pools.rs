@@ -1,6 +1,5 @@
 //! Small pools: what belongs to a run doesn't wait for the connection that its own transaction holds.
 
-use crate::support::transact;
 use std::iter::repeat_with;
 use std::time::SystemTime;
 
@@ -14,8 +13,8 @@ use tokio::sync::Barrier;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Engine, Failed, MINUTE, count, engine, name, patient, pool_of, refusing, store_of, table, url,
-    url_with,
+    Engine, Failed, MINUTE, count, engine, name, patient, pool_of, refusing, store_of, table,
+    transact, url, url_with,
 };
 
 /// So much that it is kept beside its record, however it is compressed.

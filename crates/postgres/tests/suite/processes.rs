@@ -1,6 +1,5 @@
 //! Processes that are killed at any moment: this program itself, run again as a worker.
 
-use crate::support::transact;
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -14,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::{
     Engine, Failed, Gate, Store, committing, name, number, once_there_is, patient, pool_of,
-    store_of, table, url, url_with, waiting_for,
+    store_of, table, transact, url, url_with, waiting_for,
 };
 
 /// The variable that makes the test `a_worker` one: the tables' names, and what becomes of it.

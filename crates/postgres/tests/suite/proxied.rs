@@ -1,14 +1,14 @@
 //! The store behind `PgBouncer`, which gives each transaction the next connection.
 
-use crate::support::Engine;
-use crate::support::transact;
 use lambda_idempotency::Key;
 use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::bouncer::bouncer;
-use crate::support::{Failed, MINUTE, count, engine, pool_of, store_of, table, url};
+use crate::support::{
+    Engine, Failed, MINUTE, count, engine, pool_of, store_of, table, transact, url,
+};
 
 /// Adds the row of each key twice, in each form, with many clients at once. In the open transaction, the
 /// handler adds it by a statement of its own.

@@ -1,14 +1,13 @@
 //! The tables: who makes them, when, and in which schema they are found.
 
-use crate::support::transact;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{
     Isolation, PostgresStore, Problem, Sql, TransactionError, schema,
 };
 
 use crate::support::{
-    Failed, MINUTE, Store, count, engine, name, pool_of, problem, sql, store_of, table, url,
-    url_with,
+    Failed, MINUTE, Store, count, engine, name, pool_of, problem, sql, store_of, table, transact,
+    url, url_with,
 };
 
 async fn run(store: &Store, token: &str) -> Outcome<i64> {

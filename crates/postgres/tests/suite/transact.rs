@@ -1,7 +1,5 @@
 //! The open transaction, by itself.
 
-use crate::support::Engine;
-use crate::support::transact;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +8,8 @@ use lambda_idempotency_postgres::{PostgresStore, Transaction};
 use tokio::sync::Notify;
 
 use crate::support::{
-    Failed, Store, count, engine, once_there_is, pool_of, refusing, sqlx_store, store, store_of,
-    stores, table, url, waiting_for,
+    Engine, Failed, Store, count, engine, once_there_is, pool_of, refusing, sqlx_store, store,
+    store_of, stores, table, transact, url, waiting_for,
 };
 
 type Tx = Transaction<deadpool_postgres::Pool>;

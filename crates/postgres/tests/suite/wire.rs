@@ -1,7 +1,5 @@
 //! The store behind a wire that fails: `WIRE_KEYS=600 WIRE_SEED=4711` plays a longer night again.
 
-use crate::support::Engine;
-use crate::support::transact;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +12,8 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
 
 use crate::support::{
-    Failed, MINUTE, Store, engine, eventually, number, pool_of, refusing, store_of, table, url,
+    Engine, Failed, MINUTE, Store, engine, eventually, number, pool_of, refusing, store_of, table,
+    transact, url,
 };
 
 mod proxy;

@@ -1,11 +1,12 @@
 //! Handlers that do with their open transaction what they must not.
 
-use crate::support::transact;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::Problem;
 
 use super::{Done, add, add_by, insert, says, store_error};
-use crate::support::{Failed, Store, count, engine, problem, refusing, store, stores, table};
+use crate::support::{
+    Failed, Store, count, engine, problem, refusing, store, stores, table, transact,
+};
 
 async fn transacted(
     store: &Store,

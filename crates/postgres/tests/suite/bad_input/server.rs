@@ -1,6 +1,5 @@
 //! Connections that die, statements that the server cancels, and locks that cross.
 
-use crate::support::transact;
 use std::sync::Arc;
 
 use lambda_idempotency::store::Store as Records;
@@ -14,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use super::{add, claimed, insert, says, store_error};
 use crate::support::{
     Closed, Failed, Gate, MINUTE, committing, count, engine, eventually, name, once_there_is,
-    pool_of, problem, sql, store, store_of, table, url, url_with, waiting_for,
+    pool_of, problem, sql, store, store_of, table, transact, url, url_with, waiting_for,
 };
 
 /// Ends the connections that are in `COMMIT`, once there is one, and lets later ones pass.

@@ -1,13 +1,12 @@
 //! A function that is deployed before its tables, with the wrong role, or to the wrong server.
 
-use crate::support::transact;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool, Runtime};
-use lambda_idempotency::store::Store as Records;
 use lambda_idempotency::store::transaction::{Commit, Write};
+use lambda_idempotency::store::{MemoryStore, Store as Records};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, schema};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
@@ -16,7 +15,7 @@ use tokio_postgres::NoTls;
 use super::{add, claimed, insert, says, store_error};
 use crate::support::{
     Failed, MINUTE, Store, count, engine, eventually, name, pool_of, problem, sql, store_of, table,
-    url, url_with,
+    transact, url, url_with,
 };
 
 /// How long one waits for what never comes.
@@ -257,4 +256,24 @@ async fn a_closed_pool_says_so() {
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     assert_eq!(problem(&error), Problem::PoolClosed);
     says(&error, "keep it for as long as the store");
+}
+
+/// An engine on another table, or on another store, can't end the transaction: nothing is written.
+#[tokio::test]
+async fn a_transaction_of_another_store_than_the_engines_commits_nothing() {
+    let ((store, keys), (other, _)) = (store_of(&url(), 4).await, store_of(&url(), 4).await);
+    let rows = table(&store, "n bigint").await;
+    let memory = Idempotency::builder(MemoryStore::new()).namespace("tests");
+    for once in [engine(other).once, memory.build().unwrap()] {
+        let done = store.transact(&once, Key::new("op", "a"), None, async |tx| {
+            insert(tx, &rows).await?;
+            Ok::<_, Failed>(1)
+        });
+        let done = done.await;
+        assert!(done.is_err(), "{done:?}");
+        assert_eq!(count(&store, &rows).await, 0);
+        assert_eq!(count(&store, &keys).await, 0);
+    }
+    let done = add(&store, &rows, "a").await;
+    assert!(matches!(done, Ok(Outcome::Executed(_))), "{done:?}");
 }

@@ -1,12 +1,11 @@
 //! Statements, constraints, keys and outcomes that PostgreSQL takes in no form, or in a large one.
 
-use crate::support::transact;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Met, Problem, Sql};
 
 use super::{add, claimed, says, store_error};
-use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table};
+use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table, transact};
 
 async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::Done {
     let once = engine(store.clone());
