@@ -1,6 +1,5 @@
 //! Runs requests in tasks of their own, which a caller that goes away doesn't cut off.
 
-use crate::protocol::causes::HandlerError;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
 use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::{Outcome, Verdict};
+use crate::protocol::causes::HandlerError;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::store::StoreError;

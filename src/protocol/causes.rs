@@ -95,18 +95,16 @@ static KNOWN: RwLock<BTreeMap<TypeId, AsError>> = RwLock::new(BTreeMap::new());
 
 /// Has [`text_of`] name the causes of such errors.
 pub(crate) fn name_causes_of<E: HandlerError<M>, M>() {
-    let known = TypeId::of::<E>();
-    let is_known = as_error_of(known).is_some();
-    if !is_known {
+    if as_error_of::<E>().is_none() {
         let as_error: AsError = |error| error.downcast_ref::<E>().and_then(HandlerError::as_error);
         let mut types = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-        types.insert(known, as_error);
+        types.insert(TypeId::of::<E>(), as_error);
     }
 }
 
-fn as_error_of(known: TypeId) -> Option<AsError> {
+fn as_error_of<E: 'static>() -> Option<AsError> {
     let types = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    types.get(&known).copied()
+    types.get(&TypeId::of::<E>()).copied()
 }
 
 /// Gives the text of an error that is known to be `Display` alone, with its causes where they can be
@@ -114,8 +112,7 @@ fn as_error_of(known: TypeId) -> Option<AsError> {
 /// its alternate form, as `anyhow`'s does.
 pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
     let error_as: &dyn Any = error;
-    let known = as_error_of(TypeId::of::<E>());
-    if let Some(error) = known.and_then(|as_error| as_error(error_as)) {
+    if let Some(error) = as_error_of::<E>().and_then(|as_error| as_error(error_as)) {
         in_words(error)
     } else if let Some(boxed) = error_as.downcast_ref::<Box<dyn Error + Send + Sync>>() {
         in_words(&**boxed)

@@ -81,3 +81,6 @@ impl fmt::Debug for dyn DynStore {
         f.debug_struct("Store").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
