@@ -79,7 +79,7 @@
 //! The key is 1 to 255 printable ASCII characters, bare or in the double quotes that the draft asks
 //! for: `order-17` and `"order-17"` are one key. [`strict`](IdempotencyLayer::strict) takes the
 //! quoted form only. A request without one is refused, or run unprotected where the engine's
-//! [`MissingKey`](crate::MissingKey) policy says so.
+//! [`OnMissingKey`](crate::OnMissingKey) policy says so.
 //!
 //! A route may take its key from another place: from another header, from the JSON body (a
 //! webhook's `event.id`), from its path, or by a closure. [`Selector`] has the places, and

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
 #[cfg(feature = "http")]
-use crate::engine::settings::MissingKey;
+use crate::engine::settings::OnMissingKey;
 use crate::engine::times::{self, Times};
 #[cfg(feature = "batch")]
 use crate::engine::{Batch, Place};
@@ -158,7 +158,7 @@ impl Idempotency {
     pub(crate) fn with_overrides(
         &self,
         retention: Option<Duration>,
-        missing_key: Option<MissingKey>,
+        missing_key: Option<OnMissingKey>,
     ) -> Self {
         self.with(|options| {
             options.retention = retention.or(options.retention);
@@ -307,7 +307,7 @@ impl Idempotency {
     ///
     /// Dropped, it ends the handler wherever it is, as the deadline does under
     /// [`AtDeadline::End`](crate::AtDeadline::End). The engine's next call releases the key, or sends
-    /// the completion that was decided; under [`Crashed::Interrupt`](crate::Crashed) a dropped
+    /// the completion that was decided; under [`OnCrash::Interrupt`](crate::OnCrash) a dropped
     /// handler's lease runs out. Where callers go away, use [`run_detached`](Self::run_detached).
     pub async fn run<T, E, M, F, Fut>(
         &self,

@@ -58,7 +58,7 @@
 //! | the records are copied to another stream, or the stream is made anew | **no** | yes |
 //!
 //! A record whose event names no stream or has no `eventID` has no default key, and meets the
-//! engine's policy for a [missing key](crate::Builder::missing_key). [The page of `batch`](crate::batch)
+//! engine's policy for a [missing key](crate::Builder::on_missing_key). [The page of `batch`](crate::batch)
 //! and the settings of [`BatchLayer`] apply as for every source; records have no attributes.
 //!
 //! # In which order

@@ -236,10 +236,11 @@ pub mod testing;
 pub mod window;
 
 pub use engine::claim::{Claim, PreparedStep, Saga};
-pub use engine::error::{Error, Obstacle};
+pub use engine::error::{Error, ErrorKind, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
-    AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, MissingKey, StoreDown, Unrecorded,
+    AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable,
+    Unrecorded,
 };
 pub use engine::step::{SagaError, Step, StepError};
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
@@ -249,7 +250,7 @@ pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 #[doc = include_str!("idempotent.md")]
 pub use lambda_idempotency_macros::idempotent;
-pub use protocol::Crashed;
+pub use protocol::OnCrash;
 pub use protocol::causes::HandlerError;
 #[doc(hidden)]
 pub use protocol::causes::marker;

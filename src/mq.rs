@@ -14,7 +14,7 @@
 //! | [`rabbitmq`] | broker, queue and `basicProperties.messageId`, which the producer sets | the same, and a producer that sends twice with one id | the producer sets none |
 //!
 //! A RabbitMQ message without an id is reported as a message without a key
-//! ([`MissingKey`](crate::MissingKey)), and its handler doesn't run, unless the layer takes the key
+//! ([`OnMissingKey`](crate::OnMissingKey)), and its handler doesn't run, unless the layer takes the key
 //! from the body ([`key`](crate::batch::BatchLayer::key)) or from a header
 //! ([`Selector::attribute`]).
 //!

@@ -45,7 +45,7 @@ pub(crate) mod token;
 mod transition;
 pub(crate) mod unlinked;
 
-pub use decide::{Asking, Crashed, Decision, Rules, Settled, decide, settle};
+pub use decide::{Asking, Decision, OnCrash, Rules, Settled, decide, settle};
 pub use decide_step::{StepDecision, decide_step};
 pub use fingerprint::canonical_text;
 pub use transition::{transition, transition_to_final};

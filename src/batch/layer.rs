@@ -117,7 +117,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// what to choose.
     ///
     /// An empty key is a missing one, and a missing one meets the engine's
-    /// [policy](crate::Builder::missing_key).
+    /// [policy](crate::Builder::on_missing_key).
     pub fn key<V: IntoToken>(mut self, token: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
         self.config.reader.key = self.config.reader.key.body(token);
         self

@@ -44,7 +44,7 @@ impl<S: Source, T> Message<S, T> {
     /// A handler that still runs then has the first half of the reserve to stop in an orderly way,
     /// and all of a longer one but its last half second. One that doesn't is ended: its future is
     /// dropped, its message alone is reported, and its claim ends as after a panic
-    /// ([`Crashed`](crate::Crashed) says how). A handler that blocks its thread can't be ended, and
+    /// ([`OnCrash`](crate::OnCrash) says how). A handler that blocks its thread can't be ended, and
     /// costs its batch all acknowledgements at the deadline.
     ///
     /// ```

@@ -6,13 +6,12 @@ use std::fmt;
 use tokio::time::Instant;
 
 use crate::batch::source::BodyError;
-use crate::engine::error::{Error, Obstacle};
+use crate::engine::error::{Error, ErrorKind, Obstacle};
 use crate::engine::rejection::Rejection;
 use crate::envelope::EnvelopeError;
 use crate::protocol::json_error;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::Failure;
-use crate::store::StoreError;
 
 /// Says why a message is reported. It neither holds nor shows anything of its body, its token or
 /// its outcome.
@@ -85,7 +84,7 @@ impl Reason {
     /// Makes the reason of an obstacle. The text of an earlier failure is taken where `quotes` allows
     /// it.
     pub(super) fn of_obstacle(obstacle: &Obstacle, quotes: bool) -> Self {
-        if let Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) = obstacle {
+        if matches!(obstacle, Error::Store(_)) && obstacle.kind() == ErrorKind::Misconfigured {
             return Self::Misconfigured(obstacle.to_string());
         }
         let detail = match obstacle {

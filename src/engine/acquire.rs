@@ -177,7 +177,7 @@ impl Engine {
     /// that what an attempt did is known for as long after it failed, or died, as after it succeeded.
     pub(super) fn expiration(&self, request: &Request, lease: EpochMillis) -> EpochSeconds {
         let rules = &self.settings.rules;
-        let pause = rules.crashed.pause().unwrap_or_default();
+        let pause = rules.on_crash.pause().unwrap_or_default();
         (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
     }
 

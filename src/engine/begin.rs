@@ -9,7 +9,7 @@ use crate::engine::claim::{Claim, ClaimTime, Hold, Subject};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::events;
 use crate::engine::protection::Protection;
-use crate::engine::settings::{MissingKey, StoreDown};
+use crate::engine::settings::{OnMissingKey, OnStoreUnavailable};
 use crate::engine::{Begun, Engine, Options, Request, Run};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -52,7 +52,7 @@ impl Engine {
             Err(Error::Store(error))
                 if error.is_unreachable()
                     && !request.is_answered()
-                    && self.settings.store_down == StoreDown::FailOpen =>
+                    && self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen =>
             {
                 let id = request.id.clone();
                 self.begin_unprotected(Some(&key), id, &request.options, &error)
@@ -65,8 +65,8 @@ impl Engine {
     }
 
     fn begin_without_key(self: &Arc<Self>, options: &Options) -> Result<Begun, Obstacle> {
-        let policy = options.missing_key.unwrap_or(self.settings.missing_key);
-        if !self.disabled && policy == MissingKey::Refuse {
+        let policy = options.missing_key.unwrap_or(self.settings.on_missing_key);
+        if !self.disabled && policy == OnMissingKey::Refuse {
             return Err(KeyError::Missing.into());
         }
         self.begin_unprotected(None, unkeyed()?, options, &KeyError::Missing)

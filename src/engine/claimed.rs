@@ -9,7 +9,7 @@ use crate::engine::fence::Fence;
 use crate::engine::metrics::Count;
 use crate::engine::settings::Unrecorded;
 use crate::engine::{Disposition, Ended, Engine, Request};
-use crate::protocol::Crashed;
+use crate::protocol::OnCrash;
 use crate::protocol::record::{Failure, Omission};
 
 impl Engine {
@@ -150,7 +150,7 @@ impl Engine {
     /// Ends work that didn't return: released, unless crashed attempts wait for a person.
     pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
         request.meter.count(Count::Failures);
-        if self.settings.rules.crashed == Crashed::RunAgain {
+        if self.settings.rules.on_crash == OnCrash::RunAgain {
             Box::pin(self.release(request, hold, Some(last_error))).await;
         }
     }

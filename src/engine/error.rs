@@ -13,13 +13,9 @@ use crate::store::transaction::{Refusal, WriteError};
 
 /// The error of a run that gave no outcome. `E` is the handler's own error.
 ///
-/// After [`Handler`](Self::Handler), [`LeaseLost`](Self::LeaseLost), [`TimedOut`](Self::TimedOut),
-/// [`Unrecorded`](Self::Unrecorded), and the three that a transaction ends with
-/// ([`Refused`](Self::Refused), [`NotCommitted`](Self::NotCommitted),
-/// [`OutcomeUnknown`](Self::OutcomeUnknown)), the handler has run in this call; after
-/// [`Interrupted`](Self::Interrupted) it may have, up to the step in question. After any other it
-/// has not, and a retry is safe; in the [claimless form](crate::Idempotency::claimless) it may have
-/// run, and nothing that it wrote was committed.
+/// [`kind`](Self::kind) names it, [`handler_ran`](Self::handler_ran) tells whether the handler ran
+/// in this call, and [`is_retryable`](Self::is_retryable) whether the same request may come to
+/// another end.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<E> {
@@ -73,7 +69,7 @@ pub enum Error<E> {
     TooLate,
     /// The handler was ended: [shortly before](crate::AtDeadline::End) the invocation's deadline, or
     /// when its lease could not be [renewed](crate::Builder::renewed_lease) any more. Its claim ends
-    /// as after a panic: released, or left for a person ([`Crashed`](crate::Crashed)). It may have had
+    /// as after a panic: released, or left for a person ([`OnCrash`](crate::OnCrash)). It may have had
     /// its effect.
     #[error("the handler was ended before it was done: its time was over, or its lease could not be renewed{}", see!("timed-out"))]
     TimedOut,
@@ -192,6 +188,55 @@ impl<E> Error<E> {
         }
     }
 
+    /// Returns the kind of the error.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Error, ErrorKind, KeyError};
+    ///
+    /// let error = Error::<std::io::Error>::from(KeyError::Missing);
+    /// assert_eq!(error.kind(), ErrorKind::KeyMissing);
+    /// assert!(!error.is_retryable() && !error.handler_ran());
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Handler(_) => ErrorKind::HandlerFailed,
+            Self::Failed(_) => ErrorKind::Failed,
+            Self::InFlight { .. } => ErrorKind::InFlight,
+            Self::Mismatch => ErrorKind::Mismatch,
+            Self::Interrupted { .. } => ErrorKind::Interrupted,
+            Self::Exhausted { .. } => ErrorKind::Exhausted,
+            Self::LeaseLost => ErrorKind::LeaseLost,
+            Self::TooLate => ErrorKind::TooLate,
+            Self::TimedOut => ErrorKind::TimedOut,
+            Self::OutcomeOmitted { .. } => ErrorKind::OutcomeOmitted,
+            Self::Unrecorded(_) => ErrorKind::Unrecorded,
+            Self::Refused(_) => ErrorKind::ConditionFailed,
+            Self::NotCommitted(_) => ErrorKind::NotCommitted,
+            Self::OutcomeUnknown(_) => ErrorKind::OutcomeUnknown,
+            Self::Overloaded => ErrorKind::Overloaded,
+            Self::Unreadable(_) => ErrorKind::Unreadable,
+            Self::Key(error) => ErrorKind::of_key(error),
+            Self::Fingerprint(_)
+            | Self::Write(_)
+            | Self::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
+                ErrorKind::Misconfigured
+            }
+            Self::Store(_) | Self::Entropy(_) => ErrorKind::StoreUnavailable,
+        }
+    }
+
+    /// Tells whether the same request, sent again with the same key, may come to another end.
+    pub fn is_retryable(&self) -> bool {
+        self.kind().is_retryable()
+    }
+
+    /// Tells whether the handler ran in this call, or may have. In the
+    /// [claimless form](crate::Idempotency::claimless) it may have run after any error, and nothing
+    /// that it wrote was committed.
+    pub fn handler_ran(&self) -> bool {
+        self.kind().handler_ran()
+    }
+
     /// Returns a word for logs and metrics, one of a small fixed set.
     pub fn code(&self) -> &'static str {
         match self {
@@ -218,6 +263,104 @@ impl<E> Error<E> {
             Self::Store(_) => "store_failed",
             Self::Entropy(_) => "no_entropy",
         }
+    }
+}
+
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The handler failed.
+    HandlerFailed,
+    /// An earlier attempt failed permanently.
+    Failed,
+    /// Another attempt is running.
+    InFlight,
+    /// The key was first used with another payload.
+    Mismatch,
+    /// An earlier attempt was interrupted, and an operator must look.
+    Interrupted,
+    /// The last attempt that is allowed has crashed.
+    Exhausted,
+    /// Another attempt took over while the handler ran.
+    LeaseLost,
+    /// The time was over before the handler began.
+    TooLate,
+    /// The handler was ended before it was done.
+    TimedOut,
+    /// The work is done, and its outcome was not kept.
+    OutcomeOmitted,
+    /// The work is done, and its outcome could not be recorded.
+    Unrecorded,
+    /// The condition of a business write did not hold.
+    ConditionFailed,
+    /// The transaction did not commit.
+    NotCommitted,
+    /// It is not known whether the transaction committed.
+    OutcomeUnknown,
+    /// Too many detached runs go on.
+    Overloaded,
+    /// The request has no key.
+    KeyMissing,
+    /// The request's key can't be used.
+    UnusableKey,
+    /// The settings, the table or the permissions are wrong.
+    Misconfigured,
+    /// The stored record can't be read.
+    Unreadable,
+    /// The store could not be reached, or refused.
+    StoreUnavailable,
+}
+
+impl ErrorKind {
+    /// A key that is unusable by the settings is no fault of the request.
+    pub(crate) fn of_key(error: &KeyError) -> Self {
+        match error {
+            KeyError::EmptyOperation | KeyError::RawIdWithScope => Self::Misconfigured,
+            KeyError::Missing | KeyError::MissingAt { .. } => Self::KeyMissing,
+            _ => Self::UnusableKey,
+        }
+    }
+
+    /// As [`Error::is_retryable`].
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::HandlerFailed
+            | Self::InFlight
+            | Self::LeaseLost
+            | Self::TooLate
+            | Self::TimedOut
+            | Self::Unrecorded
+            | Self::NotCommitted
+            | Self::OutcomeUnknown
+            | Self::Overloaded
+            | Self::StoreUnavailable => true,
+            Self::Failed
+            | Self::Mismatch
+            | Self::Interrupted
+            | Self::Exhausted
+            | Self::OutcomeOmitted
+            | Self::ConditionFailed
+            | Self::KeyMissing
+            | Self::UnusableKey
+            | Self::Misconfigured
+            | Self::Unreadable => false,
+        }
+    }
+
+    /// As [`Error::handler_ran`].
+    pub fn handler_ran(self) -> bool {
+        matches!(
+            self,
+            Self::HandlerFailed
+                | Self::Interrupted
+                | Self::LeaseLost
+                | Self::TimedOut
+                | Self::Unrecorded
+                | Self::ConditionFailed
+                | Self::NotCommitted
+                | Self::OutcomeUnknown
+        )
     }
 }
 

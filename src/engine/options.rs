@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::caller::CalledBy;
 use crate::engine::place::Place;
-use crate::engine::settings::{EVENT_RETENTION, MissingKey};
+use crate::engine::settings::{EVENT_RETENTION, OnMissingKey};
 use crate::protocol::clock::EpochMillis;
 
 #[cfg(feature = "batch")]
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// The retention, where neither the call nor the settings name one.
     pub(crate) default_retention: Duration,
     pub(crate) retention: Option<Duration>,
-    pub(crate) missing_key: Option<MissingKey>,
+    pub(crate) missing_key: Option<OnMissingKey>,
     /// A record is expected, so that reading first is the cheaper way.
     pub(crate) read_first: bool,
     pub(crate) claimless: bool,

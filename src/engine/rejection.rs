@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::error::{Error, Obstacle};
+use crate::engine::error::{ErrorKind, Obstacle};
 use crate::protocol::key::KeyError;
 
 /// Says why a message or an event is rejected: no retry will mend it.
@@ -42,20 +42,21 @@ impl Rejection {
 
     /// Judges an obstacle; `None` where a retry may mend it, or a person must look.
     pub(crate) fn of(obstacle: &Obstacle) -> Option<Self> {
-        match obstacle {
-            Error::Failed(_) => Some(Self::Failed),
-            Error::Mismatch => Some(Self::Mismatch),
-            Error::Key(error) => Self::of_key(error),
-            _ => None,
-        }
+        Self::of_kind(obstacle.kind())
     }
 
-    /// Judges a key. One that is unusable by the layer's settings is no fault of the message.
+    /// Judges a key.
     pub(crate) fn of_key(error: &KeyError) -> Option<Self> {
-        match error {
-            KeyError::EmptyOperation | KeyError::RawIdWithScope => None,
-            KeyError::Missing | KeyError::MissingAt { .. } => Some(Self::KeyMissing),
-            _ => Some(Self::UnusableKey),
+        Self::of_kind(ErrorKind::of_key(error))
+    }
+
+    fn of_kind(kind: ErrorKind) -> Option<Self> {
+        match kind {
+            ErrorKind::Failed => Some(Self::Failed),
+            ErrorKind::Mismatch => Some(Self::Mismatch),
+            ErrorKind::KeyMissing => Some(Self::KeyMissing),
+            ErrorKind::UnusableKey => Some(Self::UnusableKey),
+            _ => None,
         }
     }
 }
@@ -69,6 +70,7 @@ impl fmt::Display for Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::error::Error;
     use crate::protocol::record::Failure;
 
     #[test]

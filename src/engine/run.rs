@@ -39,7 +39,7 @@ pub enum Begun {
 ///
 /// A run that is dropped without its [`end`](Self::end) counts as one whose work was ended before it
 /// returned. The engine's next call releases its key, and a retry runs again; under
-/// [`Crashed::Interrupt`](crate::Crashed::Interrupt) nothing is sent, and the lease runs out.
+/// [`OnCrash::Interrupt`](crate::OnCrash::Interrupt) nothing is sent, and the lease runs out.
 #[must_use = "a run that is dropped holds its key until the engine's next call"]
 pub struct Run {
     pub(super) engine: Arc<Engine>,

@@ -34,7 +34,7 @@ pub enum InFlight {
 /// The policy for a store that can't be reached before the handler ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StoreDown {
+pub enum OnStoreUnavailable {
     /// The engine answers [`Error::Store`](crate::Error::Store), and nothing runs (default): a late
     /// charge beats a double one.
     #[default]
@@ -50,7 +50,7 @@ pub enum StoreDown {
 /// The policy for a request that carries no key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum MissingKey {
+pub enum OnMissingKey {
     /// The engine answers [`KeyError::Missing`](crate::KeyError::Missing) (default).
     #[default]
     Refuse,
@@ -107,8 +107,8 @@ pub(crate) struct Settings {
     pub(crate) max_token_chars: usize,
     pub(crate) in_flight: InFlight,
     pub(crate) max_retry_after: Duration,
-    pub(crate) store_down: StoreDown,
-    pub(crate) missing_key: MissingKey,
+    pub(crate) on_store_unavailable: OnStoreUnavailable,
+    pub(crate) on_missing_key: OnMissingKey,
     pub(crate) unrecorded: Unrecorded,
     pub(crate) detached_limit: NonZeroU32,
     /// The texts of errors that may quote a payload are logged.
@@ -133,8 +133,8 @@ impl Settings {
             max_token_chars: DEFAULT_MAX_TOKEN_CHARS,
             in_flight: InFlight::FailFast,
             max_retry_after: Duration::from_secs(30),
-            store_down: StoreDown::FailClosed,
-            missing_key: MissingKey::Refuse,
+            on_store_unavailable: OnStoreUnavailable::FailClosed,
+            on_missing_key: OnMissingKey::Refuse,
             unrecorded: Unrecorded::Return,
             detached_limit: DETACHED_LIMIT,
             logs_errors: false,

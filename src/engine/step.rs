@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use crate::protocol::Crashed;
+use crate::protocol::OnCrash;
 use crate::protocol::journal::{MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS};
 use crate::protocol::record::{Failure, Omission};
 use crate::protocol::unlinked::unlinked;
@@ -15,18 +15,18 @@ type Unsure<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
 /// step, too.
 ///
 /// ```
-/// use lambda_idempotency::{Crashed, Step};
+/// use lambda_idempotency::{OnCrash, Step};
 /// # #[derive(Debug)] enum GatewayError { TimedOut, Declined }
 ///
 /// // For a provider that honours no idempotency keys: what may have happened is not repeated.
 /// let charge = Step::named("charge")
-///     .crashed(Crashed::Interrupt)
+///     .on_crash(OnCrash::Interrupt)
 ///     .unsure_after(|error: &GatewayError| matches!(error, GatewayError::TimedOut));
 /// ```
 #[must_use = "a step does nothing until a claim runs it"]
 pub struct Step<E> {
     pub(crate) name: String,
-    pub(crate) crashed: Crashed,
+    pub(crate) crashed: OnCrash,
     pub(crate) unsure: Option<Unsure<E>>,
 }
 
@@ -36,15 +36,15 @@ impl<E> Step<E> {
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            crashed: Crashed::RunAgain,
+            crashed: OnCrash::RunAgain,
             unsure: None,
         }
     }
 
     /// Sets what to do where the effect may have happened, because its attempt died before it noted
-    /// a result. Default: [`Crashed::RunAgain`], which is safe where the provider honours the key
+    /// a result. Default: [`OnCrash::RunAgain`], which is safe where the provider honours the key
     /// that the effect is given.
-    pub fn crashed(mut self, policy: Crashed) -> Self {
+    pub fn on_crash(mut self, policy: OnCrash) -> Self {
         self.crashed = policy;
         self
     }

@@ -137,7 +137,7 @@ impl IdempotencyLayer {
     }
 
     /// Sets how the requests of all other routes are treated. Default: a key is needed, unless the
-    /// engine's [`MissingKey`](crate::MissingKey) policy lets them run unprotected.
+    /// engine's [`OnMissingKey`](crate::OnMissingKey) policy lets them run unprotected.
     ///
     /// [`RoutePolicy::off`] leaves them to the service behind: a request to a path that doesn't
     /// exist then gets its 404, and not a 400 for want of a key.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::selector::Selector;
-use crate::engine::settings::MissingKey;
+use crate::engine::settings::OnMissingKey;
 
 /// Says how the requests of one route are treated: whether they need a key, where it is, and how
 /// long their outcomes are kept. [`IdempotencyLayer::route`](super::IdempotencyLayer::route) takes it.
@@ -26,7 +26,7 @@ use crate::engine::settings::MissingKey;
 pub struct RoutePolicy {
     pub(super) is_off: bool,
     /// The policy for a missing key, where it differs from the engine's.
-    pub(super) missing_key: Option<MissingKey>,
+    pub(super) missing_key: Option<OnMissingKey>,
     /// The place of the key, where it is not the layer's header.
     pub(super) selector: Option<Selector>,
     pub(super) retention: Option<Duration>,
@@ -36,14 +36,14 @@ impl RoutePolicy {
     /// Treats the requests of routes that have no policy of their own.
     pub(super) const UNDECLARED: Self = Self::new(None);
 
-    /// Refuses a request without a key, whatever the engine's [`MissingKey`] policy says.
+    /// Refuses a request without a key, whatever the engine's [`OnMissingKey`] policy says.
     pub const fn required() -> Self {
-        Self::new(Some(MissingKey::Refuse))
+        Self::new(Some(OnMissingKey::Refuse))
     }
 
     /// Runs a request without a key unprotected, and its answer says so; protects one with a key.
     pub const fn optional() -> Self {
-        Self::new(Some(MissingKey::RunUnprotected))
+        Self::new(Some(OnMissingKey::RunUnprotected))
     }
 
     /// Lets requests pass through untouched, with a key or without; their answers aren't buffered.
@@ -72,7 +72,7 @@ impl RoutePolicy {
         self
     }
 
-    const fn new(missing_key: Option<MissingKey>) -> Self {
+    const fn new(missing_key: Option<OnMissingKey>) -> Self {
         Self {
             is_off: false,
             missing_key,

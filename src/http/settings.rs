@@ -205,7 +205,7 @@ mod tests {
     use http::header::LINK;
 
     use super::*;
-    use crate::engine::settings::MissingKey;
+    use crate::engine::settings::OnMissingKey;
 
     #[test]
     fn by_default_bodies_are_as_large_as_lambda_takes_them_and_server_errors_are_not_stored() {
@@ -263,11 +263,11 @@ mod tests {
         let expected = |policy, template: &str| Some((Some(policy), template.to_owned()));
         assert_eq!(
             found("/orders/new"),
-            expected(MissingKey::RunUnprotected, "/orders/new")
+            expected(OnMissingKey::RunUnprotected, "/orders/new")
         );
         assert_eq!(
             found("/orders/17"),
-            expected(MissingKey::Refuse, "/orders/{id}")
+            expected(OnMissingKey::Refuse, "/orders/{id}")
         );
         assert_eq!(found("/carts"), None);
     }

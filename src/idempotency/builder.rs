@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::engine::settings::{AtDeadline, InFlight, MissingKey, Settings, StoreDown, Unrecorded};
+use crate::engine::settings::{
+    AtDeadline, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
+};
 use crate::engine::{
     Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
 };
 use crate::idempotency::Idempotency;
 use crate::idempotency::build_error::BuildError;
 use crate::idempotency::switch::{self, DISABLED_VARIABLE};
-use crate::protocol::Crashed;
+use crate::protocol::OnCrash;
 use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::namespace::Namespace;
 use crate::protocol::owner::Owners;
@@ -26,12 +28,12 @@ const OBSERVER_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// use std::time::Duration;
-/// use lambda_idempotency::{Crashed, Idempotency, InFlight, store::MemoryStore};
+/// use lambda_idempotency::{OnCrash, Idempotency, InFlight, store::MemoryStore};
 ///
 /// let once = Idempotency::builder(MemoryStore::new())
 ///     .namespace("payments")
 ///     .retention(Duration::from_secs(14 * 86_400))
-///     .crashed(Crashed::Interrupt)
+///     .on_crash(OnCrash::Interrupt)
 ///     .in_flight(InFlight::WaitUpTo(Duration::from_secs(2)))
 ///     .build()?;
 /// # Ok::<(), lambda_idempotency::BuildError>(())
@@ -184,9 +186,9 @@ impl Builder {
         self
     }
 
-    /// Sets what may happen to an attempt that crashed. Default: [`Crashed::RunAgain`].
-    pub fn crashed(mut self, policy: Crashed) -> Self {
-        self.settings.rules.crashed = policy;
+    /// Sets what may happen to an attempt that crashed. Default: [`OnCrash::RunAgain`].
+    pub fn on_crash(mut self, policy: OnCrash) -> Self {
+        self.settings.rules.on_crash = policy;
         self
     }
 
@@ -197,15 +199,15 @@ impl Builder {
         self
     }
 
-    /// Sets what to do when the store can't be reached. Default: [`StoreDown::FailClosed`].
-    pub fn store_down(mut self, policy: StoreDown) -> Self {
-        self.settings.store_down = policy;
+    /// Sets what to do when the store can't be reached. Default: [`OnStoreUnavailable::FailClosed`].
+    pub fn on_store_unavailable(mut self, policy: OnStoreUnavailable) -> Self {
+        self.settings.on_store_unavailable = policy;
         self
     }
 
-    /// Sets what to do with a request that has no key. Default: [`MissingKey::Refuse`].
-    pub fn missing_key(mut self, policy: MissingKey) -> Self {
-        self.settings.missing_key = policy;
+    /// Sets what to do with a request that has no key. Default: [`OnMissingKey::Refuse`].
+    pub fn on_missing_key(mut self, policy: OnMissingKey) -> Self {
+        self.settings.on_missing_key = policy;
         self
     }
 

@@ -4,9 +4,7 @@ use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-use crate::engine::error::{Error, Obstacle};
-use crate::protocol::key::KeyError;
-use crate::store::StoreError;
+use crate::engine::error::{ErrorKind, Obstacle};
 
 /// Says why an invocation gave no answer. `E` is the handler's own error.
 ///
@@ -45,7 +43,7 @@ pub enum InvokeError<E> {
     )]
     NoKey,
     /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
-    /// ([`Crashed`](crate::Crashed)). Or a closure of the layer's did, or the payload's decoder:
+    /// ([`OnCrash`](crate::OnCrash)). Or a closure of the layer's did, or the payload's decoder:
     /// nothing ran then.
     #[error("the handler panicked, or what reads the event{}", see!("panicked"))]
     Panicked,
@@ -69,7 +67,7 @@ impl<E> InvokeError<E> {
     pub fn error_type(&self) -> Option<&'static str> {
         Some(match self {
             Self::Handler(_) => return None,
-            Self::Obstacle(obstacle) => word(obstacle),
+            Self::Obstacle(obstacle) => return word(obstacle.kind()),
             Self::WrongEvent { .. } => "Idempotency.WrongEvent",
             Self::Undecodable { .. } => "Idempotency.Undecodable",
             Self::NoKey => "Idempotency.Misconfigured",
@@ -107,34 +105,30 @@ fn said(error: &InvokeError<std::convert::Infallible>) -> String {
     error.to_string()
 }
 
-fn word(obstacle: &Obstacle) -> &'static str {
-    match obstacle {
-        Error::Handler(never) => match *never {},
-        Error::Failed(_) => "Idempotency.Failed",
-        Error::InFlight { .. } => "Idempotency.InFlight",
-        Error::Mismatch => "Idempotency.Mismatch",
-        Error::Interrupted { .. } => "Idempotency.Interrupted",
-        Error::Exhausted { .. } => "Idempotency.Exhausted",
-        Error::LeaseLost => "Idempotency.LeaseLost",
-        Error::TooLate => "Idempotency.TooLate",
-        Error::TimedOut => "Idempotency.TimedOut",
-        Error::OutcomeOmitted { .. } => "Idempotency.OutcomeOmitted",
-        Error::Unrecorded(_) => "Idempotency.Unrecorded",
-        Error::Refused(_) => "Idempotency.ConditionFailed",
-        Error::NotCommitted(_) => "Idempotency.NotCommitted",
-        Error::OutcomeUnknown(_) => "Idempotency.OutcomeUnknown",
-        Error::Overloaded => "Idempotency.Overloaded",
-        Error::Unreadable(_) => "Idempotency.Unreadable",
-        Error::Key(KeyError::Missing | KeyError::MissingAt { .. }) => "Idempotency.KeyMissing",
-        Error::Key(KeyError::EmptyOperation | KeyError::RawIdWithScope)
-        | Error::Fingerprint(_)
-        | Error::Write(_)
-        | Error::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
-            "Idempotency.Misconfigured"
-        }
-        Error::Key(_) => "Idempotency.UnusableKey",
-        Error::Store(_) | Error::Entropy(_) => "Idempotency.StoreUnavailable",
-    }
+/// Returns the `errorType` of an obstacle; `None` for the handler's own error.
+fn word(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::HandlerFailed => return None,
+        ErrorKind::Failed => "Idempotency.Failed",
+        ErrorKind::InFlight => "Idempotency.InFlight",
+        ErrorKind::Mismatch => "Idempotency.Mismatch",
+        ErrorKind::Interrupted => "Idempotency.Interrupted",
+        ErrorKind::Exhausted => "Idempotency.Exhausted",
+        ErrorKind::LeaseLost => "Idempotency.LeaseLost",
+        ErrorKind::TooLate => "Idempotency.TooLate",
+        ErrorKind::TimedOut => "Idempotency.TimedOut",
+        ErrorKind::OutcomeOmitted => "Idempotency.OutcomeOmitted",
+        ErrorKind::Unrecorded => "Idempotency.Unrecorded",
+        ErrorKind::ConditionFailed => "Idempotency.ConditionFailed",
+        ErrorKind::NotCommitted => "Idempotency.NotCommitted",
+        ErrorKind::OutcomeUnknown => "Idempotency.OutcomeUnknown",
+        ErrorKind::Overloaded => "Idempotency.Overloaded",
+        ErrorKind::KeyMissing => "Idempotency.KeyMissing",
+        ErrorKind::UnusableKey => "Idempotency.UnusableKey",
+        ErrorKind::Misconfigured => "Idempotency.Misconfigured",
+        ErrorKind::Unreadable => "Idempotency.Unreadable",
+        ErrorKind::StoreUnavailable => "Idempotency.StoreUnavailable",
+    })
 }
 
 #[cfg(test)]

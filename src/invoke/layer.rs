@@ -99,7 +99,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// may be missing. Default: the source's own, which [`new`](Self::new) doesn't have.
     ///
     /// An empty key is a missing one, and a missing one meets the engine's
-    /// [policy](crate::Builder::missing_key).
+    /// [policy](crate::Builder::on_missing_key).
     pub fn key<V: IntoToken>(mut self, token: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
         self.config.reader.key = self.config.reader.key.payload(token);
         self

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::error::InvokeError;
-use crate::engine::error::{Error, Obstacle};
+use crate::engine::error::ErrorKind;
 use crate::protocol::record::error_text;
 
 /// Holds the ids that a reply repeats from its event.
@@ -118,18 +118,14 @@ fn code<E>(error: &InvokeError<E>) -> ResultCode {
     let InvokeError::Obstacle(obstacle) = error else {
         return ResultCode::TemporaryFailure;
     };
-    of_obstacle(obstacle)
-}
-
-fn of_obstacle(obstacle: &Obstacle) -> ResultCode {
-    match obstacle {
+    match obstacle.kind() {
         // The work is done; its answer alone is missing.
-        Error::OutcomeOmitted { .. } => ResultCode::Succeeded,
-        // The job ends before a person has looked.
-        Error::Interrupted { .. }
-        | Error::Exhausted { .. }
-        | Error::Unreadable(_)
-        | Error::Refused(_) => ResultCode::PermanentFailure,
+        ErrorKind::OutcomeOmitted => ResultCode::Succeeded,
+        // The job ends before an operator has looked.
+        ErrorKind::Interrupted
+        | ErrorKind::Exhausted
+        | ErrorKind::Unreadable
+        | ErrorKind::ConditionFailed => ResultCode::PermanentFailure,
         _ => ResultCode::TemporaryFailure,
     }
 }
@@ -141,6 +137,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::engine::error::{Error, Obstacle};
     use crate::protocol::record::Omission;
     use crate::store::transaction::Refusal;
 

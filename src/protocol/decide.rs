@@ -12,7 +12,7 @@ use crate::protocol::record::{
 /// The policy for an attempt that outlived its lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Crashed {
+pub enum OnCrash {
     /// The handler runs again, with the same derived keys (default).
     #[default]
     RunAgain,
@@ -28,7 +28,7 @@ pub enum Crashed {
     RunAgainAfter(Duration),
 }
 
-impl Crashed {
+impl OnCrash {
     /// Returns the time between the end of the lease and the next attempt; `None` where there is no
     /// next one until a person has looked.
     pub(crate) fn pause(self) -> Option<Duration> {
@@ -45,7 +45,7 @@ impl Crashed {
 #[non_exhaustive]
 pub struct Rules {
     /// The policy for an attempt that outlived its lease.
-    pub crashed: Crashed,
+    pub on_crash: OnCrash,
     /// The number of attempts that a key may have before a crashed one is no longer taken over;
     /// `None` for no limit.
     pub max_attempts: Option<NonZeroU32>,
@@ -57,7 +57,7 @@ impl Rules {
     /// Makes rules that run a crashed attempt again, without a limit of attempts.
     pub fn new(skew_margin: Duration) -> Self {
         Self {
-            crashed: Crashed::RunAgain,
+            on_crash: OnCrash::RunAgain,
             max_attempts: None,
             skew_margin,
         }
@@ -194,7 +194,7 @@ fn decide_in_progress<'a>(
             attempts: record.attempt,
         };
     }
-    match rules.crashed.pause().map(|pause| until + pause) {
+    match rules.on_crash.pause().map(|pause| until + pause) {
         Some(again) if now < again => Decision::InFlight { until: again },
         Some(_) => resume(found, record),
         None => Decision::Interrupted { since: until },

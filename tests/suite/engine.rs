@@ -15,8 +15,8 @@ use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Clock, Crashed, Error, Fingerprint, Idempotency, InFlight, Key, KeyError, MissingKey,
-    Omission, Outcome, Verdict,
+    Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, KeyError, Omission, OnCrash,
+    OnMissingKey, Outcome, Verdict,
 };
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
 use lambda_idempotency::protocol::record::{NewClaim, Owner};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, Outcome, StoreDown, StoreError,
-    SystemClock, Unrecorded,
+    Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, OnStoreUnavailable, Outcome,
+    StoreError, SystemClock, Unrecorded,
 };
 
 use crate::on_each_server;
@@ -260,7 +260,7 @@ async fn a_function_without_permission_is_told_which_action_it_lacks(server: Ser
     bench.proxy.inject("PutItem", Fault::DENY);
     let once = bench
         .builder()
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     let error = run(&once, 1).await.unwrap_err();
@@ -456,7 +456,7 @@ async fn throttling_never_opens_the_door(server: Server) {
     }
     let builder = bench
         .builder()
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .store_timeout(Duration::from_secs(2));
     let refused = run(&builder.build().unwrap(), 1).await;
     assert!(
@@ -470,7 +470,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
     let bench = Bench::on(&server).await;
     let waiting = bench
         .builder()
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
     let waiting = waiting.build().unwrap();
     for _ in 0..100 {
@@ -500,7 +500,7 @@ async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
 
     let open = Idempotency::builder(nowhere())
         .namespace("faults")
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     assert_eq!(run(&open, 1).await.unwrap(), Outcome::Unprotected(1));

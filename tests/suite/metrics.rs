@@ -11,7 +11,7 @@ use http::{Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Builder, Crashed, Fingerprint, Idempotency, Key, MissingKey, Verdict};
+use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key, OnCrash, OnMissingKey, Verdict};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tower::{Layer, Service, service_fn};
 
@@ -182,13 +182,13 @@ async fn each_decision_is_counted() {
 async fn a_crash_is_counted_by_what_becomes_of_it() {
     let counted = Counted::new();
     for (policy, expected) in [
-        (Crashed::RunAgain, ("takeovers", 1)),
-        (Crashed::Interrupt, ("interrupted", 1)),
+        (OnCrash::RunAgain, ("takeovers", 1)),
+        (OnCrash::Interrupt, ("interrupted", 1)),
     ] {
         let clock = ManualClock::default();
         let once = engine()
             .clock(clock.clone())
-            .crashed(policy)
+            .on_crash(policy)
             .max_attempts(NonZeroU32::new(9).unwrap())
             .build()
             .unwrap();
@@ -210,7 +210,7 @@ async fn runs_without_a_claim_are_counted() {
     let off = engine().disabled(true).build().unwrap();
     off.run(key(), None, done).await.unwrap();
     let keyless = engine()
-        .missing_key(MissingKey::RunUnprotected)
+        .on_missing_key(OnMissingKey::RunUnprotected)
         .build()
         .unwrap();
     keyless.run(None, None, done).await.unwrap();

@@ -10,7 +10,8 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{CachedStore, MemoryStore};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Error, Fingerprint, Idempotency, Key, Omission, Outcome, StoreDown, StoreError,
+    Builder, Error, Fingerprint, Idempotency, Key, Omission, OnStoreUnavailable, Outcome,
+    StoreError,
 };
 
 use crate::on_each_server;
@@ -334,7 +335,7 @@ async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) 
     let bench = Bench::on(&server).await;
     let once = bench
         .builder()
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     run(&once, &noise(20_000)).await.unwrap();

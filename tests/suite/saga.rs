@@ -10,7 +10,7 @@ use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Claim, Crashed, Error, Idempotency, Key, Outcome, RecordId, SagaError, SagaStatus, Step,
+    Claim, Error, Idempotency, Key, OnCrash, Outcome, RecordId, SagaError, SagaStatus, Step,
     StepError, StoreError,
 };
 use tokio::time::Instant;
@@ -450,7 +450,7 @@ async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_a_perso
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;
-        let charge = Step::named("charge").crashed(Crashed::Interrupt);
+        let charge = Step::named("charge").on_crash(OnCrash::Interrupt);
         let undo = |key, result| bench.undo("charge", key, result);
         saga.step(charge, |key| bench.fire("charge", key), undo)
             .await

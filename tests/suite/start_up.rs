@@ -18,7 +18,7 @@ use lambda_idempotency::http::{DocumentationUrl, IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Idempotency, Key, Pointer, RecordId, StoreDown, StoreError};
+use lambda_idempotency::{Idempotency, Key, OnStoreUnavailable, Pointer, RecordId, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -109,7 +109,10 @@ async fn said_without(config: aws_sdk_dynamodb::config::Builder) -> String {
     let store = DynamoDbStore::new(Client::from_conf(config.build()), "idempotency");
     let once = Idempotency::builder(store).namespace("shop");
     // Nothing is sent, so that it says nothing of the store.
-    let once = once.store_down(StoreDown::FailOpen).build().unwrap();
+    let once = once
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        .build()
+        .unwrap();
     let nothing = async |_| Ok::<_, Infallible>(());
     let run = once.run(Key::new("charge", "1"), None, nothing);
     run.await.unwrap_err().to_string()

@@ -12,7 +12,7 @@ use lambda_idempotency::protocol::record::Record;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Claim, Crashed, Error, Fingerprint, Idempotency, Key, Omission, Outcome, PreparedStep,
+    Builder, Claim, Error, Fingerprint, Idempotency, Key, Omission, OnCrash, Outcome, PreparedStep,
     Step, StepError, Verdict,
 };
 use tokio::time::Instant;

@@ -14,7 +14,7 @@ use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
 };
 use lambda_idempotency::{
-    Begun, Builder, Clock, Crashed, Disposition, Ended, EpochMillis, Error, Idempotency, Key, Step,
+    Begun, Builder, Clock, Disposition, Ended, EpochMillis, Error, Idempotency, Key, OnCrash, Step,
     StepError,
 };
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_a_person() {
     assert_eq!(charged.unwrap(), 7);
 
     let careful = claim().await.unwrap();
-    let step = Step::named("charge").crashed(Crashed::Interrupt);
+    let step = Step::named("charge").on_crash(OnCrash::Interrupt);
     let charged = careful.step(step, async |_| Ok::<_, io::Error>(7)).await;
     assert!(matches!(charged, Err(StepError::Interrupted { .. })));
 }

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::Error as LedgerError;
 use lambda_idempotency::sqs::Message;
-use lambda_idempotency::{Crashed, Step, StepError};
+use lambda_idempotency::{OnCrash, Step, StepError};
 use uuid::Uuid;
 
 use crate::ledger::Ledger;
@@ -41,7 +41,7 @@ impl Shop {
         } else {
             // It would be taken twice. A person looks.
             charge
-                .crashed(Crashed::Interrupt)
+                .on_crash(OnCrash::Interrupt)
                 .unsure_after(ProviderError::may_have_charged)
         };
         let receipt = claim

@@ -61,18 +61,18 @@ impl Claim {
     ///
     /// What comes before [`firing`](PreparedStep::firing) has no effect outside: reading a token, signing,
     /// waiting for a connection. An attempt that dies there leaves no note, and the next one runs the step
-    /// from its beginning, even under [`Crashed::Interrupt`](crate::Crashed::Interrupt). One that dies behind
+    /// from its beginning, even under [`OnCrash::Interrupt`](crate::OnCrash::Interrupt). One that dies behind
     /// it may have had the effect: the step fires again with its key, or waits for a person, as
-    /// [`Step::crashed`](crate::Step::crashed) says. So fewer requests wait for a person where the provider
+    /// [`Step::on_crash`](crate::Step::on_crash) says. So fewer requests wait for a person where the provider
     /// honours no keys. It costs two requests, as each step does.
     ///
     /// ```
-    /// use lambda_idempotency::{Claim, Crashed, Step, StepError};
+    /// use lambda_idempotency::{Claim, OnCrash, Step, StepError};
     ///
     /// # async fn token() -> std::io::Result<String> { Ok("t".into()) }
     /// # async fn transfer(_token: &str, _cents: u64) -> std::io::Result<String> { Ok("transfer 17".into()) }
     /// async fn pay(claim: &Claim, cents: u64) -> Result<String, StepError<std::io::Error>> {
-    ///     let step = Step::named("transfer").crashed(Crashed::Interrupt);
+    ///     let step = Step::named("transfer").on_crash(OnCrash::Interrupt);
     ///     claim.prepared_step(step, async |step| {
     ///         let token = token().await?; // may be repeated
     ///         step.firing().await?;

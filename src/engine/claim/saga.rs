@@ -17,7 +17,7 @@ use super::steps::Begun;
 use crate::engine::events;
 use crate::engine::journal::Urgency;
 use crate::engine::step::{SagaError, Step, StepError};
-use crate::protocol::Crashed;
+use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{StepEntry, StepResult, StepState};
 use crate::protocol::record::{Failure, error_kind};
@@ -72,7 +72,7 @@ pub struct Saga<'a, E> {
     permanent: Permanent<'a, E>,
     state: SagaState,
     is_noted: bool,
-    undos: Vec<(String, Crashed, Undo<'a, E>)>,
+    undos: Vec<(String, OnCrash, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
     lost: Vec<String>,
 }
@@ -123,7 +123,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     ///
     /// The effect is given the key of the step, its compensation the key of `{step}/undo` and the effect's
     /// result. Both keys are the same in every attempt. Where an attempt died in the middle, the effect, or
-    /// the compensation, fires again with its key, or the saga is stuck, as [`Step::crashed`] says for both.
+    /// the compensation, fires again with its key, or the saga is stuck, as [`Step::on_crash`] says for both.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             None => None,
         };
         // What was asked about is known.
-        let policy = asked.as_ref().map_or(crashed, |_| Crashed::RunAgain);
+        let policy = asked.as_ref().map_or(crashed, |_| OnCrash::RunAgain);
         let (result, live) = match inner.begin(&name, policy).await {
             Ok(Begun::Done(result)) => (result, None),
             Ok(Begun::Turn(turn)) => {
@@ -371,7 +371,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let confirmed = self.state.confirmed.clone();
         for unknown in confirmed.iter().filter(|name| !names.contains(name)) {
             let undo_name = undo_of(unknown);
-            match inner.begin_named(&undo_name, Crashed::Interrupt).await {
+            match inner.begin_named(&undo_name, OnCrash::Interrupt).await {
                 Ok(Begun::Done(_)) => continue,
                 Ok(Begun::Turn(turn)) => turn.fail("by hand", true).await,
                 Err(StepError::Interrupted { .. }) => {}
@@ -382,7 +382,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         while let Some((name, crashed, undo)) = self.undos.pop() {
             let undo_name = undo_of(&name);
             let stuck = self.state.stuck.as_ref() == Some(&undo_name);
-            let policy = if stuck { Crashed::Interrupt } else { crashed };
+            let policy = if stuck { OnCrash::Interrupt } else { crashed };
             let turn = match inner.begin_named(&undo_name, policy).await {
                 Ok(Begun::Done(_)) => continue,
                 Ok(Begun::Turn(turn)) => turn,

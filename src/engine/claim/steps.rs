@@ -14,7 +14,7 @@ use crate::engine::settings::Unrecorded;
 use crate::engine::step::{Step, StepError};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState, is_step_name};
 use crate::protocol::record::{Amendment, Failure, Omission, error_kind};
-use crate::protocol::{Crashed, StepDecision, decide_step};
+use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
 impl Claim {
@@ -24,7 +24,7 @@ impl Claim {
     /// The step is recorded as pending before the effect fires, and its result after. An attempt
     /// that takes over is given the recorded result, and the effect doesn't fire again. A step that
     /// was pending when its attempt died may have happened: it fires again with the same key, or
-    /// waits for a person, as [`Step::crashed`](crate::Step::crashed) says. An error says that
+    /// waits for a person, as [`Step::on_crash`](crate::Step::on_crash) says. An error says that
     /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire.
     ///
     /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name.
@@ -132,7 +132,7 @@ impl Inner {
     pub(super) async fn begin<E>(
         &self,
         name: &str,
-        crashed: Crashed,
+        crashed: OnCrash,
     ) -> Result<Begun<'_>, StepError<E>> {
         check_name(name)?;
         self.begin_named(name, crashed).await
@@ -142,7 +142,7 @@ impl Inner {
     pub(super) async fn begin_named<E>(
         &self,
         name: &str,
-        crashed: Crashed,
+        crashed: OnCrash,
     ) -> Result<Begun<'_>, StepError<E>> {
         let begun = self.turn(name, crashed)?;
         if let Begun::Turn(turn) = &begun {
@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Gives a step its turn, or the result that it has.
-    pub(super) fn turn<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+    pub(super) fn turn<E>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         if self.hold.is_some() && self.steps.engine.is_none() {
             return Err(StepError::NoJournal);
         }
@@ -195,7 +195,7 @@ impl Inner {
     }
 
     /// Decides what to do about a step: gives its turn, or the result that it has.
-    fn decide<E>(&self, name: &str, crashed: Crashed) -> Result<Begun<'_>, StepError<E>> {
+    fn decide<E>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
         let mut state = self.steps.state();
         if state.busy.contains(name) || state.given.contains(name) {

@@ -155,7 +155,7 @@ async fn a_claim_without_a_reply_keeps_the_payload_that_ran_unprotected() {
     let once = Idempotency::builder(Scripted::new(WithoutReply::default()))
         .namespace("tests")
         .clock(TokioClock::start())
-        .store_down(crate::StoreDown::FailOpen)
+        .on_store_unavailable(crate::OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     let first = run_with(&once, b"payload").await.unwrap();

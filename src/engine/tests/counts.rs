@@ -86,7 +86,7 @@ impl Script for Unreachable {
 async fn a_run_that_fails_open_keeps_the_name_of_its_operation() {
     let open = Idempotency::builder(Scripted::new(Unreachable))
         .namespace("tests")
-        .store_down(crate::engine::settings::StoreDown::FailOpen)
+        .on_store_unavailable(crate::engine::settings::OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     let handler = async |claim: crate::Claim| Ok::<_, Infallible>(claim.operation().to_owned());

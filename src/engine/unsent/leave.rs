@@ -4,7 +4,7 @@ use super::{Later, Unsent};
 use crate::engine::claim::{Claim, Hold};
 use crate::engine::metrics::Count;
 use crate::engine::{Engine, Request, events};
-use crate::protocol::Crashed;
+use crate::protocol::OnCrash;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Owner, RecordWrite, Release, WITHOUT_REPLY};
 
@@ -102,7 +102,7 @@ impl Engine {
         request.meter.count(Count::Failures);
         hold.keeps_fingerprint = true;
         self.follow(claim, hold);
-        if self.settings.rules.crashed == Crashed::RunAgain {
+        if self.settings.rules.on_crash == OnCrash::RunAgain {
             self.leave_release(request, hold, "dropped");
         }
     }

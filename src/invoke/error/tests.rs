@@ -2,8 +2,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::engine::error::Error;
 use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, Omission};
+use crate::store::StoreError;
 use crate::store::transaction::WriteError;
 
 type Own = InvokeError<&'static str>;

@@ -14,7 +14,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 fn rules() -> Rules {
     Rules {
-        crashed: Crashed::RunAgain,
+        on_crash: OnCrash::RunAgain,
         max_attempts: None,
         skew_margin: MARGIN,
     }

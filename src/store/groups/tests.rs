@@ -10,7 +10,7 @@ use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
 use crate::store::{GroupedStore, MemoryStore, Store};
-use crate::{Claim, Idempotency, Key, StoreDown};
+use crate::{Claim, Idempotency, Key, OnStoreUnavailable};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 
@@ -447,7 +447,7 @@ impl Store for HangsOnce {
 async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
     let once = Idempotency::builder(GroupedStore::new(HangsOnce::new()))
         .namespace("groups")
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     let run = |key: &'static str| {

@@ -165,7 +165,7 @@ async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
 async fn a_crashed_attempt_runs_again_when_its_pause_is_over_and_not_before() {
     const PAUSE: Duration = Duration::from_hours(1);
     const LEAST: Duration = Duration::from_millis(1);
-    let bench = bench_with(|builder| builder.crashed(Crashed::RunAgainAfter(PAUSE)));
+    let bench = bench_with(|builder| builder.on_crash(OnCrash::RunAgainAfter(PAUSE)));
     let early = async |left: Duration| {
         let run = bench.run(0).await;
         assert!(

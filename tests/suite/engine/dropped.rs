@@ -143,7 +143,7 @@ async fn a_process_that_dies_releases_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn where_a_person_must_look_a_dropped_handler_leaves_its_lease() {
-    let pair = pair(|builder| builder.crashed(Crashed::Interrupt));
+    let pair = pair(|builder| builder.on_crash(OnCrash::Interrupt));
     pair.hang_up(key()).await;
     attempt(&pair.once, another()).await.unwrap();
     assert!(matches!(
@@ -159,8 +159,8 @@ async fn where_a_person_must_look_a_dropped_handler_leaves_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_whose_completion_was_dropped_is_stored_by_the_next_call_under_each_policy() {
-    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
-        let pair = pair(|builder| builder.crashed(policy));
+    for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
+        let pair = pair(|builder| builder.on_crash(policy));
         pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
             .await;
         let next = text(&pair.once).await.unwrap();
@@ -205,8 +205,8 @@ async fn a_failure_for_good_that_was_dropped_is_stored_by_the_next_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_was_dropped_is_sent_by_the_next_call_under_each_policy() {
-    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
-        let pair = pair(|builder| builder.crashed(policy));
+    for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
+        let pair = pair(|builder| builder.on_crash(policy));
         pair.hang_up_after(Call::Release, Fault::Throttled, Err("for now"))
             .await;
         assert_eq!(value(attempt(&pair.once, key()).await), 2, "{policy:?}");
@@ -216,8 +216,8 @@ async fn a_release_that_was_dropped_is_sent_by_the_next_call_under_each_policy()
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_reply_was_not_waited_for_is_released_by_the_next_call_under_each_policy() {
-    for policy in [Crashed::RunAgain, Crashed::Interrupt] {
-        let pair = pair(|builder| builder.crashed(policy));
+    for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
+        let pair = pair(|builder| builder.on_crash(policy));
         pair.table
             .inject(Call::Create, Fault::ReplyDelayed(Duration::from_secs(1)));
         let run = attempt(&pair.once, key());

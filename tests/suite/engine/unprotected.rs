@@ -13,7 +13,7 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
     assert!(matches!(without, Err(Error::Key(KeyError::Missing))));
 
     let (log, _capture) = Log::capture();
-    let lenient = bench_with(|builder| builder.missing_key(MissingKey::RunUnprotected));
+    let lenient = bench_with(|builder| builder.on_missing_key(OnMissingKey::RunUnprotected));
     let keys = Arc::new(std::sync::Mutex::new(Vec::new()));
     for _ in 0..2 {
         let keys = Arc::clone(&keys);

@@ -6,7 +6,9 @@ use aws_sdk_dynamodb::types::ConditionCheck;
 use lambda_idempotency::store::transaction::{Write, WriteError};
 use lambda_idempotency::store::{CachedStore, MemoryStore};
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Error, Idempotency, MissingKey, Omission, Outcome, StoreError, Verdict};
+use lambda_idempotency::{
+    Error, Idempotency, Omission, OnMissingKey, Outcome, StoreError, Verdict,
+};
 
 use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
@@ -416,7 +418,7 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
     ));
     let keyless = bench
         .builder()
-        .missing_key(MissingKey::RunUnprotected)
+        .on_missing_key(OnMissingKey::RunUnprotected)
         .build()
         .unwrap();
     let handler =

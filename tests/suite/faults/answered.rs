@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Error, Idempotency, Outcome, StoreDown, StoreError};
+use lambda_idempotency::{Error, Idempotency, OnStoreUnavailable, Outcome, StoreError};
 
 use super::{Bench, key, payload, run};
 use crate::on_each_server;
@@ -12,7 +12,10 @@ use crate::support::{Begun, Fault, Server};
 
 fn open(bench: &Bench, clock: &ManualClock) -> Idempotency {
     let builder = bench.builder().clock(clock.clone());
-    builder.store_down(StoreDown::FailOpen).build().unwrap()
+    builder
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        .build()
+        .unwrap()
 }
 
 on_each_server!(a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_answer);

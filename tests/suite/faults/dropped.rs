@@ -1,6 +1,6 @@
 //! Runs that are dropped while their process lives on, through the real SDK.
 
-use lambda_idempotency::Crashed;
+use lambda_idempotency::OnCrash;
 
 use super::*;
 use crate::support::Begun;
@@ -34,9 +34,9 @@ async fn a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call(serve
 on_each_server!(an_outcome_whose_completion_is_dropped_is_stored_by_the_next_call);
 async fn an_outcome_whose_completion_is_dropped_is_stored_by_the_next_call(server: Server) {
     for applies in [true, false] {
-        for policy in [Crashed::RunAgain, Crashed::Interrupt] {
+        for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
             let bench = Bench::on(&server).await;
-            let once = bench.builder().crashed(policy).build().unwrap();
+            let once = bench.builder().on_crash(policy).build().unwrap();
             drop_completion(&bench, &once, applies).await;
             let next = run(&once, 2).await.unwrap();
             assert!(next.is_replayed(), "{applies} {policy:?}");

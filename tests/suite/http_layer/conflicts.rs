@@ -13,7 +13,9 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{self, FaultyStore, ManualClock};
-use lambda_idempotency::{AtDeadline, Builder, Crashed, Idempotency, StoreDown, Unrecorded};
+use lambda_idempotency::{
+    AtDeadline, Builder, Idempotency, OnCrash, OnStoreUnavailable, Unrecorded,
+};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt, service_fn};
@@ -168,7 +170,7 @@ async fn an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so(serv
     cut_off_at_work(store.clone(), |once| once.clock(clock.clone()), &call).await;
     clock.advance(LATER);
 
-    let careful = |once: Builder| once.clock(clock.clone()).crashed(Crashed::Interrupt);
+    let careful = |once: Builder| once.clock(clock.clone()).on_crash(OnCrash::Interrupt);
     let careful = Api::on(store, careful, |layer| layer, place_order);
     let refused = careful.send(&call).await;
     refused.assert_problem(409, "interrupted");
@@ -223,7 +225,7 @@ async fn a_store_that_cannot_be_reached_is_a_503_and_nothing_runs() {
 
     let open = Api::on(
         store,
-        |once| once.store_down(StoreDown::FailOpen),
+        |once| once.on_store_unavailable(OnStoreUnavailable::FailOpen),
         |layer| layer,
         place_order,
     );

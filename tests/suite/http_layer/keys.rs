@@ -1,7 +1,7 @@
 //! Whose request it is: the key, and the tenant that it belongs to.
 
 use http::header::HeaderName;
-use lambda_idempotency::MissingKey;
+use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Call, Door, place_order};
@@ -21,7 +21,8 @@ async fn a_request_without_a_key_is_refused(server: Server) {
 
 on_each_server!(a_request_without_a_key_runs_unprotected_where_the_policy_says_so);
 async fn a_request_without_a_key_runs_unprotected_where_the_policy_says_so(server: Server) {
-    let policy = |once: lambda_idempotency::Builder| once.missing_key(MissingKey::RunUnprotected);
+    let policy =
+        |once: lambda_idempotency::Builder| once.on_missing_key(OnMissingKey::RunUnprotected);
     let api = Api::configured(&server, policy, |layer| layer, place_order).await;
     for run in ["order 1", "order 2"] {
         let answer = api.send(&Door::Http.post(None).json("{}")).await;

@@ -10,7 +10,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Idempotency, InFlight, Key, StoreDown, Unrecorded, Verdict};
+use lambda_idempotency::{Idempotency, InFlight, Key, OnStoreUnavailable, Unrecorded, Verdict};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
@@ -96,7 +96,7 @@ async fn an_answer_without_protection_says_so() {
     let unreachable = Server::behind("http://127.0.0.1:1".to_owned()).client();
     let open = Api::on(
         DynamoDbStore::new(unreachable.clone(), "t"),
-        |once| once.store_down(StoreDown::FailOpen),
+        |once| once.on_store_unavailable(OnStoreUnavailable::FailOpen),
         |layer| layer,
         place_order,
     );

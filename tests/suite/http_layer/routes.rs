@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::MissingKey;
+use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 
@@ -27,10 +27,10 @@ async fn a_route_is_required_optional_or_off(server: Server) {
         layer.other_routes(RoutePolicy::off())
     };
     // What a route says counts, whatever the engine says.
-    for policy in [MissingKey::Refuse, MissingKey::RunUnprotected] {
+    for policy in [OnMissingKey::Refuse, OnMissingKey::RunUnprotected] {
         let api = Api::configured(
             &server,
-            |once| once.missing_key(policy),
+            |once| once.on_missing_key(policy),
             routes,
             place_order,
         )

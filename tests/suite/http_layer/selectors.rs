@@ -7,7 +7,7 @@ use http::{HeaderName, Request, Response};
 use http_body_util::{BodyExt, Full};
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Builder, Claim, Idempotency, MissingKey};
+use lambda_idempotency::{Builder, Claim, Idempotency, OnMissingKey};
 use serde_json::Value;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
@@ -246,7 +246,7 @@ async fn where_nothing_is_protected_no_selector_refuses_anything() {
     let passive: [fn(Builder) -> Builder; 2] =
         [|once| once.observe(true), |once| once.disabled(true)];
     for engine in passive {
-        let engine = |once| engine(once).missing_key(MissingKey::RunUnprotected);
+        let engine = |once| engine(once).on_missing_key(OnMissingKey::RunUnprotected);
         let panics = Selector::closure(|_, _| -> Option<String> { panic!("in a selector") });
         let missing = Selector::path_parameter("cart");
         for selector in [from_body(), panics, missing] {

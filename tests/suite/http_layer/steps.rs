@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lambda_idempotency::{Claim, Crashed, Step, StepError};
+use lambda_idempotency::{Claim, OnCrash, Step, StepError};
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
@@ -46,7 +46,7 @@ async fn an_interrupted_step_is_a_conflict_that_no_retry_mends(server: Server) {
     let api = Api::new(&server, |_, request: lambda_http::Request| async move {
         let claim = request.extensions().get::<Claim>().unwrap();
         let step = Step::named("charge")
-            .crashed(Crashed::Interrupt)
+            .on_crash(OnCrash::Interrupt)
             .unsure_after(|_| true);
         let never = || async { Err::<(), _>(io::Error::other("timed out")) };
         claim

@@ -1,12 +1,12 @@
 //! The engine's policies, its claimless form, and its switches.
 
-use lambda_idempotency::{InFlight, MissingKey};
+use lambda_idempotency::{InFlight, OnMissingKey};
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_event_without_a_key_runs_unprotected_where_the_policy_says_so() {
-    let once = builder(MemoryStore::new()).missing_key(MissingKey::RunUnprotected);
+    let once = builder(MemoryStore::new()).on_missing_key(OnMissingKey::RunUnprotected);
     let runs = Runs::default();
     let function = settling(&once.build().unwrap(), &runs);
     for run in 1..=2 {

@@ -213,10 +213,14 @@ fn each_default_is_that_of_a_new_builder() {
         ("detached_limit", "1,024", "1024"),
         ("renewed_lease", "none", "None"),
         ("max_attempts", "no limit", "None"),
-        ("crashed", "`Crashed::RunAgain`", "RunAgain"),
+        ("on_crash", "`OnCrash::RunAgain`", "RunAgain"),
         ("in_flight", "`InFlight::FailFast`", "FailFast"),
-        ("store_down", "`StoreDown::FailClosed`", "FailClosed"),
-        ("missing_key", "`MissingKey::Refuse`", "Refuse"),
+        (
+            "on_store_unavailable",
+            "`OnStoreUnavailable::FailClosed`",
+            "FailClosed",
+        ),
+        ("on_missing_key", "`OnMissingKey::Refuse`", "Refuse"),
         ("unrecorded", "`Unrecorded::Return`", "Return"),
     ] {
         assert!(

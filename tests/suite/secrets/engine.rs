@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    AtDeadline, Builder, Clock, Crashed, Fingerprint, Idempotency, Key, Omission, Unrecorded,
+    AtDeadline, Builder, Clock, Fingerprint, Idempotency, Key, Omission, OnCrash, Unrecorded,
     Verdict,
 };
 use proptest::prelude::*;
@@ -171,7 +171,11 @@ async fn refused(bench: &Bench, seen: &mut Seen) {
 
 /// Attempts that outlived their lease.
 async fn crashed(bench: &Bench, seen: &mut Seen) {
-    let interrupting = bench.builder().crashed(Crashed::Interrupt).build().unwrap();
+    let interrupting = bench
+        .builder()
+        .on_crash(OnCrash::Interrupt)
+        .build()
+        .unwrap();
     let exhausting = bench
         .builder()
         .max_attempts(NonZeroU32::MIN)
@@ -272,7 +276,7 @@ async fn faults(bench: &Bench, seen: &mut Seen) {
     );
     let open = bench
         .builder()
-        .store_down(lambda_idempotency::StoreDown::FailOpen)
+        .on_store_unavailable(lambda_idempotency::OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     open.run(bench.key("lost"), None, |_| bench.works())

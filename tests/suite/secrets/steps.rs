@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
-use lambda_idempotency::{Crashed, Error, Idempotency, Key, Step, StepError, Unrecorded};
+use lambda_idempotency::{Error, Idempotency, Key, OnCrash, Step, StepError, Unrecorded};
 use proptest::prelude::*;
 
 use super::canary::{Canary, Seen, any_canary};
@@ -72,7 +72,7 @@ async fn scenario(canary: &Canary) -> Seen {
     second.await.unwrap_err();
     // Until the throttled request is forgotten, which would hold the next claim up.
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let interrupted = Step::named("interrupted").crashed(Crashed::Interrupt);
+    let interrupted = Step::named("interrupted").on_crash(OnCrash::Interrupt);
     let hanging = once.run(key(), None, async |claim| {
         claim
             .step(Step::<Quoting>::named("interrupted"), async |_: String| {

@@ -1,6 +1,6 @@
 //! Messages that can't be worked on, and what the rest of their batch sees of it.
 
-use lambda_idempotency::MissingKey;
+use lambda_idempotency::OnMissingKey;
 use lambda_runtime::Diagnostic;
 
 use super::*;
@@ -80,11 +80,11 @@ async fn a_key_that_cannot_be_used_fails_its_message_alone(server: Server) {
 on_each_server!(a_missing_key_meets_the_policy);
 async fn a_missing_key_meets_the_policy(server: Server) {
     for (policy, reported) in [
-        (MissingKey::Refuse, vec!["m-1", "m-2"]),
-        (MissingKey::RunUnprotected, vec![]),
+        (OnMissingKey::Refuse, vec!["m-1", "m-2"]),
+        (OnMissingKey::RunUnprotected, vec![]),
     ] {
         let once = builder(server.store().await)
-            .missing_key(policy)
+            .on_missing_key(policy)
             .build()
             .unwrap();
         let mut worker = BatchLayer::new(once)

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{AtDeadline, Begun, Crashed, InFlight, Key, Step};
+use lambda_idempotency::{AtDeadline, Begun, InFlight, Key, OnCrash, Step};
 use tokio::time::Instant;
 use tower::Layer as _;
 
@@ -21,8 +21,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(crashed: Crashed) -> Self {
-        Self::with(|once| once.crashed(crashed))
+    fn new(crashed: OnCrash) -> Self {
+        Self::with(|once| once.on_crash(crashed))
     }
 
     fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
@@ -75,7 +75,7 @@ fn three() -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() {
-    let bench = Bench::new(Crashed::RunAgain);
+    let bench = Bench::new(OnCrash::RunAgain);
     let (reported, ran) = bench.deliver(true).await;
     assert_eq!(reported, ["m-2"]);
     assert_eq!(ran, ["m-1", "m-2", "m-3"]);
@@ -88,7 +88,7 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() 
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hung_waits_for_a_person_where_the_policy_says_so() {
-    let bench = Bench::new(Crashed::Interrupt);
+    let bench = Bench::new(OnCrash::Interrupt);
     assert_eq!(bench.deliver(true).await.0, ["m-2"]);
     for wait in [0, 60] {
         // In flight until its lease is over, interrupted after it.
@@ -100,7 +100,7 @@ async fn a_handler_that_hung_waits_for_a_person_where_the_policy_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_handler_was_never_ready_did_not_start() {
-    let bench = Bench::new(Crashed::Interrupt);
+    let bench = Bench::new(OnCrash::Interrupt);
     let effects = Effects::default();
     let ran = effects.clone();
     let working = move |message: Message<u64>| {
@@ -172,7 +172,7 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
 
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_handler_hung_stays_bound_to_its_payload() {
-    let bench = Bench::new(Crashed::RunAgain);
+    let bench = Bench::new(OnCrash::RunAgain);
     let by_one_key = || bench.layer().key(|_| "one");
     let effects = Effects::default();
     let mut hanging = by_one_key().handler(|_| std::future::pending::<Result<(), Infallible>>());
@@ -192,8 +192,8 @@ async fn a_key_whose_handler_hung_stays_bound_to_its_payload() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_hung_waits_for_a_person_where_its_policy_says_so() {
-    let bench = Bench::new(Crashed::RunAgain);
-    for crashed in [Crashed::RunAgain, Crashed::Interrupt] {
+    let bench = Bench::new(OnCrash::RunAgain);
+    for crashed in [OnCrash::RunAgain, OnCrash::Interrupt] {
         let effects = Effects::default();
         let worker = |hangs: bool| {
             let ran = effects.clone();
@@ -209,7 +209,7 @@ async fn a_step_that_hung_waits_for_a_person_where_its_policy_says_so() {
                         }
                         Ok::<_, Infallible>(())
                     };
-                    let step = Step::named("charge").crashed(crashed);
+                    let step = Step::named("charge").on_crash(crashed);
                     claim.step(step, effect).await
                 }
             })
@@ -219,7 +219,7 @@ async fn a_step_that_hung_waits_for_a_person_where_its_policy_says_so() {
         assert_eq!(effects.take(), ["m-1"]);
         let again = bench.call(&mut worker(false), one()).await;
         let expected = match crashed {
-            Crashed::Interrupt => (vec!["m-1".to_owned()], Vec::new()),
+            OnCrash::Interrupt => (vec!["m-1".to_owned()], Vec::new()),
             _ => (Vec::new(), vec!["m-1".to_owned()]),
         };
         assert_eq!((again, effects.take()), expected);
@@ -235,7 +235,7 @@ async fn a_handler_that_panics_when_it_is_ended_is_reported_alone() {
             std::panic::resume_unwind(Box::new("on purpose"));
         }
     }
-    let bench = Bench::new(Crashed::RunAgain);
+    let bench = Bench::new(OnCrash::RunAgain);
     let mut worker = bench.layer().handler(|message: Message<u64>| async move {
         if message.id() == "m-2" {
             let _brittle = Brittle;
@@ -277,7 +277,7 @@ async fn a_message_that_waits_leaves_the_reserve_to_the_hooks() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
-    let bench = Bench::new(Crashed::Interrupt);
+    let bench = Bench::new(OnCrash::Interrupt);
     let effects = Effects::default();
     let ran = effects.clone();
     let layer = bench.layer().concurrency(1).reserve(Duration::ZERO);

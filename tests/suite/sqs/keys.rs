@@ -1,6 +1,6 @@
 //! Where a message's key may stand, and whose it is.
 
-use lambda_idempotency::MissingKey;
+use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::sqs::Selector;
 
 use super::*;
@@ -117,7 +117,7 @@ on_each_server!(a_selection_that_finds_nothing_meets_the_policy);
 async fn a_selection_that_finds_nothing_meets_the_policy(server: Server) {
     let store = server.store().await;
     let once = builder(store)
-        .missing_key(MissingKey::RunUnprotected)
+        .on_missing_key(OnMissingKey::RunUnprotected)
         .build()
         .unwrap();
     let effects = Effects::default();

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Crashed, Fingerprint, Key, Outcome, StoreDown, Unrecorded};
+use lambda_idempotency::{Fingerprint, Key, OnCrash, OnStoreUnavailable, Outcome, Unrecorded};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -73,7 +73,7 @@ async fn a_crashed_attempt_runs_again_or_is_reported_by_policy(server: Server) {
     begun.cut_off(elsewhere(&first, begun.then_never())).await;
     clock.advance(LATER);
 
-    let interrupted = timed().crashed(Crashed::Interrupt);
+    let interrupted = timed().on_crash(OnCrash::Interrupt);
     let exhausted = timed().max_attempts(NonZeroU32::MIN);
     for policy in [interrupted, exhausted] {
         let mut worker = charging(&policy.build().unwrap(), &effects);
@@ -202,7 +202,7 @@ async fn with_the_store_down_every_message_is_reported_and_none_runs() {
 async fn with_the_store_down_and_a_policy_that_fails_open_every_message_runs() {
     let store = DynamoDbStore::new(nowhere().await.client(), "idempotency");
     let once = builder(store)
-        .store_down(StoreDown::FailOpen)
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
     let effects = Effects::default();

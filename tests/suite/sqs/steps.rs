@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lambda_idempotency::{Crashed, Step, StepError};
+use lambda_idempotency::{OnCrash, Step, StepError};
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_message_with_an_interrupted_step_goes_back_and_its_neighbours_do_not(
         let effects = fired.clone();
         async move {
             let step = Step::named("charge")
-                .crashed(Crashed::Interrupt)
+                .on_crash(OnCrash::Interrupt)
                 .unsure_after(|_| true);
             message
                 .claim

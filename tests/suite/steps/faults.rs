@@ -259,7 +259,7 @@ async fn an_interrupted_step_that_a_person_settles_goes_on(server: Server) {
         let once = wire.builder().build().unwrap();
         let step = || {
             Step::named("charge")
-                .crashed(Crashed::Interrupt)
+                .on_crash(OnCrash::Interrupt)
                 .unsure_after(|_| true)
         };
         let run = |fails: bool| {

@@ -9,7 +9,7 @@ async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so()
     for attempt in 2..4 {
         let stopped = bench.run(|claim| async move {
             assert_eq!(claim.attempt(), attempt);
-            let step = Step::named("charge").crashed(Crashed::Interrupt);
+            let step = Step::named("charge").on_crash(OnCrash::Interrupt);
             claim.step(step, |_| bench.effect()).await
         });
         let error = stopped.await.unwrap_err();
@@ -27,7 +27,7 @@ async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
     let bench = &bench();
     bench.die_in_the_step().await;
     let handler = |claim: Claim| async move {
-        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         claim.step(step, |_| bench.effect()).await
     };
     let stopped = bench
@@ -46,7 +46,7 @@ async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() 
     let bench = &bench();
     bench.die_in_the_step().await;
     let outcome = bench.run(|claim| async move {
-        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         match claim.step(step, |_| bench.effect()).await {
             Err(StepError::Interrupted { step, .. }) => {
                 assert_eq!(step, "charge");
@@ -63,7 +63,7 @@ async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_p
     let bench = &bench();
     let step = || {
         Step::named("charge")
-            .crashed(Crashed::Interrupt)
+            .on_crash(OnCrash::Interrupt)
             .unsure_after(|error| *error == Provider::TimedOut)
     };
     let fails_with = |error: Provider| {
@@ -102,7 +102,7 @@ async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
         tokio::time::timeout(Duration::from_millis(5), cut)
             .await
             .expect_err("cut off");
-        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         let stopped = claim.step(step, |_| bench.effect()).await;
         assert!(
             matches!(stopped, Err(StepError::Interrupted { .. })),

@@ -3,7 +3,7 @@
 use super::*;
 
 fn step() -> Step<Provider> {
-    Step::named("charge").crashed(Crashed::Interrupt)
+    Step::named("charge").on_crash(OnCrash::Interrupt)
 }
 
 /// An attempt that dies before or behind the word that the effect fires.

@@ -12,7 +12,7 @@ use ahash::RandomState;
 use lambda_idempotency::protocol::journal::{StepEntry, StepResult};
 use lambda_idempotency::protocol::record::{Found, Omission, Takeover};
 use lambda_idempotency::protocol::{
-    Asking, Crashed, Decision, Rules, Settled, StepDecision, decide, decide_step, settle,
+    Asking, Decision, OnCrash, Rules, Settled, StepDecision, decide, decide_step, settle,
 };
 
 use crate::mutation::Mutation;
@@ -123,7 +123,7 @@ pub fn fate(found: Option<Rec>, sent: Completion, payload: Option<u8>) -> Fate {
 }
 
 /// `protocol::decide_step`.
-pub fn turn(known: Entry, crashed: Crashed) -> Turn {
+pub fn turn(known: Entry, crashed: OnCrash) -> Turn {
     match decide_step(entry(known).as_ref(), crashed) {
         StepDecision::Fire => Turn::Fire,
         StepDecision::Skip(StepResult::Text(text)) => Turn::Skip(name(text)),

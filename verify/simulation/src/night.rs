@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Status;
 use lambda_idempotency::testing::{Call, FaultyStore};
-use lambda_idempotency::{Crashed, Idempotency, InFlight, Key, RecordId};
+use lambda_idempotency::{Idempotency, InFlight, Key, OnCrash, RecordId};
 use tokio::task::LocalSet;
 
 use crate::broken::Mutation;
@@ -193,7 +193,7 @@ fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempote
         .retention(kept(scenario.retention))
         .failure_retention(kept(scenario.failure_retention))
         .store_timeout(millis(2_000))
-        .crashed(scenario.crashed)
+        .on_crash(scenario.crashed)
         .at_deadline(scenario.at_deadline)
         .disabled(false);
     if scenario.patience > 0 {
@@ -312,7 +312,7 @@ async fn settle(
                 What::Reported => watched.record(id).await.is_some_and(|record| {
                     record.status == Status::Failed
                         || scenario.max_attempts.is_some()
-                        || scenario.crashed == Crashed::Interrupt
+                        || scenario.crashed == OnCrash::Interrupt
                 }),
                 What::Crashed | What::HungUp | What::Panicked => false,
             };
@@ -322,7 +322,7 @@ async fn settle(
             }
         }
         let pause = match scenario.crashed {
-            Crashed::RunAgainAfter(pause) => pause,
+            OnCrash::RunAgainAfter(pause) => pause,
             _ => Duration::ZERO,
         };
         tokio::time::sleep(millis(2 * scenario.lease + 2 * MARGIN) + pause).await;

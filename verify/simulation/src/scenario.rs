@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lambda_idempotency::{AtDeadline, Crashed};
+use lambda_idempotency::{AtDeadline, OnCrash};
 
 use crate::operator::{self, Order};
 
@@ -113,7 +113,7 @@ pub struct Scenario {
     pub lease: i64,
     pub retention: i64,
     pub failure_retention: i64,
-    pub crashed: Crashed,
+    pub crashed: OnCrash,
     pub max_attempts: Option<NonZeroU32>,
     /// How long a duplicate waits; zero means not at all.
     pub patience: i64,
@@ -148,7 +148,7 @@ impl Scenario {
         let skews: Vec<_> = (0..3).map(|_| dice.i64(-widest..=widest)).collect();
         let lease = dice.i64(1..=8) * 1_000;
         let keys = dice.usize(1..=3);
-        let after = Crashed::RunAgainAfter(Duration::from_millis(dice.u64(1..=9_000)));
+        let after = OnCrash::RunAgainAfter(Duration::from_millis(dice.u64(1..=9_000)));
         let reckless = dice.u8(0..8) == 0;
         let deliveries = (0..dice.usize(3..=20))
             .map(|_| delivery(dice, lease, keys, reckless))
@@ -160,9 +160,9 @@ impl Scenario {
             retention: [5_000, 60_000, 3_600_000][dice.usize(0..3)],
             failure_retention: [3_000, 600_000][dice.usize(0..2)],
             crashed: [
-                Crashed::RunAgain,
-                Crashed::RunAgain,
-                Crashed::Interrupt,
+                OnCrash::RunAgain,
+                OnCrash::RunAgain,
+                OnCrash::Interrupt,
                 after,
             ][dice.usize(0..4)],
             max_attempts: [None, None, NonZeroU32::new(2)][dice.usize(0..3)],

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lambda_idempotency::protocol::Rules;
-use lambda_idempotency::{Crashed, EpochMillis};
+use lambda_idempotency::{EpochMillis, OnCrash};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -35,10 +35,10 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The engine's rules")]
 pub struct RuleArgs {
-    /// What the engine does about an attempt that died: `Crashed` of its builder. Without it,
+    /// What the engine does about an attempt that died: `OnCrash` of its builder. Without it,
     /// run-again is assumed.
     #[arg(long, value_parser = crashed, value_name = "run-again|run-again-after=DURATION|interrupt")]
-    pub crashed: Option<Crashed>,
+    pub crashed: Option<OnCrash>,
     /// `max_attempts` of its builder.
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<NonZeroU32>,
@@ -48,11 +48,11 @@ pub struct RuleArgs {
 }
 
 /// Reads what the engine does about an attempt that died.
-fn crashed(text: &str) -> Result<Crashed, String> {
+fn crashed(text: &str) -> Result<OnCrash, String> {
     match (text, text.strip_prefix("run-again-after=")) {
-        ("run-again", _) => Ok(Crashed::RunAgain),
-        ("interrupt", _) => Ok(Crashed::Interrupt),
-        (_, Some(pause)) => time::duration(pause).map(Crashed::RunAgainAfter),
+        ("run-again", _) => Ok(OnCrash::RunAgain),
+        ("interrupt", _) => Ok(OnCrash::Interrupt),
+        (_, Some(pause)) => time::duration(pause).map(OnCrash::RunAgainAfter),
         _ => Err("give `run-again`, `run-again-after=1h`, or `interrupt`".to_owned()),
     }
 }
@@ -60,7 +60,7 @@ fn crashed(text: &str) -> Result<Crashed, String> {
 impl RuleArgs {
     pub(crate) fn rules(&self) -> Rules {
         let mut rules = Rules::new(self.skew_margin);
-        rules.crashed = self.crashed.unwrap_or_default();
+        rules.on_crash = self.crashed.unwrap_or_default();
         rules.max_attempts = self.max_attempts;
         rules
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{Crashed, EpochMillis, RecordId, SagaStatus};
+use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -80,9 +80,9 @@ pub struct RulesView {
 
 impl RulesView {
     fn of(rules: &Rules) -> Self {
-        let crashed = match rules.crashed {
-            Crashed::Interrupt => "interrupt".to_owned(),
-            Crashed::RunAgainAfter(pause) => format!("run-again-after={}", time::length(pause)),
+        let crashed = match rules.on_crash {
+            OnCrash::Interrupt => "interrupt".to_owned(),
+            OnCrash::RunAgainAfter(pause) => format!("run-again-after={}", time::length(pause)),
             _ => "run-again".to_owned(),
         };
         Self {
@@ -154,13 +154,13 @@ impl Explanation {
         }
     }
 
-    /// Names the answer of an engine with the other `Crashed`, where the rule was assumed.
+    /// Names the answer of an engine with the other `OnCrash`, where the rule was assumed.
     pub(crate) fn assumes_crashed(&mut self, id: &RecordId) {
         self.rules.crashed_assumed = true;
         let is_stuck = |record: &RecordView| record.state == State::Stuck;
         if self.answer == Answer::RunsAgain && self.record.as_ref().is_some_and(is_stuck) {
             self.words.push_str(
-                "; an engine with `Crashed::Interrupt` would tell it *interrupted*, and wait for a person: give --crashed",
+                "; an engine with `OnCrash::Interrupt` would tell it *interrupted*, and wait for a person: give --crashed",
             );
             self.safe.insert(0, safe::release(id));
         }

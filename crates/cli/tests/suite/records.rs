@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::{Crash, ManualClock};
 use lambda_idempotency::{
-    Claim, Crashed, Error, Fingerprint, Idempotency, Key, Outcome, Step, StepError, SystemClock,
+    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError, SystemClock,
 };
 
 use crate::support::{PATIENCE, dynamodb};
@@ -90,7 +90,7 @@ async fn deliver_in_steps(
 ) -> Result<Outcome<String>, Error<StepError<std::io::Error>>> {
     let payload = Fingerprint::json(b"{}");
     let run = async |claim: Claim| {
-        let step = Step::named("charge").crashed(Crashed::Interrupt);
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         claim.step(step, async |_key| charge().await).await
     };
     once.run(key(token), payload, run).await

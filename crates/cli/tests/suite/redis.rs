@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::testing::{Crash, ManualClock};
-use lambda_idempotency::{Claim, Crashed, Error, Idempotency, Key, Step, StepError};
+use lambda_idempotency::{Claim, Error, Idempotency, Key, OnCrash, Step, StepError};
 use lambda_idempotency_redis::RedisStore;
 
 use crate::redis_server::Server;
@@ -102,7 +102,7 @@ async fn a_record_is_explained_released_completed_failed_redacted_and_run_again(
 async fn a_step_that_waits_is_settled() {
     let server = Server::start(&[]).await;
     let key = || Key::new("charge", "A");
-    let charge = || Step::named("charge").crashed(Crashed::Interrupt);
+    let charge = || Step::named("charge").on_crash(OnCrash::Interrupt);
     let (once, crash) = (
         engine(server.store().await, Duration::from_hours(1)),
         Crash::new(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    Builder, Claim, Crashed, Error, Fingerprint, Idempotency, Key, Outcome, StoreError,
+    Builder, Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, StoreError,
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -126,11 +126,11 @@ async fn mismatch_and_unreadable(emitted: &mut Emitted) {
 
 async fn crashes(emitted: &mut Emitted) {
     for (policy, situation) in [
-        (Crashed::RunAgain, "takeover"),
-        (Crashed::Interrupt, "interrupted"),
+        (OnCrash::RunAgain, "takeover"),
+        (OnCrash::Interrupt, "interrupted"),
     ] {
         let clock = ManualClock::default();
-        let once = engine().clock(clock.clone()).crashed(policy);
+        let once = engine().clock(clock.clone()).on_crash(policy);
         let once = once.build().unwrap();
         // Leaked, as by a process that dies: a future that is dropped leaves its release behind.
         let mut crash = Box::pin(run(&once, "a", async |_| pending().await));
@@ -139,7 +139,7 @@ async fn crashes(emitted: &mut Emitted) {
         clock.advance(Duration::from_hours(1));
         emitted.drop();
         let next = run(&once, "a", done).await;
-        assert_eq!(next.is_ok(), policy == Crashed::RunAgain);
+        assert_eq!(next.is_ok(), policy == OnCrash::RunAgain);
         emitted.keep(situation);
     }
 

@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn a_released_record_is_resumed_at_once_under_every_policy() {
     let found = Found::readable(released());
-    let after = Crashed::RunAgainAfter(Duration::from_hours(1));
-    for crashed in [Crashed::RunAgain, Crashed::Interrupt, after] {
+    let after = OnCrash::RunAgainAfter(Duration::from_hours(1));
+    for crashed in [OnCrash::RunAgain, OnCrash::Interrupt, after] {
         let rules = Rules {
-            crashed,
+            on_crash: crashed,
             max_attempts: NonZeroU32::new(1),
             ..rules()
         };
@@ -47,7 +47,7 @@ fn a_lease_holds_to_the_millisecond_before_its_end() {
 #[test]
 fn a_crashed_attempt_runs_again_when_its_pause_is_over() {
     let rules = Rules {
-        crashed: Crashed::RunAgainAfter(Duration::from_millis(5)),
+        on_crash: OnCrash::RunAgainAfter(Duration::from_millis(5)),
         ..rules()
     };
     for (lease, expected) in [
@@ -106,7 +106,7 @@ fn a_crashed_attempt_waits_for_a_person_where_the_policy_says_so() {
         ..in_progress()
     });
     let rules = Rules {
-        crashed: Crashed::Interrupt,
+        on_crash: OnCrash::Interrupt,
         ..rules()
     };
     assert_eq!(on_found(&crashed, &rules), "interrupted 5000 ms ago");

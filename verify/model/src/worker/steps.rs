@@ -1,6 +1,6 @@
 //! A handler in steps: each is noted as pending, its effect fires at a provider, and what came of it is noted.
 
-use lambda_idempotency::Crashed;
+use lambda_idempotency::OnCrash;
 
 use super::answer;
 use crate::checker::Checker;
@@ -22,9 +22,9 @@ impl Checker {
         }
         let index = usize::from(hold.step);
         let policy = match (self.scope.provider, self.mutation) {
-            (Provider::NoKeysInterrupt, Mutation::PendingFiresAnyway) => Crashed::RunAgain,
-            (Provider::NoKeysInterrupt, _) => Crashed::Interrupt,
-            _ => Crashed::RunAgain,
+            (Provider::NoKeysInterrupt, Mutation::PendingFiresAnyway) => OnCrash::RunAgain,
+            (Provider::NoKeysInterrupt, _) => OnCrash::Interrupt,
+            _ => OnCrash::RunAgain,
         };
         let known = hold.journal[index];
         match real::turn(known, policy) {

@@ -1,6 +1,6 @@
 //! What callers that hang up leave behind, in a process that lives on.
 
-use lambda_idempotency::{Crashed, RecordId};
+use lambda_idempotency::{OnCrash, RecordId};
 
 use crate::night::Night;
 use crate::scenario::{Delivery, Door};
@@ -16,7 +16,7 @@ pub fn keys_are_free(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let scenario = &night.scenario;
     if scenario.door != Door::Engine
         || scenario.trouble > 0.0
-        || scenario.crashed != Crashed::RunAgain
+        || scenario.crashed != OnCrash::RunAgain
     {
         return Vec::new();
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
 use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, Status, StoredOutcome};
-use lambda_idempotency::{Crashed, EpochSeconds};
+use lambda_idempotency::{EpochSeconds, OnCrash};
 
 use super::*;
 use crate::records::find::raw_id;
@@ -33,7 +33,7 @@ fn each_state_has_its_words_and_its_safe_acts() {
     let over = Some(NOW - Duration::from_secs(30));
     let ahead = Some(NOW + Duration::from_secs(30));
     let mut interrupting = rules();
-    interrupting.crashed = Crashed::Interrupt;
+    interrupting.on_crash = OnCrash::Interrupt;
     let mut bounded = rules();
     bounded.max_attempts = NonZeroU32::new(1);
     let final_of = |status| {
@@ -204,7 +204,7 @@ fn the_timeline_is_in_the_order_of_time() {
 #[test]
 fn the_pause_before_a_dead_attempt_runs_again_says_its_end_and_what_to_do() {
     let mut pausing = rules();
-    pausing.crashed = Crashed::RunAgainAfter(Duration::from_hours(1));
+    pausing.on_crash = OnCrash::RunAgainAfter(Duration::from_hours(1));
     let over = NOW - Duration::from_mins(10);
     let explained = explain(record(Status::InProgress, Some(over)), &pausing);
     assert_eq!(explained.answer, Answer::InFlight);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Crashed, Error, Outcome, Step};
+use lambda_idempotency::{Claim, Error, OnCrash, Outcome, Step};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -221,7 +221,7 @@ async fn the_rules_are_said_and_those_that_are_assumed() {
 #[tokio::test]
 async fn each_step_that_waits_is_settled_and_the_record_is_listed_until_none_does() {
     let table = table().await;
-    let interrupt = |name: &str| Step::named(name).crashed(Crashed::Interrupt);
+    let interrupt = |name: &str| Step::named(name).on_crash(OnCrash::Interrupt);
     let (past, crash) = (super::engine_an_hour_ago(&table), Crash::new());
     let begun = Notify::new();
     let attempt = past.run(super::key("A-17"), None, async |claim: Claim| {

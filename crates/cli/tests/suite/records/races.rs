@@ -15,7 +15,7 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::testing::TestDynamoDb;
 use lambda_idempotency::{
-    Claim, Crashed, EpochMillis, EpochSeconds, Error, Fingerprint, Idempotency, RecordId,
+    Claim, EpochMillis, EpochSeconds, Error, Fingerprint, Idempotency, OnCrash, RecordId,
     StoreError,
 };
 use lambda_idempotency_cli::Failure;
@@ -256,7 +256,7 @@ async fn operators_and_workers_on_one_record_leave_no_effect_that_was_not_asked_
         async move {
             let mut random = Rng::with_seed(seed.wrapping_add(round));
             let engine = Idempotency::builder(store.clone()).namespace("payments");
-            let once = engine.crashed(Crashed::Interrupt).store_timeout(PATIENCE);
+            let once = engine.on_crash(OnCrash::Interrupt).store_timeout(PATIENCE);
             let once = once.build().unwrap();
             let token = format!("A-{round}");
             let id = once.record_id(&key(&token)).unwrap();
