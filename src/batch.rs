@@ -143,7 +143,11 @@ mod times;
 mod turns;
 mod watched;
 
-pub use crate::engine::rejection::Rejection;
+pub use crate::engine::error::Rejection;
+pub use crate::envelope::{Envelope, S3Pointer};
+pub use crate::protocol::selector::SelectorError;
+#[cfg(feature = "visibility")]
+pub(crate) use hooks::{Defer, Deferral};
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use order::Order;
@@ -151,9 +155,3 @@ pub use rejection::Rejected;
 pub use selector::Selector;
 pub use service::{BatchError, BatchService};
 pub use source::{BodyError, Source};
-
-pub use crate::envelope::{Envelope, S3Pointer};
-pub use crate::protocol::selector::SelectorError;
-
-#[cfg(feature = "visibility")]
-pub(crate) use hooks::{Defer, Deferral};

@@ -6,77 +6,44 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use request::Moment;
+use settings::Settings;
 use tokio::time::Instant;
 
 use crate::protocol::clock::Clock;
 use crate::protocol::namespace::Namespace;
 use crate::protocol::owner::Owners;
+use crate::store::DynStore;
 
-mod acquire;
+mod abandoned;
 mod begin;
-mod caller;
-mod calls;
 pub(crate) mod claim;
-mod claimed;
-mod claimless;
 mod commit;
-mod deadlines;
-mod detached;
+mod end;
 pub(crate) mod error;
 pub(crate) mod events;
-mod fence;
-mod fence_off;
-mod finish;
-#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-pub(crate) mod hook;
-mod journal;
+mod lease;
 pub mod metrics;
-mod moment;
-mod options;
-mod oversize;
 mod pace;
-mod permission;
-mod persist;
-mod place;
-mod protection;
-#[cfg(any(feature = "batch", feature = "invoke"))]
-pub(crate) mod rejection;
-mod renew;
-mod replay;
-mod request;
-mod run;
+pub(crate) mod request;
 pub(crate) mod settings;
-mod shadow;
-pub(crate) mod step;
 #[cfg(test)]
 mod tests;
-pub(crate) mod times;
-mod unprotected;
-mod unsent;
 
-pub use replay::{Replay, Replayed};
-pub use run::{Begun, Disposition, Ended, Run};
-
-pub(crate) use caller::Caller;
-pub(crate) use deadlines::{Deadlines, Host};
-pub(crate) use detached::DetachedRuns;
-pub(crate) use metrics::Meters;
-pub(crate) use moment::{LEAST_STORE_TIME, REPLY_TIME};
-#[cfg(feature = "batch")]
-pub(crate) use options::Batch;
-pub(crate) use options::Options;
-pub(crate) use pace::Pace;
-pub(crate) use permission::Permission;
-#[cfg(feature = "batch")]
-pub(crate) use place::Place;
-pub(crate) use request::Request;
-pub(crate) use unsent::UnsentEndings;
-
-use crate::store::DynStore;
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;
-use moment::Moment;
-use settings::Settings;
+pub(crate) use abandoned::UnsentEndings;
+pub(crate) use begin::Permission;
+pub use end::{Begun, Disposition, Ended, Replay, Replayed, Run};
+pub(crate) use lease::DetachedRuns;
+#[cfg(feature = "batch")]
+pub(crate) use lease::Place;
+pub(crate) use metrics::Meters;
+pub(crate) use pace::Pace;
+pub(crate) use request::{Caller, Deadlines, Host, LEAST_STORE_TIME, REPLY_TIME, Request};
+#[cfg(feature = "batch")]
+pub(crate) use settings::Batch;
+pub(crate) use settings::Options;
 
 /// All that the runs of one [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]

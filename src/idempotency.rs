@@ -4,21 +4,17 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
+use outcome::{Outcome, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
-#[cfg(feature = "http")]
-use crate::engine::settings::OnMissingKey;
-use crate::engine::times::{self, Times};
-#[cfg(feature = "batch")]
-use crate::engine::{Batch, Place};
-use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed};
+use crate::engine::request::Times;
+use crate::engine::{Begun, Disposition, Ended, Engine, Options, Replayed, request};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -35,11 +31,13 @@ mod retention;
 pub(crate) mod source_retention;
 mod switch;
 
+#[cfg(feature = "http")]
+use crate::engine::settings::OnMissingKey;
+#[cfg(feature = "batch")]
+use crate::engine::{Batch, Place};
 pub use build_error::BuildError;
 pub use builder::Builder;
 pub use switch::DISABLED_VARIABLE;
-
-use outcome::{Outcome, Verdict};
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
@@ -384,7 +382,7 @@ impl Idempotency {
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
         let running = run.while_renewed(running);
-        let running = times::within(times.map(|times| times.end), running).await;
+        let running = request::within(times.map(|times| times.end), running).await;
         let result = match running.flatten() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {

@@ -129,7 +129,8 @@ mod run;
 mod selector;
 mod service;
 
-pub use crate::engine::rejection::Rejection;
+pub use crate::engine::error::Rejection;
+pub use crate::protocol::selector::SelectorError;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;
 pub use invocation::Invocation;
@@ -137,5 +138,3 @@ pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
 pub use selector::Selector;
 pub use service::InvokeService;
-
-pub use crate::protocol::selector::SelectorError;

@@ -236,13 +236,13 @@ pub mod testing;
 pub mod window;
 
 pub use engine::claim::{Claim, PreparedStep, Saga};
+pub use engine::claim::{SagaError, Step, StepError};
 pub use engine::error::{Error, ErrorKind, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
     AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable,
     Unrecorded,
 };
-pub use engine::step::{SagaError, Step, StepError};
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
 pub use idempotency::outcome::{Outcome, Verdict};
 pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};

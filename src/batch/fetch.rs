@@ -8,11 +8,11 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::batch::report::Reason;
-use crate::engine::hook;
+use crate::engine::events;
 use crate::envelope::S3Pointer;
 
 /// Calls the caller's function with a pointer.
-type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, hook::Problem>> + Send + Sync;
+type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, events::Problem>> + Send + Sync;
 
 /// Fetches what a pointer stands for.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Fetch {
             async move {
                 fetching
                     .await
-                    .map_err(|error| hook::problem(&error, quotes))
+                    .map_err(|error| events::problem(&error, quotes))
             }
             .boxed()
         }))
@@ -43,7 +43,7 @@ impl Fetch {
         until: Option<Instant>,
     ) -> Result<String, Reason> {
         let fetching = async { (self.0)(pointer).await };
-        let fetched = hook::answer(fetching, until).await;
+        let fetched = events::answer(fetching, until).await;
         fetched.map_err(|problem| Reason::NotFetched(problem.into_owned()))
     }
 }

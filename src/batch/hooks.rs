@@ -12,7 +12,7 @@ use crate::batch::fate::Fate;
 use crate::batch::rejection::{Hook, Rejected};
 use crate::batch::report::Reason;
 use crate::engine::REPLY_TIME;
-use crate::engine::rejection::Rejection;
+use crate::engine::error::Rejection;
 
 /// Defers messages that are in flight elsewhere until their claim is free.
 pub(crate) trait Defer<R>: Send + Sync {

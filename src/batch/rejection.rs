@@ -1,6 +1,7 @@
 //! Calls the hook that may take a message that is rejected.
 
-use std::fmt::{self, Display};
+use std::fmt;
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::batch::Source;
-use crate::engine::hook;
-use crate::engine::rejection::Rejection;
+use crate::engine::error::Rejection;
+use crate::engine::events;
 
 /// Says why a message is rejected, and what went wrong, to the hook
 /// [`on_rejected`](super::BatchLayer::on_rejected).
@@ -38,7 +39,7 @@ impl fmt::Display for Rejected {
 }
 
 /// Calls the caller's function with a rejected message.
-type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), hook::Problem>> + Send + Sync;
+type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), events::Problem>> + Send + Sync;
 
 /// Holds the caller's function for rejected messages.
 pub(super) struct Hook<R> {
@@ -58,7 +59,12 @@ impl<R> Hook<R> {
     {
         let call = Arc::new(move |message, why| {
             let taking = function(message, why);
-            async move { taking.await.map_err(|error| hook::problem(&error, quotes)) }.boxed()
+            async move {
+                taking
+                    .await
+                    .map_err(|error| events::problem(&error, quotes))
+            }
+            .boxed()
         });
         Self { call }
     }
@@ -74,7 +80,7 @@ impl<R> Hook<R> {
         let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
         let detail = rejected.detail.clone();
         let taking = async { (self.call)(message, rejected).await };
-        let problem = match hook::answer(taking, until).await {
+        let problem = match events::answer(taking, until).await {
             Ok(()) => {
                 tracing::warn!(
                     event = "rejected",

@@ -6,8 +6,7 @@ use std::fmt;
 use tokio::time::Instant;
 
 use crate::batch::source::BodyError;
-use crate::engine::error::{Error, ErrorKind, Obstacle};
-use crate::engine::rejection::Rejection;
+use crate::engine::error::{Error, ErrorKind, Obstacle, Rejection};
 use crate::envelope::EnvelopeError;
 use crate::protocol::json_error;
 use crate::protocol::key::KeyError;

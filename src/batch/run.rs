@@ -22,11 +22,14 @@ use crate::batch::report::Reason;
 use crate::batch::times::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::times::within;
+use crate::engine::request::within;
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
+
+#[cfg(test)]
+mod tests;
 
 /// Judges whether an error of the handler is one that no retry will mend.
 pub(super) type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
@@ -228,6 +231,3 @@ fn refuse(obstacle: &Obstacle, quotes: bool) -> Fate {
         obstacle => Fate::Reported(Reason::of_obstacle(obstacle, quotes)),
     }
 }
-
-#[cfg(test)]
-mod tests;

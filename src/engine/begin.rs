@@ -1,20 +1,34 @@
 //! Begins a request: gives it a run, or the outcome of an earlier one.
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
-use crate::engine::acquire::Acquired;
-use crate::engine::claim::{Claim, ClaimTime, Hold, Subject};
+use crate::engine::abandoned::OnDrop;
+use crate::engine::claim::{Claim, ClaimTime, Hold, Stop, Subject};
+use crate::engine::commit::Sent;
+use crate::engine::end::{Fence, Uncommitted, Wait, is_rejected_for_now, persist, unanswered};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::events;
-use crate::engine::protection::Protection;
-use crate::engine::settings::{OnMissingKey, OnStoreUnavailable};
-use crate::engine::{Begun, Engine, Options, Request, Run};
+use crate::engine::metrics::Count;
+use crate::engine::pace::Turns;
+use crate::engine::request::{LEAST_STORE_TIME, Moment};
+use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Unrecorded};
+use crate::engine::{Begun, Disposition, Ended, Engine, Options, Request, Run, events};
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::record::Owner;
-use crate::store::transaction::{Collected, Unwritten};
+use crate::protocol::record::{
+    EntropyError, Failure, Found, NOT_STARTED, NewClaim, Omission, Owner, Record, RecordWrite,
+    Release, Takeover, Version, WITHOUT_REPLY,
+};
+use crate::protocol::{Asking, Decision, OnCrash, decide};
+use crate::store::transaction::{Collected, Committed, Unwritten};
+use crate::store::{Answer, StoreError};
 
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
 const SWITCHED_OFF: &str = "protection is switched off";
@@ -139,4 +153,794 @@ impl Engine {
 /// Makes a random id for a request without a usable key.
 pub(super) fn unkeyed() -> Result<RecordId, Obstacle> {
     Ok(RecordId::unkeyed(Owner::random()?.as_str()))
+}
+
+/// The number of lost races after which another attempt holds the key.
+pub(super) const MAX_ROUNDS: u32 = 3;
+
+/// The reason why no claim is made while completions are refused.
+const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
+     function to update records; until then one claim a minute is made";
+
+/// The answer to a request that wants to run.
+#[derive(Debug)]
+pub(super) enum Acquired {
+    /// The claim is this attempt's, and the handler runs.
+    Claimed(Hold),
+    /// An earlier outcome, or failure, is final and is replayed.
+    Replay(Box<Record>),
+}
+
+impl Engine {
+    /// Acquires the claim, or returns the obstacle.
+    pub(super) async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
+        let began = self.moment();
+        let acquired = self.try_acquire(request, began).await;
+        request.meter.claimed_in(began.instant.elapsed());
+        acquired
+    }
+
+    async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
+        let owner = self.new_owner(request)?;
+        let mut wait = match self.settings.in_flight {
+            InFlight::FailFast => None,
+            InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.longest_wait(request, limit))),
+        };
+        let mut found = None;
+        let mut right = None;
+        if request.options.read_first || self.permission.is_refused() {
+            // The read only saves a write that would fail, and shows what may be replayed while no
+            // claim is made. Without it, the claim itself finds out.
+            found = Box::pin(self.look(request)).await.unwrap_or_default();
+            now = self.moment();
+        }
+        let mut rounds = 0;
+        loop {
+            request.meet(found.as_ref(), now.time);
+            let asking = Asking::new(&owner, request.fingerprint.as_ref(), now.time);
+            let (over, attempt, keeps_fingerprint) =
+                match decide(found.as_ref(), asking, &self.settings.rules) {
+                    Decision::Create => (None, 1, false),
+                    Decision::TakeOver {
+                        seen,
+                        mode,
+                        attempt,
+                    } => {
+                        let keeps = mode != Takeover::Fresh && has_fingerprint(found.as_ref());
+                        (Some((seen.clone(), mode)), attempt, keeps)
+                    }
+                    Decision::Mine(record) => {
+                        let hold = Hold::of_record(&owner, record);
+                        return self.start(request, hold, right).await;
+                    }
+                    Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                        return Ok(Acquired::Replay(Box::new(record.clone())));
+                    }
+                    other => {
+                        if matches!(other, Decision::InFlight { .. })
+                            && let Some(wait) = &mut wait
+                            && let Some(seen) = Box::pin(self.look_again(request, wait)).await
+                        {
+                            found = seen;
+                            now = self.moment();
+                            rounds = 0;
+                            continue;
+                        }
+                        return Err(self.obstacle(request, &other, now.time));
+                    }
+                };
+            if rounds == MAX_ROUNDS {
+                return Err(self.in_flight(request, Duration::ZERO));
+            }
+            if !request.options.has_place() {
+                // A drain that gave up holds no places any more.
+                let is_closed = !request.options.is_batch() && self.detached.is_draining();
+                if is_closed || !request.options.takes_place().await {
+                    return Err(self.in_flight(request, Duration::ZERO));
+                }
+                now = self.moment();
+            }
+            rounds += 1;
+            right = right.or_else(|| self.permission.claim(now.time));
+            if right.is_none() {
+                return Err(StoreError::Denied(NO_COMPLETION.into()).into());
+            }
+            let claim = self.new_claim(request, &owner, attempt, now.time);
+            let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
+            let is_silent = AtomicBool::new(false);
+            // It may have applied although its reply was not waited for.
+            let left = || {
+                if is_silent.load(Ordering::Relaxed) {
+                    self.leave_claimed(request, &hold);
+                }
+            };
+            let unless_dropped = OnDrop::new(left);
+            let answer = self.send_claim(request, claim, over, now, &is_silent).await;
+            unless_dropped.disarm();
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if is_silent.into_inner() {
+                        // Under `FailOpen` the work runs without this claim, and with this payload.
+                        hold.keeps_fingerprint = true;
+                        Box::pin(self.give_up(request, &hold)).await;
+                    }
+                    return Err(error.into());
+                }
+            };
+            match answer {
+                Answer::Applied(left) => match left.map(|found| found.content).transpose() {
+                    // The reply has what the predecessor wrote up to the takeover; what was read
+                    // before may not.
+                    Ok(record) => {
+                        hold.journal = record.map(|record| record.journal).unwrap_or_default();
+                        return self.start(request, hold, right).await;
+                    }
+                    Err(reason) => {
+                        Box::pin(self.release(request, &hold, None)).await;
+                        return Err(Error::Unreadable(reason));
+                    }
+                },
+                Answer::Refused(other) => found = other,
+            }
+            now = self.moment();
+        }
+    }
+
+    /// Makes the claim that is written: each send of it carries the same times and the same owner.
+    pub(super) fn new_claim(
+        &self,
+        request: &Request,
+        owner: &Owner,
+        attempt: u32,
+        now: EpochMillis,
+    ) -> NewClaim {
+        let margin = self.settings.rules.skew_margin;
+        let lease = self.run_until(request, now) + margin;
+        NewClaim {
+            id: request.id.clone(),
+            owner: owner.clone(),
+            fingerprint: request.fingerprint.clone(),
+            attempt,
+            lease,
+            expiration: self.expiration(request, lease),
+            started_at: now,
+        }
+    }
+
+    /// Returns when a record in progress expires: its retention counts from the end of the lease, so
+    /// that what an attempt did is known for as long after it failed, or died, as after it succeeded.
+    pub(super) fn expiration(&self, request: &Request, lease: EpochMillis) -> EpochSeconds {
+        let rules = &self.settings.rules;
+        let pause = rules.on_crash.pause().unwrap_or_default();
+        (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
+    }
+
+    /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
+    /// not asked again: the caller gets the error. Notes whether a send began and had no answer, so
+    /// that it may have applied.
+    async fn send_claim(
+        &self,
+        request: &Request,
+        claim: NewClaim,
+        over: Option<(Version, Takeover)>,
+        now: Moment,
+        is_silent: &AtomicBool,
+    ) -> Result<Answer, StoreError> {
+        let until = claim.lease - self.settings.rules.skew_margin;
+        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        let write = match over {
+            None => RecordWrite::Create(claim),
+            Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
+        };
+        let send = async || {
+            let was_silent = is_silent.swap(true, Ordering::Relaxed);
+            let answer = self.write(request, &write, deadline).await;
+            let is_answered = !answer.as_ref().is_err_and(StoreError::is_unreachable);
+            is_silent.store(was_silent || !is_answered, Ordering::Relaxed);
+            answer
+        };
+        persist(
+            Turns::Begin(&self.pace, &request.id),
+            deadline,
+            is_rejected_for_now,
+            send,
+        )
+        .await
+    }
+
+    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {
+        #[cfg(feature = "batch")]
+        if let Some(batch) = &request.options.batch {
+            return batch.owners.next();
+        }
+        let _ = request;
+        self.owners.next()
+    }
+
+    /// Waits before it looks at the record of another attempt again; `None` where there is no more
+    /// waiting.
+    async fn look_again(&self, request: &Request, wait: &mut Wait) -> Option<Option<Found>> {
+        if let Some(place) = &request.options.place {
+            place.leave_to_wait();
+        }
+        // Nothing is claimed yet, and the caller that would get the outcome may have gone.
+        if !wait.pause().await || request.options.called_by.has_gone() {
+            return None;
+        }
+        // A store that fails meanwhile changes nothing: another attempt holds the claim.
+        self.look(request).await.ok()
+    }
+
+    pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
+        let now = self.moment();
+        let until = self.run_until(request, now.time);
+        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        self.read(request, deadline).await
+    }
+
+    /// Tries once, for a short time, to end a claim that may have applied although no reply came, and
+    /// leaves the rest to later calls. Left alone, it holds the key until its lease is over.
+    async fn give_up(&self, request: &Request, hold: &Hold) {
+        let Ok(tombstone) = Owner::random() else {
+            return;
+        };
+        let sent = Release {
+            last_error: Some(WITHOUT_REPLY.to_owned()),
+            ..Release::new(request.id.clone(), hold.owner.clone(), tombstone.clone())
+        };
+        let again = is_rejected_for_now;
+        let release = self.release_as(tombstone, request, hold, Some(WITHOUT_REPLY), again);
+        // Where it has no answer by then, the next call sends it again.
+        let Ok(answer) = tokio::time::timeout(LEAST_STORE_TIME, release).await else {
+            return;
+        };
+        if let Ok(Answer::Refused(Some(_))) = answer {
+            request.note_record();
+        }
+        if answer.as_ref().is_err_and(StoreError::is_transient) {
+            self.leave(request, hold, sent.into(), None);
+        } else if self.may_arrive(request, &sent, &answer) {
+            self.leave_for_later(request, hold, sent, 0);
+        }
+    }
+
+    /// Hands out a claim, or releases one whose reply came when its time was over. The margin is
+    /// not the attempt's to use: another machine's clock may have reached the lease already.
+    async fn start(
+        &self,
+        request: &Request,
+        hold: Hold,
+        right: Option<ClaimRight<'_>>,
+    ) -> Result<Acquired, Obstacle> {
+        if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
+            Box::pin(self.release(request, &hold, Some(NOT_STARTED))).await;
+            return Err(Error::TooLate);
+        }
+        if let Some(right) = right {
+            right.spend();
+        }
+        events::claimed(request, &hold);
+        Ok(Acquired::Claimed(hold))
+    }
+
+    /// Returns the obstacle that a decision means.
+    pub(super) fn obstacle(
+        &self,
+        request: &Request,
+        decision: &Decision<'_>,
+        now: EpochMillis,
+    ) -> Obstacle {
+        match *decision {
+            Decision::InFlight { until } => self.in_flight(request, until.saturating_since(now)),
+            Decision::Mismatch => Error::Mismatch,
+            Decision::Interrupted { since } => Error::Interrupted {
+                since: since.into(),
+            },
+            Decision::Exhausted { attempts } => Error::Exhausted { attempts },
+            Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
+            // The key is free, but the claim was lost to other attempts in each round.
+            Decision::Create
+            | Decision::Mine(_)
+            | Decision::TakeOver { .. }
+            | Decision::Replay(_)
+            | Decision::ReplayFailure(_) => self.in_flight(request, Duration::ZERO),
+        }
+    }
+
+    /// Returns the obstacle of another attempt whose lease ends after this time. A message of a batch is
+    /// not told to come earlier: each receive counts towards its queue's limit.
+    pub(super) fn in_flight(&self, request: &Request, lease: Duration) -> Obstacle {
+        let limit = if request.options.is_batch() {
+            Duration::MAX
+        } else {
+            self.settings.max_retry_after
+        };
+        Error::InFlight {
+            retry_after: lease.min(limit),
+            lease,
+        }
+    }
+}
+
+/// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
+/// fingerprint, may have had an effect with this payload.
+fn has_fingerprint(found: Option<&Found>) -> bool {
+    found
+        .and_then(|found| found.content.as_ref().ok())
+        .is_some_and(|record| record.fingerprint.is_some())
+}
+
+impl Engine {
+    pub(super) async fn end_claimed(
+        &self,
+        request: Box<Request>,
+        mut hold: Hold,
+        claim: &Claim,
+        disposition: Disposition,
+    ) -> Result<Ended, Obstacle> {
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
+        self.follow(claim, &mut hold);
+        if claim.goes_back() {
+            return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
+        }
+        let (failure, last_error) = match disposition {
+            Disposition::Complete(outcome) => {
+                return self.end_done(request, hold, claim, outcome).await;
+            }
+            Disposition::Fail(failure) => (Some(failure), None),
+            Disposition::Release(last_error) => (None, last_error),
+        };
+        // Boxed, since most runs end without it.
+        Box::pin(self.end_undone(&request, &hold, claim, failure, last_error)).await
+    }
+
+    /// Ends the run of a saga that fails: with its failure once it is undone, whatever error the handler
+    /// made of it, and never as a success before.
+    async fn end_saga(
+        &self,
+        request: Box<Request>,
+        hold: Hold,
+        claim: &Claim,
+        disposition: Disposition,
+    ) -> Result<Ended, Obstacle> {
+        let is_success = matches!(disposition, Disposition::Complete(_));
+        match (claim.compensated(), disposition) {
+            (Some(_), Disposition::Complete(outcome)) => {
+                self.end_done(request, hold, claim, outcome).await
+            }
+            (Some(failure), _) => {
+                request.meter.count(Count::Failures);
+                self.fail_for(&request, &hold, &failure, request.retention)
+                    .await;
+                Ok(Ended::Done)
+            }
+            (None, _) => {
+                let error = Some("compensating".into());
+                let undone = self.end_undone(&request, &hold, claim, None, error).await;
+                if is_success && undone.is_ok() {
+                    let since = claim.now().into();
+                    return Err(Error::Interrupted { since });
+                }
+                undone
+            }
+        }
+    }
+
+    /// Stores the outcome of work that is done.
+    async fn end_done(
+        &self,
+        request: Box<Request>,
+        hold: Hold,
+        claim: &Claim,
+        outcome: Result<String, Omission>,
+    ) -> Result<Ended, Obstacle> {
+        let writes = claim.collected().close();
+        if !writes.is_empty() {
+            let committed = self.commit(&request, &hold, outcome, writes);
+            let fence = Box::pin(committed).await?;
+            return self.conclude(request, fence).await;
+        }
+        match self.complete(&request, &hold, outcome).await {
+            Ok(fence) => self.conclude(request, fence).await,
+            Err(error) => match self.settings.unrecorded {
+                Unrecorded::Return => Ok(Ended::Unrecorded(error)),
+                Unrecorded::Fail => Err(Error::Unrecorded(error)),
+            },
+        }
+    }
+
+    /// Ends the handler's run by the state of the fence: with its own outcome, with a successor's,
+    /// or with a lost lease.
+    pub(super) async fn conclude(
+        &self,
+        request: Box<Request>,
+        fence: Fence,
+    ) -> Result<Ended, Obstacle> {
+        match fence {
+            Fence::Held => Ok(Ended::Done),
+            Fence::Superseded(record) => {
+                let replayed = self.replay(request, record, true);
+                Box::pin(replayed).await.map(Ended::Replay)
+            }
+            Fence::Lost => Err(Error::LeaseLost),
+        }
+    }
+
+    /// Ends work that failed, for good or for now, or whose outcome is not final.
+    async fn end_undone(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        claim: &Claim,
+        failure: Option<Failure>,
+        last_error: Option<Cow<'static, str>>,
+    ) -> Result<Ended, Obstacle> {
+        request.meter.count(Count::Failures);
+        let has_failed = failure.is_some() || last_error.is_some();
+        if let Some(stop) = claim.stop().filter(|_| has_failed) {
+            // What a step found out counts, whatever error the handler made of it.
+            return Err(self.stopped(request, hold, stop).await);
+        }
+        match failure {
+            Some(failure) => self.fail(request, hold, &failure).await,
+            None => self.release(request, hold, last_error.as_deref()).await,
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Ends an attempt that a step has stopped.
+    async fn stopped(&self, request: &Request, hold: &Hold, stop: Stop) -> Obstacle {
+        let error = match stop {
+            // Another attempt's: there is nothing to release.
+            Stop::LeaseLost => Error::LeaseLost,
+            // Once a person has settled the step, a retry may run at once.
+            Stop::Interrupted { since } => {
+                self.release(request, hold, Some("interrupted step")).await;
+                Error::Interrupted {
+                    since: since.into(),
+                }
+            }
+        };
+        events::refused(request, &error);
+        error
+    }
+
+    /// Ends work that didn't return: released, unless crashed attempts wait for a person.
+    pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
+        request.meter.count(Count::Failures);
+        if self.settings.rules.on_crash == OnCrash::RunAgain {
+            Box::pin(self.release(request, hold, Some(last_error))).await;
+        }
+    }
+}
+
+impl Engine {
+    /// Takes over the end of a lease that was renewed: what ends the claim is sent until then.
+    pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
+        if let Some(until) = claim.until() {
+            hold.lease = until + self.settings.rules.skew_margin;
+        }
+    }
+}
+
+impl Engine {
+    #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
+    pub(super) fn begin_unprotected(
+        self: &Arc<Self>,
+        key: Option<&Key>,
+        id: RecordId,
+        options: &Options,
+        reason: &dyn Display,
+    ) -> Result<Begun, Obstacle> {
+        events::unprotected(key.map_or("", Key::operation), key.map(|_| &id), reason);
+        self.meter(key).count(Count::Unprotected);
+        let claim = self.bare_claim(key, id, options);
+        let end = options.store_end();
+        Ok(Begun::Run(self.run(claim, Protection::None, end)))
+    }
+
+    /// Makes a claim that nothing protects.
+    pub(super) fn bare_claim(&self, key: Option<&Key>, id: RecordId, options: &Options) -> Claim {
+        let operation = key.map(Key::shared_operation).unwrap_or_default();
+        let subject = Subject {
+            operation,
+            id,
+            meter: self.meter(key),
+        };
+        self.claim_of(subject, None, None, options.deadline, None)
+    }
+
+    /// Carries out the writes that were handed to the claim: a kill switch that kept the effects
+    /// from happening would be an outage.
+    pub(super) async fn end_unprotected(
+        &self,
+        claim: &Claim,
+        disposition: &Disposition,
+        end: Option<Instant>,
+    ) -> Result<Ended, Obstacle> {
+        let writes = claim.collected().close();
+        if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
+            let owner = Owner::random()?;
+            let until = claim.until();
+            let until = until.unwrap_or(self.clock.now() + self.settings.lease);
+            let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
+            let Sent { answer, is_silent } = sent.await;
+            let uncommitted = match answer {
+                Ok(Committed::Applied) => return Ok(Ended::Unprotected),
+                // Without a record, no write keeps a send without an answer from applying later.
+                Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
+                Err(error) if is_silent => Uncommitted::Unknown(error),
+                Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
+                Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
+                    "the store compared a record that the commit didn't have".into(),
+                )),
+                Err(error) => Uncommitted::NotCommitted(error),
+            };
+            return Err(uncommitted.into());
+        }
+        Ok(Ended::Unprotected)
+    }
+}
+
+impl Engine {
+    pub(super) async fn begin_shadow(
+        self: &Arc<Self>,
+        key: Option<Key>,
+        fingerprint: Option<Fingerprint>,
+        options: Options,
+    ) -> Result<Begun, Obstacle> {
+        let span = tracing::info_span!("observed_only");
+        let claimed = self.claim_shadow(key.as_ref(), fingerprint, options.clone());
+        let claimed = claimed.instrument(span.clone()).await;
+        let id = match key.as_ref().and_then(|key| self.derived_id(key)) {
+            Some(id) => id,
+            None => unkeyed()?,
+        };
+        let claim = self.bare_claim(key.as_ref(), id, &options);
+        let end = options.store_end();
+        let shadow = claimed.map(|(request, hold)| {
+            Box::new(Shadow {
+                request,
+                hold,
+                span,
+            })
+        });
+        Ok(Begun::Run(self.run(claim, Protection::Shadow(shadow), end)))
+    }
+
+    /// Makes the shadow claim, where the handler would have run.
+    async fn claim_shadow(
+        &self,
+        key: Option<&Key>,
+        fingerprint: Option<Fingerprint>,
+        options: Options,
+    ) -> Option<(Request, Hold)> {
+        let resolve = |key| self.request(key, fingerprint, options);
+        let request = match key.ok_or(KeyError::Missing).and_then(resolve) {
+            Ok(request) => request,
+            Err(error) => {
+                events::unprotected(key.map_or("", Key::operation), None, &error);
+                self.meter(key).count(Count::Unprotected);
+                return None;
+            }
+        };
+        match self.acquire(&request).await {
+            Ok(Acquired::Claimed(hold)) => return Some((request, hold)),
+            Ok(Acquired::Replay(record)) => events::replayed(&request, &record),
+            Err(error) => events::refused(&request, &error),
+        }
+        None
+    }
+
+    pub(super) async fn end_shadow(
+        &self,
+        shadow: Option<Box<Shadow>>,
+        claim: &Claim,
+        disposition: Disposition,
+        end: Option<Instant>,
+    ) -> Result<Ended, Obstacle> {
+        let ended = self.end_unprotected(claim, &disposition, end).await;
+        if let Some(shadow) = shadow {
+            let noted = match ended {
+                Ok(_) => disposition,
+                Err(_) => Disposition::Release(Some("not committed".into())),
+            };
+            self.note(*shadow, &noted).await;
+        }
+        ended
+    }
+
+    /// Ends the shadow claim as the real one would end, but without the outcome's content.
+    pub(super) async fn note(&self, shadow: Shadow, disposition: &Disposition) {
+        let Shadow {
+            request,
+            hold,
+            span,
+        } = shadow;
+        let noted = async {
+            match disposition {
+                Disposition::Complete(_) => {
+                    let nothing = Ok("null".to_owned());
+                    let completion = self.completion_of(&request, &hold, nothing).await;
+                    // An event reports what became of it.
+                    let _ = self.finish(&request, &hold, completion).await;
+                }
+                Disposition::Fail(_) => {
+                    request.meter.count(Count::Failures);
+                    self.fail(&request, &hold, &Failure::unknown()).await;
+                }
+                Disposition::Release(last_error) => {
+                    request.meter.count(Count::Failures);
+                    self.release(&request, &hold, last_error.as_deref()).await;
+                }
+            }
+        };
+        noted.instrument(span).await;
+    }
+}
+
+/// The time between two trials.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// No completion was refused, or one has applied since.
+const GRANTED: i64 = 0;
+
+/// The state of the permission to complete.
+#[derive(Debug, Default)]
+pub(crate) struct Permission {
+    /// The time of the next trial.
+    trial_at: AtomicI64,
+}
+
+impl Permission {
+    /// Tells whether the last completion was refused for lack of permission.
+    pub(super) fn is_refused(&self) -> bool {
+        self.trial_at.load(Ordering::Relaxed) != GRANTED
+    }
+
+    /// Gives the right to make a claim, where one may be made now. Of those that ask when a trial is
+    /// due, one gets it.
+    pub(super) fn claim(&self, now: EpochMillis) -> Option<ClaimRight<'_>> {
+        let due = self.trial_at.load(Ordering::Relaxed);
+        let next = (now + PAUSE).0;
+        if due != GRANTED && (now.0 < due || !self.replace(due, next)) {
+            return None;
+        }
+        let trial = (due != GRANTED).then_some(Trial { due, next });
+        Some(ClaimRight {
+            permission: self,
+            trial,
+        })
+    }
+
+    /// Notes that a completion was refused for lack of permission.
+    pub(super) fn refused(&self, now: EpochMillis) {
+        self.trial_at.store((now + PAUSE).0, Ordering::Relaxed);
+    }
+
+    /// Notes that the store has answered a completion.
+    pub(super) fn granted(&self) {
+        if self.is_refused() {
+            self.trial_at.store(GRANTED, Ordering::Relaxed);
+        }
+    }
+
+    fn replace(&self, seen: i64, next: i64) -> bool {
+        self.trial_at
+            .compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+/// The right to make one claim. A trial whose request ends without a claim tests no completion:
+/// dropped unspent, it is due again at once.
+#[derive(Debug)]
+pub(super) struct ClaimRight<'a> {
+    permission: &'a Permission,
+    trial: Option<Trial>,
+}
+
+#[derive(Debug)]
+struct Trial {
+    due: i64,
+    next: i64,
+}
+
+impl ClaimRight<'_> {
+    /// Uses the right up: the handler runs.
+    pub(super) fn spend(mut self) {
+        self.trial = None;
+    }
+}
+
+impl Drop for ClaimRight<'_> {
+    fn drop(&mut self) {
+        if let Some(Trial { due, next }) = self.trial {
+            self.permission.replace(next, due);
+        }
+    }
+}
+
+/// The record that protects a run, if there is one.
+#[derive(Debug)]
+pub(super) enum Protection {
+    /// A claim in the store.
+    Claimed(Box<Request>, Hold),
+    /// The record that the run's own transaction will write.
+    Claimless(Box<Request>, Box<Unclaimed>),
+    /// A shadow claim, which only observes; `None` where it was not to be had.
+    Shadow(Option<Box<Shadow>>),
+    /// Nothing.
+    None,
+}
+
+/// One attempt without a claim.
+#[derive(Debug)]
+pub(super) struct Unclaimed {
+    pub(super) owner: Owner,
+    /// The time when the attempt must be done.
+    pub(super) until: EpochMillis,
+    pub(super) started_at: EpochMillis,
+    /// The record that a hinted redelivery read.
+    pub(super) found: Option<Found>,
+}
+
+/// A claim on a shadow record.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    pub(super) request: Request,
+    pub(super) hold: Hold,
+    pub(super) span: Span,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(permission: &Permission, ms: i64) -> bool {
+        let right = permission.claim(EpochMillis(ms));
+        right.map(ClaimRight::spend).is_some()
+    }
+
+    #[test]
+    fn after_a_refusal_one_claim_a_minute_is_a_trial_until_a_completion_is_answered() {
+        let permission = Permission::default();
+        let runs = |ms| runs(&permission, ms);
+        assert!(runs(1_000) && runs(1_000));
+        permission.refused(EpochMillis(1_000));
+        assert!(permission.is_refused());
+        assert!(!runs(1_000) && !runs(60_999));
+        assert!(runs(61_000));
+        assert!(!runs(61_000) && !runs(120_999));
+        assert!(runs(121_000));
+        permission.granted();
+        assert!(!permission.is_refused());
+        assert!(runs(121_000) && runs(121_000));
+    }
+
+    #[test]
+    fn a_trial_that_makes_no_claim_is_given_back() {
+        let permission = Permission::default();
+        permission.refused(EpochMillis(1_000));
+        let trial = permission.claim(EpochMillis(61_000)).unwrap();
+        assert!(permission.claim(EpochMillis(61_000)).is_none());
+        drop(trial);
+        assert!(runs(&permission, 61_000));
+        assert!(!runs(&permission, 61_000));
+    }
+
+    #[test]
+    fn a_trial_that_is_given_back_changes_nothing_that_was_noted_meanwhile() {
+        let permission = Permission::default();
+        permission.refused(EpochMillis(1_000));
+        let trial = permission.claim(EpochMillis(61_000)).unwrap();
+        permission.refused(EpochMillis(62_000));
+        drop(trial);
+        assert!(!runs(&permission, 121_999));
+        let trial = permission.claim(EpochMillis(122_000)).unwrap();
+        permission.granted();
+        drop(trial);
+        assert!(!permission.is_refused());
+    }
 }

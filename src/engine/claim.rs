@@ -1,38 +1,40 @@
 //! The claim, as a handler sees it while it runs.
 
-use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::any::{Any, type_name};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fmt::Display;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem::discriminant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
+use crate::engine::claim::steps::{Begun, check_name};
 use crate::engine::metrics::{Count, Meter};
+use crate::engine::settings::Settings;
 use crate::engine::{Engine, events};
 use crate::protocol::clock::{Clock, EpochMillis};
+use crate::protocol::digest::Digest;
+use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepResult};
+use crate::protocol::json_error::unquoted;
 use crate::protocol::key::RecordId;
+use crate::protocol::record::{Failure, NewClaim, Omission, Owner, Record, error_kind};
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
-mod hold;
-mod prepared;
-mod results;
 mod saga;
-mod state;
-mod steps;
-mod time;
+pub(crate) mod steps;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use hold::Hold;
-pub use prepared::PreparedStep;
-pub(crate) use results::to_faithful_json;
-#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-pub(crate) use results::to_json;
-#[cfg(feature = "test-util")]
-pub(crate) use results::{LOSSY, faithful};
 pub use saga::Saga;
-pub(crate) use state::Stop;
-pub(crate) use time::ClaimTime;
-
-use state::Steps;
+pub use steps::{SagaError, Step, StepError};
 
 /// The longest time between two looks at the engine's clock, which may go faster than the runtime's.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -357,7 +359,7 @@ impl Claim {
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
-    /// # use std::{io, time::Duration};
+    /// # use std::{io, Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
     /// # async fn import() -> Result<u32, io::Error> { Ok(7) }
@@ -404,5 +406,333 @@ impl Inner {
     /// Returns the end of the lease, without the margin.
     fn until(&self) -> Option<EpochMillis> {
         Some(self.time.as_ref()?.until())
+    }
+}
+
+/// The steps of one attempt.
+#[derive(Debug)]
+struct Steps {
+    /// `None` where nothing protects the run, so that nothing is written, and in the claimless
+    /// form, which has no journal.
+    engine: Option<Arc<Engine>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The steps, with what this attempt has sent, whether or not it was answered.
+    journal: Journal,
+    /// The steps that are running.
+    busy: BTreeSet<String>,
+    /// The steps whose results the handler has been given.
+    given: BTreeSet<String>,
+    stop: Option<Stop>,
+    has_saga: bool,
+    /// A saga is being undone.
+    goes_back: bool,
+    /// The failure of a saga that was undone.
+    compensated: Option<Failure>,
+}
+
+/// The reason why an attempt can't go on, whatever its handler returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    LeaseLost,
+    Interrupted { since: EpochMillis },
+}
+
+impl Steps {
+    fn new(engine: Option<Arc<Engine>>, journal: Journal) -> Self {
+        Self {
+            engine,
+            state: Mutex::new(State {
+                journal,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// Returns the engine's settings, where a journal is written.
+    fn settings(&self) -> Option<&Settings> {
+        self.engine.as_ref().map(|engine| &engine.settings)
+    }
+
+    /// Locks the state. A panic elsewhere can't leave it half-changed: each change is one step.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time that an attempt has.
+#[derive(Debug)]
+pub(crate) struct ClaimTime {
+    /// The end of the lease as it is stored, without the margin.
+    until: AtomicI64,
+    /// The time that no renewal goes beyond.
+    limit: EpochMillis,
+    /// The time when the attempt must be done: the deadline of its invocation, else the limit.
+    deadline: EpochMillis,
+}
+
+impl ClaimTime {
+    /// Makes the time of a claim whose lease ends at `until`, and may be renewed up to `limit`.
+    pub(crate) fn renewed(until: EpochMillis, limit: EpochMillis) -> Self {
+        Self {
+            until: AtomicI64::new(until.0),
+            limit,
+            deadline: limit,
+        }
+    }
+
+    /// Makes the time of a claim that lasts until the deadline of its invocation, and may be renewed
+    /// from then up to `limit`.
+    pub(crate) fn beyond(deadline: EpochMillis, limit: EpochMillis) -> Self {
+        Self {
+            deadline,
+            ..Self::renewed(deadline, limit)
+        }
+    }
+
+    fn until(&self) -> EpochMillis {
+        EpochMillis(self.until.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, until: EpochMillis) {
+        self.until.store(until.0, Ordering::Relaxed);
+    }
+}
+
+/// The time of a claim that is not renewed.
+impl From<EpochMillis> for ClaimTime {
+    fn from(until: EpochMillis) -> Self {
+        Self::renewed(until, until)
+    }
+}
+
+/// A hold protects a claim: each write under the fence names its owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    /// The lease as stored, with the skew margin.
+    pub(crate) lease: EpochMillis,
+    /// An earlier attempt may have had an effect, so that no other payload may use the key.
+    pub(crate) keeps_fingerprint: bool,
+    /// The steps that earlier attempts began.
+    pub(crate) journal: Journal,
+}
+
+impl Hold {
+    pub(crate) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool) -> Self {
+        Self {
+            owner: claim.owner.clone(),
+            attempt: claim.attempt,
+            lease: claim.lease,
+            keeps_fingerprint,
+            journal: Journal::default(),
+        }
+    }
+
+    /// Takes the hold from the record that an earlier send of the same claim left.
+    pub(crate) fn of_record(owner: &Owner, record: &Record) -> Self {
+        Self {
+            owner: owner.clone(),
+            attempt: record.attempt,
+            lease: record.lease.unwrap_or_default(),
+            keeps_fingerprint: record.attempt > 1,
+            journal: record.journal.clone(),
+        }
+    }
+}
+
+/// Writes a value as JSON text, for readers who take the text as it is. A panic of the value's own
+/// code is caught: the work that the value came of has happened all the same.
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, Omission> {
+    match catch_unwind(AssertUnwindSafe(|| serde_json::to_string(value))) {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(_)) | Err(_) => Err(Omission::NotSerializable),
+    }
+}
+
+/// Writes a value as JSON text that reads back as the same value.
+pub(crate) fn to_faithful_json<T: Serialize + DeserializeOwned>(
+    value: &T,
+) -> Result<String, Omission> {
+    faithful(value).map_err(|reason| {
+        let wanted = type_name::<T>();
+        tracing::warn!(event = "unfaithful", wanted, %reason, "idempotency");
+        Omission::NotSerializable
+    })
+}
+
+/// Writes a value as JSON text, and says what keeps it from being read back as the same value. No
+/// reason quotes the value.
+pub(crate) fn faithful<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, String> {
+    let compare = || {
+        let unwritten = |error: serde_json::Error| format!("it has no JSON form: {}", kind(&error));
+        let text = serde_json::to_string(value).map_err(unwritten)?;
+        let back: T = serde_json::from_str(&text)
+            .map_err(|error| format!("its JSON form does not decode: {}", unquoted(&error)))?;
+        let (written, read) = (Digest::of(value), Digest::of(&back));
+        // An untagged variant serialises as what it holds.
+        if written == read && discriminant(value) == discriminant(&back) {
+            return Ok(text);
+        }
+        Err(if written.is_some_and(Digest::is_lossy) {
+            LOSSY.to_owned()
+        } else {
+            "its JSON form reads back as another value".to_owned()
+        })
+    };
+    catch_unwind(AssertUnwindSafe(compare))
+        .unwrap_or_else(|_| Err("its own code panicked".to_owned()))
+}
+
+/// The reason of a value whose JSON form belongs to another value, too.
+pub(crate) const LOSSY: &str =
+    "JSON has `null` for a number that is not finite, and for `Some` of what is `null`";
+
+fn kind(error: &serde_json::Error) -> impl Display + use<> {
+    format!("{:?} error", error.classify())
+}
+
+fn keep<T: Serialize + DeserializeOwned>(value: &T) -> StepResult {
+    match to_faithful_json(value) {
+        Ok(text) if text.len() <= MAX_STEP_RESULT_BYTES => StepResult::Text(text),
+        Ok(_) => StepResult::Omitted(Omission::TooLarge),
+        Err(reason) => StepResult::Omitted(reason),
+    }
+}
+
+/// Decodes a result. The error names the column alone: the parser's message may quote the result.
+fn give_back<T: DeserializeOwned, E>(step: String, result: StepResult) -> Result<T, StepError<E>> {
+    match result {
+        StepResult::Omitted(reason) => Err(StepError::ResultOmitted { step, reason }),
+        StepResult::Text(text) => serde_json::from_str(&text).map_err(|error| {
+            let wanted = type_name::<T>();
+            let reason = format!(
+                "it no longer decodes as {wanted} (column {})",
+                error.column()
+            );
+            StepError::Unreadable { step, reason }
+        }),
+    }
+}
+
+/// A step that is being prepared, and whose effect has not fired yet. [`Claim::prepared_step`] makes it.
+pub struct PreparedStep<E> {
+    claim: Claim,
+    name: String,
+    entry: StepEntry,
+    has_fired: Arc<AtomicBool>,
+    effect: PhantomData<fn() -> E>,
+}
+
+impl<E> PreparedStep<E> {
+    /// Returns the key for the effect: that which [`Claim::derive_key`] gives for the step's name.
+    pub fn key(&self) -> String {
+        self.claim.derive_key(&self.name)
+    }
+
+    /// Notes that the effect is about to fire. Call it right before the request that has the effect.
+    ///
+    /// # Errors
+    ///
+    /// The effect must not fire: the attempt has lost its lease, has no time left, or the note could not be
+    /// written. Return the error from the step.
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped may have written the note: the step counts as one whose effect has fired.
+    pub async fn firing(&self) -> Result<(), StepError<E>> {
+        if self.has_fired.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.claim.inner.fire(&self.name, &self.entry).await?;
+        self.has_fired.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts the effect as one that its provider knew already, as [`Claim::duplicate_at_provider`] does.
+    pub fn duplicate_at_provider(&self) {
+        self.claim.duplicate_at_provider(&self.name);
+    }
+}
+
+impl Claim {
+    /// Runs an effect as [`step`](Self::step) does, and lets the handler say when it fires.
+    ///
+    /// What comes before [`firing`](PreparedStep::firing) has no effect outside: reading a token, signing,
+    /// waiting for a connection. An attempt that dies there leaves no note, and the next one runs the step
+    /// from its beginning, even under [`OnCrash::Interrupt`](crate::OnCrash::Interrupt). One that dies behind
+    /// it may have had the effect: the step fires again with its key, or waits for a person, as
+    /// [`Step::on_crash`](crate::Step::on_crash) says. So fewer requests wait for a person where the provider
+    /// honours no keys. It costs two requests, as each step does.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Claim, OnCrash, Step, StepError};
+    ///
+    /// # async fn token() -> std::io::Result<String> { Ok("t".into()) }
+    /// # async fn transfer(_token: &str, _cents: u64) -> std::io::Result<String> { Ok("transfer 17".into()) }
+    /// async fn pay(claim: &Claim, cents: u64) -> Result<String, StepError<std::io::Error>> {
+    ///     let step = Step::named("transfer").on_crash(OnCrash::Interrupt);
+    ///     claim.prepared_step(step, async |step| {
+    ///         let token = token().await?; // may be repeated
+    ///         step.firing().await?;
+    ///         Ok(transfer(&token, cents).await?)
+    ///     }).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step). An error of the effect's own becomes [`StepError::Effect`] by `?`.
+    ///
+    /// # Cancellation
+    ///
+    /// As [`step`](Self::step).
+    pub async fn prepared_step<T, E, F, Fut>(
+        &self,
+        step: impl Into<Step<E>>,
+        effect: F,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(PreparedStep<E>) -> Fut,
+        Fut: Future<Output = Result<T, StepError<E>>>,
+    {
+        let step = step.into();
+        check_name(&step.name)?;
+        let turn = match self.inner.turn(&step.name, step.crashed)? {
+            Begun::Done(result) => return give_back(step.name, result),
+            Begun::Turn(turn) => turn,
+        };
+        let has_fired = Arc::new(AtomicBool::new(false));
+        let prepared = PreparedStep {
+            claim: self.clone(),
+            name: step.name.clone(),
+            entry: turn.entry.clone(),
+            has_fired: Arc::clone(&has_fired),
+            effect: PhantomData,
+        };
+        match effect(prepared).await {
+            Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
+            Err(StepError::Effect(error)) if has_fired.load(Ordering::Acquire) => {
+                let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                turn.fail(error_kind::<E>(), unsure).await;
+                Err(StepError::Effect(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<E> fmt::Debug for PreparedStep<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedStep")
+            .field("name", &self.name)
+            .field("has_fired", &self.has_fired)
+            .finish_non_exhaustive()
     }
 }

@@ -1,19 +1,20 @@
 //! A request for a run: its key is resolved and its fingerprint taken before the handler sees
 //! anything.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::engine::claim::Subject;
 use crate::engine::metrics::Meter;
-use crate::engine::moment::Moment;
-use crate::engine::options::Options;
+use crate::engine::settings::AtDeadline;
+use crate::engine::{Engine, Options};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::RecordId;
+use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, StoreError};
 
@@ -153,5 +154,380 @@ impl Request {
     /// Returns the record that was met last.
     pub(super) fn seen(&self) -> Seen {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The caller of a detached run: it waits for as long as this value lives.
+#[derive(Debug, Default)]
+pub(crate) struct Caller(Arc<()>);
+
+/// The view that a run has of its caller. A run that is not detached is dropped with its caller, so
+/// that it has none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CalledBy(Option<Weak<()>>);
+
+impl Caller {
+    pub(crate) fn called_by(&self) -> CalledBy {
+        CalledBy(Some(Arc::downgrade(&self.0)))
+    }
+}
+
+impl CalledBy {
+    /// Tells whether the caller has gone away.
+    pub(super) fn has_gone(&self) -> bool {
+        let caller = self.0.as_ref();
+        caller.is_some_and(|caller| caller.strong_count() == 0)
+    }
+}
+
+/// The variable that Lambda sets where an environment serves several invocations at once.
+const CONCURRENCY_VARIABLE: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
+
+/// The place where a process runs, by the variables that Lambda sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// A Lambda function, whose process is frozen after each reply, and ended at a deadline.
+    Lambda,
+    /// A Lambda Managed Instance: nothing is frozen, and what is late goes on.
+    ManagedInstance,
+    /// A server, a job, a test.
+    Elsewhere,
+}
+
+impl Host {
+    /// Recognises the place where this process runs.
+    pub(crate) fn of_process() -> Self {
+        let Some(concurrency) = std::env::var_os(CONCURRENCY_VARIABLE) else {
+            return match std::env::var_os("AWS_LAMBDA_RUNTIME_API") {
+                Some(_) => Self::Lambda,
+                None => Self::Elsewhere,
+            };
+        };
+        let concurrency = concurrency.to_string_lossy();
+        if concurrency.parse::<u32>().is_err() {
+            tracing::warn!(
+                event = "concurrency_unknown",
+                variable = CONCURRENCY_VARIABLE,
+                value = &*concurrency,
+                "the value is no number: the process counts as one on Lambda Managed Instances all the same"
+            );
+        }
+        Self::ManagedInstance
+    }
+
+    /// Returns what happens at a deadline, unless the builder says otherwise.
+    pub(crate) fn at_deadline(self) -> AtDeadline {
+        match self {
+            Self::Lambda => AtDeadline::End,
+            Self::ManagedInstance | Self::Elsewhere => AtDeadline::GoOn,
+        }
+    }
+
+    /// Returns how long a claim lasts without a deadline, and an attempt that is renewed, unless the
+    /// builder says otherwise: in Lambda as long as the longest invocation.
+    pub(crate) fn longest(self) -> Duration {
+        match self {
+            Self::ManagedInstance => Duration::from_mins(90),
+            Self::Lambda | Self::Elsewhere => Duration::from_mins(15),
+        }
+    }
+}
+
+/// The variables that Lambda sets in every function's environment.
+const LAMBDA_VARIABLES: [&str; 2] = ["AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_RUNTIME_API"];
+
+/// Separates deadlines that an invocation of this engine can have from those that it can't.
+///
+/// An engine is built before its first invocation begins, so every invocation ends later than that.
+/// An earlier deadline doesn't say when the invocation ends: `cargo lambda watch` sends 600000 with
+/// each event, ten minutes after 1970. Nor does a deadline of 0, which `Context::default()` has.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    /// The time when the engine was built, by its own clock.
+    built_at: EpochMillis,
+    is_in_lambda: bool,
+    has_warned: AtomicBool,
+}
+
+impl Deadlines {
+    /// Makes the check for an engine that is built at this time in this process.
+    pub(crate) fn of_process(built_at: EpochMillis) -> Self {
+        let is_in_lambda = LAMBDA_VARIABLES
+            .iter()
+            .any(|variable| std::env::var_os(variable).is_some());
+        Self::since(built_at, is_in_lambda)
+    }
+
+    fn since(built_at: EpochMillis, is_in_lambda: bool) -> Self {
+        Self {
+            built_at,
+            is_in_lambda,
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the deadline; `None` where it is 0, or earlier than the engine, which is warned of
+    /// the first time. Claims then last for `lease`.
+    pub(crate) fn known(&self, deadline: EpochMillis, lease: Duration) -> Option<EpochMillis> {
+        if deadline.0 == 0 {
+            return None;
+        }
+        if deadline >= self.built_at {
+            return Some(deadline);
+        }
+        if self.warns() {
+            tracing::warn!(
+                event = "deadline_unknown",
+                deadline_ms = deadline.0,
+                built_at_ms = self.built_at.0,
+                lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+                "the deadline of the invocation is earlier than the engine: it is ignored, and claims last for the configured lease"
+            );
+        }
+        None
+    }
+
+    /// Warns the first time that a request in Lambda has no deadline. Its claim lasts for `lease`.
+    pub(super) fn missing(&self, lease: Duration) {
+        if self.is_in_lambda && self.warns() {
+            tracing::warn!(
+                event = "deadline_missing",
+                lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+                "the engine runs in Lambda without the deadline of the invocation, so that claims last for the configured lease: bind it in the handler with `once.invocation(&event.context)` (feature `lambda`) or `once.deadline(…)`; the HTTP layer does so with the feature `lambda-http`"
+            );
+        }
+    }
+
+    /// Returns true once.
+    fn warns(&self) -> bool {
+        !self.has_warned.load(Ordering::Relaxed) && !self.has_warned.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// The least time that a store call gets, even when the deadline is near or has passed: what is
+/// worth writing then is worth trying to write.
+pub(crate) const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
+
+/// The time that is kept back at the end of an invocation, so that the reply still gets out.
+pub(crate) const REPLY_TIME: Duration = Duration::from_millis(250);
+
+/// A time longer than any invocation, and far from the largest that a clock can hold.
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
+
+/// One moment by the clock that records speak of, and by the one that deadlines are kept with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) time: EpochMillis,
+    pub(super) instant: Instant,
+}
+
+impl Moment {
+    /// Returns the deadline of a store call that begins now, where the attempt must be done by
+    /// `until`, and no call lasts beyond `end`.
+    pub(super) fn store_deadline(
+        self,
+        until: EpochMillis,
+        limit: Duration,
+        end: Option<Instant>,
+    ) -> Instant {
+        let left = until.saturating_since(self.time).saturating_sub(REPLY_TIME);
+        let deadline = self.instant + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME);
+        end.map_or(deadline, |end| deadline.min(end))
+    }
+}
+
+/// The longest reserve where none is set; else it is a twentieth of the time that the invocation
+/// has.
+const LONGEST_RESERVE: Duration = Duration::from_millis(500);
+
+/// Holds the instants that end an invocation; they are taken from the time that it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When a handler that still runs is ended.
+    pub(crate) end: Instant,
+    /// When what still waits for the store or for a hook is given up, so that the answer gets out.
+    pub(crate) give_up: Instant,
+}
+
+impl Times {
+    /// Gives the instants of an invocation that has this time left.
+    pub(crate) fn of(remaining: Duration, reserve: Option<Duration>) -> Self {
+        let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 20));
+        // A handler has half of the time at least, whatever the setting says.
+        let reserve = reserve.min(remaining / 2);
+        let now = Instant::now();
+        Self {
+            end: now + remaining.saturating_sub(reserve),
+            give_up: now + remaining.saturating_sub(reserve / 2),
+        }
+    }
+}
+
+/// Awaits this until the handler's time is over; `None` where it was dropped then.
+pub(crate) async fn within<F: Future>(end: Option<Instant>, work: F) -> Option<F::Output> {
+    match end {
+        Some(end) => timeout_at(end, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+/// Awaits the end of a run whose work didn't return. What is left of the reserve is the answer's.
+pub(crate) async fn ending(times: Option<Times>, ending: impl Future<Output = ()>) {
+    match times {
+        Some(times) => drop(timeout_at(times.give_up, ending).await),
+        None => ending.await,
+    }
+}
+
+/// The name of the operation of requests without a key, in the metrics.
+const UNKEYED: &str = "unkeyed";
+
+impl Engine {
+    pub(super) fn request(
+        &self,
+        key: &Key,
+        fingerprint: Option<Fingerprint>,
+        options: Options,
+    ) -> Result<Request, KeyError> {
+        let own = options.retention.map(|own| own.max(SHORTEST_RETENTION));
+        let retention = own.or(self.settings.retention);
+        let retention = retention.unwrap_or(options.default_retention);
+        let (operation, id) = (key.shared_operation(), self.record_id(key)?);
+        let meter = self.meter(Some(key));
+        let fingerprint = key.bind(fingerprint);
+        let request = Request::new(operation, id, fingerprint, retention, options, meter);
+        Ok(request)
+    }
+
+    /// Returns the id of a key's record.
+    pub(crate) fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
+        let id = key.resolve(&self.namespace, self.settings.max_token_chars)?;
+        let (bytes, max) = (id.as_str().len(), self.store.max_id_bytes());
+        if bytes > max {
+            return Err(KeyError::IdTooLong { bytes, max });
+        }
+        Ok(id)
+    }
+
+    /// Returns the meter of a key's operation.
+    pub(super) fn meter(&self, key: Option<&Key>) -> Arc<Meter> {
+        let operation = key.map_or(UNKEYED, Key::label);
+        self.meters.of(self.namespace.as_str(), operation)
+    }
+
+    /// Returns the time until which a claim lasts: the invocation's deadline, else the end of the
+    /// renewed or the configured lease. Never in the past, so that a remaining time of zero still gives a
+    /// lease.
+    pub(super) fn run_until(&self, request: &Request, now: EpochMillis) -> EpochMillis {
+        let deadline = request.options.deadline;
+        let lease = || {
+            self.renewed_lease(&request.options)
+                .unwrap_or(self.settings.lease)
+        };
+        deadline.unwrap_or_else(|| now + lease()).max(now)
+    }
+
+    /// Limits how long a duplicate waits for another attempt, so that its own invocation does not
+    /// end meanwhile. A message of a batch waits for as long as it may start.
+    pub(super) fn longest_wait(&self, request: &Request, limit: Duration) -> Duration {
+        let deadline = request.options.deadline;
+        let left = deadline.map(|deadline| deadline.saturating_since(self.clock.now()));
+        let limit = left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)));
+        let stop = request.options.stop();
+        stop.map_or(limit, |stop| limit.min(stop - Instant::now()))
+    }
+
+    /// Sends a write: with its batch's group, where it has one, else alone.
+    pub(super) async fn write(
+        &self,
+        request: &Request,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        #[cfg(feature = "batch")]
+        if let Some(groups) = request.options.groups() {
+            let answer = groups.write(write, deadline).await;
+            request.note_claim(write, &answer);
+            return answer;
+        }
+        let answer = self.store.write(write, deadline).await;
+        request.note_claim(write, &answer);
+        answer
+    }
+
+    /// Reads the request's record: with its batch's group, where it has one, else alone.
+    pub(super) async fn read(
+        &self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Option<Found>, StoreError> {
+        #[cfg(feature = "batch")]
+        if let Some(groups) = request.options.groups() {
+            let found = groups.load(&request.id, deadline).await;
+            request.note(&found);
+            return found;
+        }
+        let found = self.store.load(&request.id, deadline).await;
+        request.note(&found);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUILT_AT: EpochMillis = EpochMillis(1_790_000_000_000);
+    const LEASE: Duration = Duration::from_mins(15);
+
+    #[test]
+    fn a_deadline_earlier_than_the_engine_is_unknown() {
+        let deadlines = Deadlines::since(BUILT_AT, false);
+        for earlier in [0, 600_000, BUILT_AT.0 - 1] {
+            assert_eq!(deadlines.known(EpochMillis(earlier), LEASE), None);
+        }
+    }
+
+    #[test]
+    fn a_deadline_of_0_is_unknown_whatever_the_clock_says() {
+        let deadlines = Deadlines::since(EpochMillis(0), false);
+        assert_eq!(deadlines.known(EpochMillis(0), LEASE), None);
+        assert!(!deadlines.has_warned.into_inner());
+    }
+
+    #[test]
+    fn a_deadline_at_or_after_the_engines_construction_is_known() {
+        let deadlines = Deadlines::since(BUILT_AT, false);
+        for later in [BUILT_AT.0, BUILT_AT.0 + 1, i64::MAX] {
+            let later = EpochMillis(later);
+            assert_eq!(deadlines.known(later, LEASE), Some(later));
+        }
+        assert!(!deadlines.has_warned.into_inner());
+    }
+
+    #[test]
+    fn a_missing_deadline_is_warned_of_in_lambda_alone() {
+        for is_in_lambda in [false, true] {
+            let deadlines = Deadlines::since(BUILT_AT, is_in_lambda);
+            deadlines.missing(LEASE);
+            assert_eq!(deadlines.has_warned.into_inner(), is_in_lambda);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_is_a_twentieth_of_the_time_and_half_a_second_at_most() {
+        let now = Instant::now();
+        let ends = |remaining, reserve: Option<u64>| {
+            let reserve = reserve.map(Duration::from_millis);
+            let times = Times::of(Duration::from_millis(remaining), reserve);
+            let millis = |instant: Instant| (instant - now).as_millis();
+            (millis(times.end), millis(times.give_up))
+        };
+        assert_eq!(ends(3_000, None), (2_850, 2_925));
+        assert_eq!(ends(900_000, None), (899_500, 899_750));
+        assert_eq!(ends(5_400_000, None), (5_399_500, 5_399_750));
+        assert_eq!(ends(10_000, Some(2_000)), (8_000, 9_000));
+        assert_eq!(ends(3_000, Some(5_000)), (1_500, 2_250));
+        assert_eq!(ends(0, None), (0, 0));
     }
 }

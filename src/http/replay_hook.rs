@@ -1,6 +1,7 @@
 //! Calls the hook that may change a replayed response before its client gets it.
 
-use std::fmt::{self, Display};
+use std::fmt;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use tokio::time::Instant;
 
-use crate::engine::{Replay, hook};
+use crate::engine::{Replay, events};
 
 /// Holds a stored response on its way to the client of a retry, for the hook of
 /// [`IdempotencyLayer::on_replay`](super::IdempotencyLayer::on_replay). Its `Debug` shows the
@@ -36,7 +37,7 @@ impl fmt::Debug for ReplayedResponse {
     }
 }
 
-type Changed = Result<Response<Bytes>, hook::Problem>;
+type Changed = Result<Response<Bytes>, events::Problem>;
 
 /// Holds the hook.
 pub(super) struct ReplayHook {
@@ -57,7 +58,7 @@ impl ReplayHook {
             async move {
                 changing
                     .await
-                    .map_err(|error| hook::problem(&error, quotes))
+                    .map_err(|error| events::problem(&error, quotes))
             }
             .boxed()
         });
@@ -73,7 +74,7 @@ impl ReplayHook {
     ) -> Response<Bytes> {
         let stored = replayed.response.clone();
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let problem = match hook::answer(async { (self.call)(replayed).await }, until).await {
+        let problem = match events::answer(async { (self.call)(replayed).await }, until).await {
             Ok(mut changed) => {
                 // The stored length is that of the stored body.
                 if changed.body() != stored.body() {

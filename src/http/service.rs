@@ -1,6 +1,7 @@
 //! Runs a request: finds its key, asks the engine, calls the handler, ends the run.
 
-use std::fmt::{self, Display};
+use std::fmt;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,8 +17,6 @@ use tower::Service;
 use tracing::Instrument;
 
 use super::coding::AcceptedCodings;
-#[cfg(feature = "lambda-http")]
-use super::gateway;
 use super::handler_response::HandlerResponse;
 use super::identity::{Identity, identify};
 use super::problem::Problem;
@@ -27,13 +26,16 @@ use super::response_body::ResponseBody;
 use super::route_policy::RoutePolicy;
 use super::settings::{GuardedRoute, Settings};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, times};
+use crate::engine::{Begun, Disposition, Ended, request};
 use crate::idempotency::Idempotency;
 use crate::idempotency::outcome::Verdict;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::error_kind;
 use crate::store::BoxError;
+
+#[cfg(feature = "lambda-http")]
+use super::gateway;
 
 /// On a response that a duplicate may not get: `unprotected` where no record protects the run,
 /// `unrecorded` where its outcome could not be stored.
@@ -221,7 +223,7 @@ where
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
     let handling = run.while_renewed(handling);
-    let handled = times::within(times.map(|times| times.end), handling).await;
+    let handled = request::within(times.map(|times| times.end), handling).await;
     let response = match handled.flatten() {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {

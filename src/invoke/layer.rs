@@ -18,7 +18,7 @@ use super::kind::Kind;
 use super::reader::{FingerprintSource, Reader};
 use super::selector::Selector;
 use super::service::{Config, InvokeService};
-use crate::engine::rejection::Rejection;
+use crate::engine::error::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};

@@ -1,8 +1,7 @@
 //! Logs the errors of the layer's own.
 
 use super::error::InvokeError;
-use crate::engine::error::Error;
-use crate::engine::rejection::Rejection;
+use crate::engine::error::{Error, Rejection};
 
 /// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.
 pub(super) fn log<E>(error: &InvokeError<E>) {

@@ -1,6 +1,7 @@
 //! Serves events with a service of one invocation.
 
-use std::fmt::{self, Display};
+use std::fmt;
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::error::InvokeError;
 use super::hook::{Hook, ReplayedAnswer};
 use super::invocation::Invocation;
 use super::reader::Reader;
-use crate::engine::rejection::Rejection;
+use crate::engine::error::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 

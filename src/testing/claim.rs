@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Crash, ManualClock, TestError};
+use crate::engine::claim::steps::StepError;
 use crate::engine::claim::{Claim, LOSSY};
-use crate::engine::step::StepError;
 use crate::engine::{Begun, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::digest::Digest;

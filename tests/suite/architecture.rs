@@ -140,15 +140,15 @@ fn an_import_that_points_the_wrong_way_is_named() {
 
     let allowed = [
         (
-            "engine/run.rs",
+            "engine/end.rs",
             "use crate::store::{Answer, Store};\nuse crate::protocol::key::Key;",
         ),
         (
-            "engine/run.rs",
+            "engine/end.rs",
             "// use crate::http::Route;\n/// [`crate::http::Route`]\nfn run() {}",
         ),
         (
-            "engine/run.rs",
+            "engine/end.rs",
             "fn run() {}\n#[cfg(test)]\nmod tests {\n    use crate::http::Route;\n}",
         ),
         (
@@ -166,7 +166,7 @@ fn an_import_that_points_the_wrong_way_is_named() {
 
     let not_allowed = [
         (
-            "engine/run.rs",
+            "engine/end.rs",
             "use crate::http::{self, events::{Incoming, Kind}};",
             3,
         ),
@@ -196,9 +196,9 @@ fn an_import_that_points_the_wrong_way_is_named() {
         );
     }
     assert_eq!(
-        wrong("engine/run.rs", "use crate::http::Route;"),
+        wrong("engine/end.rs", "use crate::http::Route;"),
         [
-            "src/engine/run.rs imports crate::http::Route: engine must not know it, only protocol, store"
+            "src/engine/end.rs imports crate::http::Route: engine must not know it, only protocol, store"
         ],
     );
 }

@@ -11,12 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Claim;
-use super::results::{give_back, keep};
-use super::state::Stop;
 use super::steps::Begun;
+use crate::engine::claim::steps::{SagaError, Step, StepError};
+use crate::engine::claim::{Stop, give_back, keep};
+use crate::engine::commit::Urgency;
 use crate::engine::events;
-use crate::engine::journal::Urgency;
-use crate::engine::step::{SagaError, Step, StepError};
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{StepEntry, StepResult, StepState};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Claim;
-use crate::engine::step::StepError;
+use crate::engine::claim::steps::StepError;
 use crate::protocol::record::RecordWrite;
 
 /// Answers as the table does.

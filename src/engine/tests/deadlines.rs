@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Begun;
-use crate::engine::step::StepError;
+use crate::engine::claim::steps::StepError;
 use crate::protocol::journal::StepState;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::RecordWrite;

@@ -1,7 +1,7 @@
 //! A step whose note comes back when the attempt's time is over.
 
 use super::*;
-use crate::engine::step::StepError;
+use crate::engine::claim::steps::StepError;
 use crate::protocol::journal::StepState;
 use crate::protocol::record::RecordWrite;
 

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use proptest::prelude::*;
