@@ -73,6 +73,7 @@
 //! `validation` is another hash, which this crate doesn't compare.
 
 use aws_sdk_dynamodb::types::ReturnValue;
+use store::Retries;
 use tokio::time::Instant;
 
 use crate::protocol::key::RecordId;
@@ -81,35 +82,22 @@ use crate::protocol::record::{Found, Record, RecordWrite, Takeover, Version};
 use crate::store::transaction::{Admission, Commit, Committed};
 use crate::store::{Answer, Store, StoreError};
 
-mod action;
 mod change;
 mod client;
-mod commit;
-mod denied;
 mod error;
-mod expression;
-mod failure;
 mod group;
 pub mod guard;
 mod item;
-mod journal;
 mod layout;
-mod members;
 #[cfg(feature = "s3")]
 mod objects;
 pub mod outbox;
 mod oversize;
-mod packed;
-mod size;
 mod statement;
 mod store;
 mod transaction;
-mod value;
 #[cfg(test)]
 mod wire;
-mod write;
-
-use store::Retries;
 
 pub use client::sdk_config;
 pub use error::DynamoDbError;
@@ -185,11 +173,11 @@ impl Store for DynamoDbStore {
     }
 
     fn admission(&self) -> Option<Admission> {
-        Some(write::admit)
+        Some(transaction::admit)
     }
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
-        commit::commit(self, commit, deadline).await
+        transaction::commit(self, commit, deadline).await
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {

@@ -1,17 +1,22 @@
 //! Translates each conditional write into a change: the attributes that it sets and removes, and
 //! its condition. A single request states it in expressions, a grouped one in a statement.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::layout::{Attribute, Item, TableLayout, as_item};
-use super::value::{number, string};
-use super::{journal, packed};
+use crate::dynamodb::item;
+use crate::dynamodb::item::{number, string};
+use crate::dynamodb::layout::{Attribute, Item, TableLayout, as_item};
 use crate::protocol::journal::StepNote;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
     Amendment, Basis, Completion, Ended, Final, Intervention, LAYOUT, NewClaim, Owner, RELEASED,
     RecordWrite, Release, Renewal, Status, StoredOutcome, Takeover, Version,
 };
+
+#[cfg(test)]
+mod tests;
 
 /// A value that a change sets, or compares with.
 #[derive(Clone, Debug)]
@@ -130,10 +135,10 @@ impl<'a> Change<'a> {
 
     /// Writes a step's entry, over an older one alone.
     fn note(mut self, StepNote { name, entry }: &StepNote) -> Self {
-        let attribute = journal::attribute(name);
+        let attribute = item::attribute(name);
         let newer = Test::OlderStep(attribute.clone(), entry.revision);
         self.tests.push(newer);
-        self.steps.push((attribute, journal::encode(entry)));
+        self.steps.push((attribute, item::encode_step(entry)));
         self
     }
 
@@ -224,7 +229,7 @@ fn complete<'a>(layout: &'a TableLayout, completion: &Completion) -> Change<'a> 
 fn outcome(outcome: &StoredOutcome) -> (Attribute, AttributeValue) {
     match outcome {
         StoredOutcome::Inline(text) => (Attribute::Data, string(text)),
-        StoredOutcome::Packed(packed) => (Attribute::Packed, packed::encode(packed)),
+        StoredOutcome::Packed(packed) => (Attribute::Packed, item::encode_outcome(packed)),
         StoredOutcome::Omitted(reason) => (Attribute::Omitted, string(reason.as_str())),
     }
 }
@@ -319,5 +324,115 @@ fn intervene<'a>(layout: &'a TableLayout, intervention: &Intervention) -> Change
     change
 }
 
-#[cfg(test)]
-mod tests;
+/// The expressions of a PutItem or an UpdateItem.
+#[derive(Debug)]
+pub(super) struct Expressions {
+    /// DynamoDB refuses an empty expression.
+    pub(super) update: Option<String>,
+    pub(super) condition: String,
+    pub(super) names: HashMap<String, String>,
+    /// DynamoDB refuses an empty map.
+    pub(super) values: Option<HashMap<String, AttributeValue>>,
+}
+
+impl Expressions {
+    /// The update stays empty for a PutItem, since the item has the values.
+    pub(super) fn of(layout: &TableLayout, change: &Change<'_>) -> Self {
+        let mut aliases = Aliases {
+            layout,
+            names: HashMap::new(),
+            values: HashMap::new(),
+        };
+        let tests = change.tests.iter().map(|test| aliases.test(test));
+        let condition = tests.collect::<Vec<_>>().join(" AND ");
+        let update = (!change.is_whole).then(|| aliases.update(change)).flatten();
+        Self {
+            update,
+            condition,
+            names: aliases.names,
+            values: (!aliases.values.is_empty()).then_some(aliases.values),
+        }
+    }
+}
+
+/// Collects names and values; each name has one alias.
+struct Aliases<'a> {
+    layout: &'a TableLayout,
+    names: HashMap<String, String>,
+    values: HashMap<String, AttributeValue>,
+}
+
+impl Aliases<'_> {
+    fn name(&mut self, name: &str) -> String {
+        let known = self.names.iter().find(|(_, known)| *known == name);
+        if let Some((alias, _)) = known {
+            return alias.clone();
+        }
+        let alias = format!("#n{}", self.names.len());
+        self.names.insert(alias.clone(), name.to_owned());
+        alias
+    }
+
+    fn attribute(&mut self, attribute: Attribute) -> String {
+        let layout = self.layout;
+        self.name(layout.name(attribute))
+    }
+
+    fn value(&mut self, value: &Value) -> String {
+        let alias = format!(":v{}", self.values.len());
+        self.values.insert(alias.clone(), value.clone().into());
+        alias
+    }
+
+    fn test(&mut self, test: &Test) -> String {
+        match test {
+            Test::NoRecord => {
+                let layout = self.layout;
+                format!("attribute_not_exists({})", self.name(layout.partition()))
+            }
+            Test::Equals(attribute, value) => {
+                format!("{} = {}", self.attribute(*attribute), self.value(value))
+            }
+            Test::Less(attribute, value) => {
+                format!("{} < {}", self.attribute(*attribute), self.value(value))
+            }
+            Test::Absent(attribute) => {
+                format!("attribute_not_exists({})", self.attribute(*attribute))
+            }
+            Test::OlderStep(step, revision) => {
+                let step = self.name(step);
+                let known = format!("{step}.{}", self.name(item::REVISION));
+                let revision = self.value(&number(*revision).into());
+                format!("(attribute_not_exists({step}) OR {known} < {revision})")
+            }
+        }
+    }
+
+    fn update(&mut self, change: &Change<'_>) -> Option<String> {
+        let mut sets: Vec<_> = change
+            .sets
+            .iter()
+            .map(|(attribute, value)| {
+                format!("{} = {}", self.attribute(*attribute), self.value(value))
+            })
+            .collect();
+        for (step, entry) in &change.steps {
+            sets.push(format!(
+                "{} = {}",
+                self.name(step),
+                self.value(&entry.clone().into())
+            ));
+        }
+        let removes: Vec<_> = change
+            .removes
+            .iter()
+            .map(|attribute| self.attribute(*attribute))
+            .collect();
+        let clauses = [("SET", sets), ("REMOVE", removes)]
+            .into_iter()
+            .filter(|(_, parts)| !parts.is_empty())
+            .map(|(verb, parts)| format!("{verb} {}", parts.join(", ")));
+        let update = clauses.collect::<Vec<_>>().join(" ");
+        (!update.is_empty()).then_some(update)
+    }
+}

@@ -1,6 +1,11 @@
 //! Makes the configuration of clients in Lambda, and that of a call that the SDK must not send
 //! again.
 
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::ffi::OsString;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::ecs::EcsCredentialsProvider;
@@ -11,20 +16,33 @@ use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
-use aws_sdk_dynamodb::config::SharedHttpClient;
+use aws_sdk_dynamodb::config::interceptors::{
+    AfterDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+};
+use aws_sdk_dynamodb::config::{
+    ConfigBag, IdentityCache, Intercept, RuntimeComponents, SharedHttpClient, SharedIdentityCache,
+    SharedInterceptor,
+};
+use aws_sdk_dynamodb::error::{BoxError, SdkError};
 use aws_sdk_dynamodb::{Client, config};
+use aws_smithy_runtime_api::client::identity::{
+    IdentityFuture, ResolveCachedIdentity, SharedIdentityResolver,
+};
+use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::retries::classifiers::{
+    ClassifyRetry, RetryAction, RetryClassifierPriority,
+};
+use tokio::time::{Instant, timeout_at};
 
-mod environment;
-mod renewed;
+use crate::dynamodb::error::unsent;
+use crate::protocol::causes::in_words;
+use crate::store::StoreError;
+use crate::store::grouped::Way;
+
 mod roots;
-mod sent;
-mod throttled;
-
-pub(super) use sent::{in_time, noting_sends};
-pub(super) use throttled::without_repeats;
-
-use environment::Environment;
-use renewed::Renewed;
+#[cfg(test)]
+mod tests;
 
 /// Makes the configuration that [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env) uses,
 /// for your own clients in a function.
@@ -127,32 +145,224 @@ pub(super) fn sent_once(client: &Client) -> config::Builder {
     config::Builder::new().retry_config(retries.with_max_attempts(1))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The codes of DynamoDB and of S3.
+const EXPIRED: &[u8] = b"ExpiredToken";
 
-    #[test]
-    fn a_call_that_is_sent_once_keeps_its_clients_mode_of_retries() {
-        let adaptive = RetryConfig::adaptive().with_max_attempts(7);
-        let config = config::Builder::new()
-            .behavior_version(config::BehaviorVersion::v2026_01_12())
-            .retry_config(adaptive.clone());
-        let once = sent_once(&Client::from_conf(config.build())).build();
-        let once = once.retry_config().unwrap();
-        assert_eq!(once.max_attempts(), 1);
-        assert_eq!(once.mode(), adaptive.mode());
+/// The SDK's cache, which is emptied when AWS refuses credentials as expired: their provider is
+/// asked anew then, whatever time it gave them. Clones are one cache.
+#[derive(Clone, Debug)]
+struct Renewed(Arc<Mutex<SharedIdentityCache>>);
+
+impl Default for Renewed {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(empty())))
+    }
+}
+
+impl Renewed {
+    fn current(&self) -> SharedIdentityCache {
+        let cache = self.0.lock();
+        cache.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    #[test]
-    fn the_client_waits_and_retries_as_its_documentation_says() {
-        let timeouts = timeouts();
-        let millis = |time: Option<Duration>| time.as_ref().map(Duration::as_millis);
-        assert_eq!(millis(timeouts.connect_timeout()), Some(3_100));
-        assert_eq!(millis(timeouts.operation_attempt_timeout()), Some(4_000));
-        assert_eq!(millis(timeouts.operation_timeout()), Some(10_000));
-        let retries = retries();
-        assert_eq!(retries.max_attempts(), 3);
-        assert_eq!(retries.initial_backoff(), Duration::from_millis(50));
-        assert_eq!(retries.max_backoff(), Duration::from_secs(1));
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = empty();
+    }
+}
+
+fn empty() -> SharedIdentityCache {
+    IdentityCache::lazy().build()
+}
+
+impl ResolveCachedIdentity for Renewed {
+    fn resolve_cached_identity<'a>(
+        &'a self,
+        resolver: SharedIdentityResolver,
+        components: &'a RuntimeComponents,
+        config: &'a ConfigBag,
+    ) -> IdentityFuture<'a> {
+        let cache = self.current();
+        IdentityFuture::new(async move {
+            cache
+                .resolve_cached_identity(resolver, components, config)
+                .await
+        })
+    }
+}
+
+impl Intercept for Renewed {
+    fn name(&self) -> &'static str {
+        "Renewed"
+    }
+
+    /// The reply's body was read by then.
+    fn read_after_deserialization(
+        &self,
+        reply: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let reply = reply.response();
+        let is_refusal = reply.status().is_client_error();
+        let body = reply.body().bytes().filter(|_| is_refusal);
+        if body.is_some_and(|body| body.windows(EXPIRED.len()).any(|part| part == EXPIRED)) {
+            self.forget();
+        }
+        Ok(())
+    }
+}
+
+tokio::task_local! {
+    /// Says whether an attempt of the request under way was sent.
+    static IS_SENT: Cell<bool>;
+}
+
+/// The same client, which notes each send for [`in_time`].
+pub(super) fn noting_sends(client: &Client) -> Client {
+    let mut config = client.config().to_builder();
+    // One that can't be switched off isn't looked up in each of the SDK's steps.
+    config.push_interceptor(SharedInterceptor::permanent(Sent));
+    Client::from_conf(config.build())
+}
+
+#[derive(Debug)]
+struct Sent;
+
+impl Intercept for Sent {
+    fn name(&self) -> &'static str {
+        "sends are noted"
+    }
+
+    /// The SDK has its credentials by then, and connects next.
+    fn read_before_transmit(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        // A handler's own request isn't asked about.
+        let _ = IS_SENT.try_with(|is_sent| is_sent.set(true));
+        Way::note_send();
+        Ok(())
+    }
+}
+
+/// Gives the reply to a request of such a client. What was not sent says nothing of the store.
+pub(super) async fn in_time<T, E: StdError + 'static>(
+    deadline: Instant,
+    request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+) -> Result<Result<T, SdkError<E, HttpResponse>>, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::NotSent);
+    }
+    Way::note_request();
+    let mut noted = pin!(IS_SENT.scope(Cell::new(false), request));
+    let reply = match timeout_at(deadline, noted.as_mut()).await {
+        Ok(Err(SdkError::TimeoutError(_))) | Err(_) => Err(StoreError::Timeout),
+        Ok(reply) => Ok(reply),
+    };
+    let is_sent = noted.take_value().is_some_and(Cell::into_inner);
+    match reply {
+        Err(_) if !is_sent => Err(StoreError::NotSent),
+        Ok(Err(error @ SdkError::DispatchFailure(_))) if !is_sent => Err(unsent(in_words(&error))),
+        reply => reply,
+    }
+}
+
+/// The same client, which sends no throttled request again: each call of the SDK would, three
+/// times, without knowing of the others.
+pub(super) fn without_repeats(client: &Client) -> Client {
+    let config = client.config().to_builder();
+    Client::from_conf(config.retry_classifier(Forbidden).build())
+}
+
+#[derive(Debug)]
+struct Forbidden;
+
+impl ClassifyRetry for Forbidden {
+    fn classify_retry(&self, _: &InterceptorContext) -> RetryAction {
+        RetryAction::NoActionIndicated
+    }
+
+    fn classify_retry_v2(&self, _: &InterceptorContext, previous: &RetryAction) -> RetryAction {
+        if *previous == RetryAction::throttling_error() {
+            return RetryAction::RetryForbidden;
+        }
+        RetryAction::NoActionIndicated
+    }
+
+    fn name(&self) -> &'static str {
+        "throttled writes are left to the engine"
+    }
+
+    /// After those that tell what the answer means.
+    fn priority(&self) -> RetryClassifierPriority {
+        RetryClassifierPriority::run_after(RetryClassifierPriority::transient_error_classifier())
+    }
+}
+
+const FUNCTION_NAME: &str = "AWS_LAMBDA_FUNCTION_NAME";
+
+/// What Lambda gives every function that has a role and no file of settings.
+const GIVEN: [&str; 4] = [
+    FUNCTION_NAME,
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+];
+
+/// What says that the SDK has to look: for certificates of one's own, on the way to a proxy that
+/// may have such, or in files.
+const LOOKED_UP: [&str; 13] = [
+    "AWS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+];
+
+/// What names an endpoint that gives credentials, and new ones before those expire.
+const RENEWED_AT: [&str; 2] = [
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+];
+
+/// `AWS_ENDPOINT_URL`, and `AWS_ENDPOINT_URL_DYNAMODB` and its like.
+const ENDPOINT: &str = "AWS_ENDPOINT_URL";
+
+/// What the variables say.
+#[derive(Debug, PartialEq, Eq)]
+struct Environment {
+    /// Region and credentials are in the environment itself, and only AWS's own servers, or servers
+    /// without TLS, are called.
+    is_complete: bool,
+    /// This is a function, and an endpoint is named that renews its credentials.
+    is_renewed: bool,
+}
+
+impl Environment {
+    fn of(variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let (mut given, mut looks_up) = (0, false);
+        let (mut is_function, mut has_endpoint) = (false, false);
+        for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+            let Some(name) = name.to_str() else { continue };
+            let has_tls = || !value.to_string_lossy().trim_start().starts_with("http://");
+            looks_up |= LOOKED_UP.contains(&name) || (name.starts_with(ENDPOINT) && has_tls());
+            given += usize::from(GIVEN.contains(&name));
+            is_function |= name == FUNCTION_NAME;
+            has_endpoint |= RENEWED_AT.contains(&name);
+        }
+        Self {
+            is_complete: given == GIVEN.len() && !looks_up,
+            is_renewed: is_function && has_endpoint,
+        }
     }
 }

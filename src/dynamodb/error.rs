@@ -1,5 +1,22 @@
 //! Describes DynamoDB's failures, with advice to a person.
 
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementError;
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
+use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use crate::dynamodb::layout::{Item, TableLayout};
+use crate::dynamodb::statement::Verb;
+use crate::protocol::causes::in_words;
+use crate::store::StoreError;
+
 /// Describes a failure in DynamoDB's terms: the source of a [`StoreError`](crate::StoreError).
 ///
 /// ```
@@ -50,4 +67,369 @@ pub enum DynamoDbError {
         /// The service's message.
         message: String,
     },
+}
+
+/// The SDK's words for missing credentials: of a provider that finds none, and of a client without a
+/// provider.
+const NO_CREDENTIALS: [&str; 2] = [
+    "the credential provider was not enabled",
+    "there was no identity resolver",
+];
+
+/// Words of the SDK's errors of any provider of credentials.
+const OF_CREDENTIALS: [&str; 2] = ["credential", "identity resolver"];
+
+const CREDENTIALS_ADVICE: &str =
+    "give the process a role, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+
+/// The item that a failed condition met, if the answer has one.
+pub(super) struct Met(pub(super) Option<Item>);
+
+impl Met {
+    /// Each item has a key, so an empty one is none.
+    pub(super) fn of(item: Option<&Item>) -> Self {
+        Self(item.filter(|item| !item.is_empty()).cloned())
+    }
+}
+
+/// An error of the service; one that reports a failed condition has the item that the condition
+/// met.
+pub(super) trait Refusal: ProvideErrorMetadata + StdError + Send + Sync + 'static {
+    /// Answers with the item that the condition met, where it failed.
+    fn met(&self) -> Option<Met> {
+        None
+    }
+}
+
+impl Refusal for PutItemError {
+    fn met(&self) -> Option<Met> {
+        match self {
+            Self::ConditionalCheckFailedException(failed) => Some(Met::of(failed.item.as_ref())),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for UpdateItemError {
+    fn met(&self) -> Option<Met> {
+        match self {
+            Self::ConditionalCheckFailedException(failed) => Some(Met::of(failed.item.as_ref())),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for GetItemError {}
+impl Refusal for BatchGetItemError {}
+impl Refusal for BatchExecuteStatementError {}
+
+/// Translates a request's failure; `action` is the permission that the request needs.
+pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
+    table: &str,
+    layout: &TableLayout,
+    action: &'static str,
+    error: &SdkError<E, HttpResponse>,
+) -> StoreError {
+    let words = || in_words(error).into();
+    let context = match error {
+        SdkError::TimeoutError(_) => return StoreError::Timeout,
+        SdkError::ServiceError(context) => context,
+        SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
+            return unreached(in_words(error));
+        }
+        _ => return StoreError::Rejected(words()),
+    };
+    let message = context.err().message().unwrap_or_default();
+    let code = context.err().code().unwrap_or_default();
+    if let Some(refused) = of_credentials(code) {
+        return refused;
+    }
+    let table = table.to_owned();
+    match code {
+        "ProvisionedThroughputExceededException"
+        | "ThrottlingException"
+        | "RequestLimitExceeded" => throttled(),
+        "RequestTimeout" | "RequestTimeoutException" => StoreError::Unavailable(words()),
+        "TransactionConflictException" | "ReplicatedWriteConflictException" => StoreError::Conflict,
+        "AccessDeniedException" => {
+            StoreError::Denied(DynamoDbError::AccessDenied { table, action }.into())
+        }
+        "ResourceNotFoundException" => {
+            StoreError::Misconfigured(DynamoDbError::TableNotFound { table }.into())
+        }
+        "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge,
+        "ValidationException" if says_too_large(message) => StoreError::TooLarge,
+        "ValidationException" => {
+            let (expected, message) = (layout.describe(), message.to_owned());
+            let schema = DynamoDbError::Schema {
+                table,
+                expected,
+                message,
+            };
+            StoreError::Misconfigured(schema.into())
+        }
+        _ if context.raw().status().as_u16() >= 500 => StoreError::Unavailable(words()),
+        _ => StoreError::Rejected(words()),
+    }
+}
+
+/// The error for a table, or an account, over its throughput.
+pub(super) fn throttled() -> StoreError {
+    StoreError::Throttled(DynamoDbError::Throughput.into())
+}
+
+/// The error for credentials that AWS refuses; `None` for another code
+/// ([common errors](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CommonErrors.html),
+/// [S3's](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html)). The same request
+/// succeeds with others, so that it is no refusal for good.
+pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
+    let text = match code {
+        "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => format!(
+            "the AWS credentials have expired (`{code}`): take them from a provider that renews them, such as a role; keys from the \
+             environment last as long as the process at most"
+        ),
+        "UnrecognizedClientException"
+        | "InvalidClientTokenId"
+        | "InvalidAccessKeyId"
+        | "InvalidToken"
+        | "MissingAuthenticationToken"
+        | "MissingAuthenticationTokenException" => {
+            format!("AWS doesn't know the credentials (`{code}`): {CREDENTIALS_ADVICE}")
+        }
+        "InvalidSignatureException"
+        | "IncompleteSignature"
+        | "IncompleteSignatureException"
+        | "SignatureDoesNotMatch"
+        | "RequestExpired"
+        | "RequestTimeTooSkewed" => format!(
+            "AWS refuses the request's signature (`{code}`): set the machine's clock, or correct the secret key"
+        ),
+        _ => return None,
+    };
+    Some(StoreError::Unauthenticated(text.into()))
+}
+
+/// Tests whether DynamoDB's message reports an item that would be too large.
+pub(super) fn says_too_large(message: &str) -> bool {
+    message.contains("size has exceeded") || message.contains("size to update has exceeded")
+}
+
+/// The error for a request that was sent and has no answer, with what to do about a server whose
+/// certificate isn't trusted, which the words of rustls alone tell.
+pub(super) fn unreached(mut text: String) -> StoreError {
+    if text.contains("UnknownIssuer") {
+        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
+    }
+    StoreError::Unavailable(text.into())
+}
+
+/// The error for a request that failed before it was sent, with what to do about credentials, which the
+/// words of the SDK alone tell. It says nothing of the store.
+pub(super) fn unsent(text: String) -> StoreError {
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    if has(&NO_CREDENTIALS) {
+        let text = format!(
+            "no AWS credentials were found: {CREDENTIALS_ADVICE}; a local server takes any"
+        );
+        return StoreError::Unauthenticated(text.into());
+    }
+    if has(&OF_CREDENTIALS) {
+        let text = format!("the AWS credentials could not be loaded: {CREDENTIALS_ADVICE}: {text}");
+        return StoreError::Unauthenticated(text.into());
+    }
+    StoreError::Rejected(text.into())
+}
+
+/// The grouped actions that the service denied to the function.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Denied(Arc<[AtomicBool; 3]>);
+
+/// A permission that groups alone need.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    Insert,
+    Update,
+    Get,
+}
+
+impl From<Verb> for Action {
+    fn from(verb: Verb) -> Self {
+        match verb {
+            Verb::Insert => Self::Insert,
+            Verb::Update => Self::Update,
+        }
+    }
+}
+
+impl Action {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "dynamodb:PartiQLInsert",
+            Self::Update => "dynamodb:PartiQLUpdate",
+            Self::Get => "dynamodb:BatchGetItem",
+        }
+    }
+}
+
+impl Denied {
+    pub(super) fn has(&self, action: Action) -> bool {
+        self.flag(action)
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn note(&self, action: Action, table: &str) {
+        let first = self
+            .flag(action)
+            .is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
+        if first {
+            tracing::warn!(
+                event = "groups_denied",
+                table,
+                action = action.name(),
+                "idempotency: requests go out one by one; allow the function this action to group them"
+            );
+        }
+    }
+
+    fn flag(&self, action: Action) -> Option<&AtomicBool> {
+        self.0.get(action as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+    use crate::protocol::causes::unlinked;
+
+    fn classified(error: &SdkError<PutItemError, HttpResponse>) -> StoreError {
+        classify(
+            "records",
+            &TableLayout::default(),
+            "dynamodb:PutItem",
+            error,
+        )
+    }
+
+    fn refused(code: &str, message: &str, status: u16) -> StoreError {
+        let metadata = ErrorMetadata::builder().code(code).message(message);
+        let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        let error = PutItemError::generic(metadata.build());
+        classified(&SdkError::service_error(error, reply))
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_must_be_mended() {
+        let late = SdkError::timeout_error("slow");
+        assert!(matches!(classified(&late), StoreError::Timeout));
+        let unsent = SdkError::construction_failure("no region");
+        assert!(matches!(classified(&unsent), StoreError::Rejected(_)));
+        for (status, transient) in [(400, false), (499, false), (500, true), (503, true)] {
+            let error = refused("Unheard", "", status);
+            let unavailable = matches!(error, StoreError::Unavailable(_));
+            assert_eq!(unavailable, transient, "{status}");
+            assert_ne!(unavailable, matches!(error, StoreError::Rejected(_)));
+        }
+        for code in [
+            "ProvisionedThroughputExceededException",
+            "ThrottlingException",
+            "RequestLimitExceeded",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Throttled(_)), "{code}");
+            assert_eq!(
+                unlinked(&error),
+                "throttled: raise the table's capacity, or use on-demand"
+            );
+        }
+        for code in ["RequestTimeout", "RequestTimeoutException"] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Unavailable(_)), "{code}");
+        }
+        for code in [
+            "TransactionConflictException",
+            "ReplicatedWriteConflictException",
+        ] {
+            let error = refused(code, "", 400);
+            assert!(matches!(error, StoreError::Conflict), "{code}");
+        }
+        let StoreError::Denied(denied) = refused("AccessDeniedException", "", 400) else {
+            panic!("not denied")
+        };
+        let table = || "records".to_owned();
+        assert_eq!(
+            denied.downcast_ref(),
+            Some(&DynamoDbError::AccessDenied {
+                table: table(),
+                action: "dynamodb:PutItem"
+            })
+        );
+        let StoreError::Misconfigured(missing) = refused("ResourceNotFoundException", "", 400)
+        else {
+            panic!("not misconfigured")
+        };
+        assert_eq!(
+            missing.downcast_ref(),
+            Some(&DynamoDbError::TableNotFound { table: table() })
+        );
+    }
+
+    #[test]
+    fn credentials_that_are_refused_are_named_with_what_to_do_and_may_be_accepted_later() {
+        for (code, advice) in [
+            ("ExpiredTokenException", "a provider that renews them"),
+            ("UnrecognizedClientException", "give the process a role"),
+            ("InvalidSignatureException", "set the machine's clock"),
+        ] {
+            let error = refused(code, "The security token included in the request", 400);
+            assert!(error.is_transient() && !error.is_unreachable(), "{error:?}");
+            let text = unlinked(&error);
+            assert!(text.contains(advice) && text.contains(code), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_too_large_is_told_from_a_schema_that_is_another() {
+        let validation = |message| refused("ValidationException", message, 400);
+        assert!(matches!(
+            validation("Item size has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        assert!(matches!(
+            validation("Item size to update has exceeded the maximum allowed size"),
+            StoreError::TooLarge
+        ));
+        let StoreError::Misconfigured(schema) =
+            validation("One or more parameter values were invalid")
+        else {
+            panic!("not misconfigured")
+        };
+        assert!(matches!(
+            schema.downcast_ref(),
+            Some(DynamoDbError::Schema { .. })
+        ));
+        assert!(matches!(
+            refused("ItemCollectionSizeLimitExceededException", "", 400),
+            StoreError::TooLarge
+        ));
+    }
+
+    #[test]
+    fn an_action_has_the_name_that_a_policy_allows_it_by() {
+        assert_eq!(Action::from(Verb::Insert).name(), "dynamodb:PartiQLInsert");
+        assert_eq!(Action::from(Verb::Update).name(), "dynamodb:PartiQLUpdate");
+        assert_eq!(Action::Get.name(), "dynamodb:BatchGetItem");
+    }
+
+    #[test]
+    fn a_denial_is_remembered_for_its_own_action_and_by_all_clones() {
+        let denied = Denied::default();
+        let clone = denied.clone();
+        denied.note(Action::Update, "records");
+        denied.note(Action::Update, "records");
+        assert!(clone.has(Action::Update));
+        assert!(!clone.has(Action::Insert) && !clone.has(Action::Get));
+    }
 }

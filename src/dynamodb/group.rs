@@ -15,14 +15,16 @@ use futures_util::future::{FutureExt, join, join_all};
 use tokio::time::Instant;
 
 use super::change;
-use super::denied::Action;
-use super::failure::Met;
 use super::layout::Item;
 use super::statement::{Statement, Statements, Verb};
 use super::store::DynamoDbStore;
+use crate::dynamodb::error::{Action, Met};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, Store, StoreError};
+
+#[cfg(test)]
+mod tests;
 
 /// [The most statements](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchExecuteStatement.html)
 /// in one `BatchExecuteStatement`.
@@ -299,6 +301,3 @@ async fn read_group(
         pause *= 2;
     }
 }
-
-#[cfg(test)]
-mod tests;

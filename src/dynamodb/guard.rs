@@ -51,28 +51,34 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::interceptors::{
+    AfterDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+};
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
+use crate::dynamodb::error::{Met, Refusal};
+use crate::dynamodb::layout::Item;
+use crate::protocol::causes::unlinked;
+use crate::store::BoxError;
+
 mod latest;
 mod once;
-mod sends;
+#[cfg(test)]
+mod tests;
 mod transition;
 
+pub use crate::dynamodb::guard::latest::Latest;
+pub use crate::dynamodb::guard::once::Once;
+pub use crate::dynamodb::guard::transition::Transition;
 pub use crate::store::version::{Version, VersionError};
-pub use latest::Latest;
-pub use once::Once;
-pub use transition::Transition;
-
-use sends::Sends;
-
-use super::failure::{Met, Refusal};
-use super::layout::Item;
-use crate::protocol::unlinked::unlinked;
-use crate::store::BoxError;
 
 /// The result of a guarded write. Its `Debug` shows nothing of an item.
 #[derive(Clone, PartialEq)]
@@ -184,5 +190,57 @@ fn judge(found: Option<&Item>, has_applied: impl FnOnce(&Item) -> bool) -> Guard
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The sends of one `UpdateItem`. Clones count together.
+#[derive(Clone, Debug, Default)]
+struct Sends(Arc<AtomicU32>);
+
+impl Sends {
+    /// Tells whether a send got no answer: it may have applied, or may still arrive and apply.
+    fn is_silent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Intercept for Sends {
+    fn name(&self) -> &'static str {
+        "Sends"
+    }
+
+    fn read_before_transmit(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A send that times out or loses its connection never comes here.
+    fn read_after_deserialization(
+        &self,
+        reply: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if is_answer(reply) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx
+/// and a body that can't be read say nothing.
+fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
+    let error = match reply.output_or_error() {
+        Ok(_) => return true,
+        Err(error) => error.as_operation_error(),
+    };
+    let error = error.and_then(|error| error.downcast_ref::<UpdateItemError>());
+    let is_late = matches!(
+        error.and_then(ProvideErrorMetadata::code),
+        Some("RequestTimeout" | "RequestTimeoutException")
+    );
+    reply.response().status().is_client_error() && !is_late
+}

@@ -3,16 +3,20 @@
 
 use std::collections::HashMap;
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::layout::{Attribute, Item, TableLayout};
-use super::members::{Members, missing, unknown};
-use super::{journal, packed};
+use crate::dynamodb::layout::{Attribute, Item, STEP_PREFIX, TableLayout};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
+use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version,
 };
+
+#[cfg(test)]
+mod tests;
 
 impl TableLayout {
     /// Decodes an item of such a table, from an export or from its stream.
@@ -73,7 +77,7 @@ impl Reader<'_> {
         record.started_at = self.number(Attribute::StartedAt)?.map(EpochMillis);
         record.completed_at = self.number(Attribute::CompletedAt)?.map(EpochMillis);
         record.outcome = self.outcome()?;
-        record.journal = journal::decode(self.item)?;
+        record.journal = decode_journal(self.item)?;
         let attempt = self.number(Attribute::Attempt)?;
         if let Some(attempt) = attempt {
             record.attempt =
@@ -98,7 +102,7 @@ impl Reader<'_> {
             return Ok(Some(StoredOutcome::Omitted(reason)));
         }
         if let Some(value) = self.item.get(self.layout.name(Attribute::Packed)) {
-            let packed = packed::decode(value).map_err(|reason| format!("`packed`: {reason}"))?;
+            let packed = decode_outcome(value).map_err(|reason| format!("`packed`: {reason}"))?;
             return Ok(Some(StoredOutcome::Packed(packed)));
         }
         let text = self.string(Attribute::Data)?;
@@ -122,5 +126,233 @@ impl Reader<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+#[derive(Clone, Copy)]
+pub(super) struct Members<'a>(&'a Item);
+
+impl<'a> Members<'a> {
+    pub(super) fn of(value: &'a AttributeValue) -> Result<Self, String> {
+        match value {
+            AttributeValue::M(members) => Ok(Self(members)),
+            _ => Err("it is not a map".to_owned()),
+        }
+    }
+
+    pub(super) fn of_item(item: &'a Item) -> Self {
+        Self(item)
+    }
+
+    pub(super) fn text(self, name: &str) -> Result<Option<&'a str>, String> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(AttributeValue::S(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("`{name}` is not a string")),
+        }
+    }
+
+    pub(super) fn required_text(self, name: &str) -> Result<&'a str, String> {
+        self.text(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// Reads a whole number only: a compare-and-set on a rounded one would never hold.
+    pub(super) fn optional_number(self, name: &str) -> Result<Option<i64>, String> {
+        let bad = || format!("`{name}` is not a whole number");
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(AttributeValue::N(digits)) => digits.parse().map(Some).map_err(|_| bad()),
+            Some(_) => Err(bad()),
+        }
+    }
+
+    pub(super) fn number(self, name: &str) -> Result<i64, String> {
+        self.optional_number(name)?.ok_or_else(|| missing(name))
+    }
+
+    pub(super) fn count<T: TryFrom<i64>>(self, name: &str) -> Result<T, String> {
+        T::try_from(self.number(name)?).map_err(|_| format!("`{name}` is no count"))
+    }
+
+    pub(super) fn bytes(self, name: &str) -> Result<&'a [u8], String> {
+        match self.0.get(name) {
+            None => Err(missing(name)),
+            Some(AttributeValue::B(bytes)) => Ok(bytes.as_ref()),
+            Some(_) => Err(format!("`{name}` is not binary")),
+        }
+    }
+}
+
+/// The reason for an unknown value, without the value: it may be anything, and the reason is
+/// logged.
+pub(super) fn unknown(name: &str) -> String {
+    format!("`{name}` has a value that this release doesn't know")
+}
+
+pub(super) fn missing(name: &str) -> String {
+    format!("`{name}` is missing")
+}
+
+pub(super) fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(super) fn number(number: impl Into<i64>) -> AttributeValue {
+    AttributeValue::N(number.into().to_string())
+}
+
+/// Names the member of an entry that a store compares.
+pub(super) const REVISION: &str = "revision";
+
+const STATE: &str = "state";
+const TRIES: &str = "tries";
+const AT: &str = "at";
+const RESULT: &str = "result";
+const OMITTED: &str = "omitted";
+const LAST_ERROR: &str = "last_error";
+
+const PENDING: &str = "PENDING";
+const CONFIRMED: &str = "CONFIRMED";
+const FAILED: &str = "FAILED";
+
+/// Names the attribute that holds a step's entry.
+pub(super) fn attribute(step: &str) -> String {
+    format!("{STEP_PREFIX}{step}")
+}
+
+pub(super) fn encode_step(entry: &StepEntry) -> AttributeValue {
+    let state = match entry.state {
+        StepState::Pending => PENDING,
+        StepState::Confirmed(_) => CONFIRMED,
+        StepState::Failed => FAILED,
+    };
+    let mut members = HashMap::from([
+        (STATE.to_owned(), string(state)),
+        (REVISION.to_owned(), number(entry.revision)),
+        (TRIES.to_owned(), number(entry.tries)),
+        (AT.to_owned(), number(entry.at.0)),
+    ]);
+    let result = match &entry.state {
+        StepState::Confirmed(StepResult::Text(text)) => Some((RESULT, text.as_str())),
+        StepState::Confirmed(StepResult::Omitted(reason)) => Some((OMITTED, reason.as_str())),
+        StepState::Pending | StepState::Failed => None,
+    };
+    let error = entry.last_error.as_deref().map(|kind| (LAST_ERROR, kind));
+    for (name, text) in result.into_iter().chain(error) {
+        members.insert(name.to_owned(), string(text));
+    }
+    AttributeValue::M(members)
+}
+
+/// Decodes the steps of an item, strictly: a step that can't be understood might be one that must
+/// not run again.
+fn decode_journal(item: &Item) -> Result<Journal, String> {
+    let mut journal = Journal::default();
+    for (attribute, value) in item {
+        let Some(name) = attribute.strip_prefix(STEP_PREFIX) else {
+            continue;
+        };
+        let entry = Members::of(value).and_then(read);
+        let entry = entry.map_err(|reason| format!("`{attribute}`: {reason}"))?;
+        journal.put(StepNote {
+            name: name.to_owned(),
+            entry,
+        });
+    }
+    Ok(journal)
+}
+
+fn read(members: Members<'_>) -> Result<StepEntry, String> {
+    let state = match members.required_text(STATE)? {
+        PENDING => StepState::Pending,
+        FAILED => StepState::Failed,
+        CONFIRMED => StepState::Confirmed(result(members)?),
+        _ => return Err(unknown(STATE)),
+    };
+    Ok(StepEntry {
+        state,
+        revision: members.count(REVISION)?,
+        tries: members.count(TRIES)?,
+        last_error: members.text(LAST_ERROR)?.map(str::to_owned),
+        at: EpochMillis(members.number(AT)?),
+    })
+}
+
+fn result(members: Members<'_>) -> Result<StepResult, String> {
+    if let Some(text) = members.text(RESULT)? {
+        return Ok(StepResult::Text(text.to_owned()));
+    }
+    let reason = members.text(OMITTED)?.ok_or_else(|| missing(RESULT))?;
+    let reason = Omission::parse(reason).map(StepResult::Omitted);
+    reason.ok_or_else(|| unknown(OMITTED))
+}
+
+const SHA256: &str = "sha256";
+const BYTES: &str = "bytes";
+const PLACE: &str = "in";
+const CONTENT: &str = "content";
+const OWNER: &str = "owner";
+
+const RECORD: &str = "record";
+const ITEM: &str = "item";
+const OBJECT: &str = "object";
+
+pub(super) fn encode_outcome(packed: &PackedOutcome) -> AttributeValue {
+    let (place, (member, value)) = match &packed.place {
+        Place::Record(content) => {
+            let content = AttributeValue::B(Blob::new(content.clone()));
+            (RECORD, (CONTENT, content))
+        }
+        Place::Entry(owner) => (ITEM, (OWNER, string(owner.as_str()))),
+        Place::Object(owner) => (OBJECT, (OWNER, string(owner.as_str()))),
+    };
+    AttributeValue::M(HashMap::from([
+        (SHA256.to_owned(), string(&packed.sha256)),
+        (
+            BYTES.to_owned(),
+            AttributeValue::N(packed.bytes.to_string()),
+        ),
+        (PLACE.to_owned(), string(place)),
+        (member.to_owned(), value),
+    ]))
+}
+
+fn decode_outcome(value: &AttributeValue) -> Result<PackedOutcome, String> {
+    let members = Members::of(value)?;
+    let owner = || members.required_text(OWNER).map(Owner::from_stored);
+    let place = match members.required_text(PLACE)? {
+        RECORD => Place::Record(members.bytes(CONTENT)?.to_vec()),
+        ITEM => Place::Entry(owner()?),
+        OBJECT => Place::Object(owner()?),
+        _ => return Err(unknown(PLACE)),
+    };
+    let bytes = members.count(BYTES)?;
+    let sha256 = members.required_text(SHA256)?;
+    Ok(PackedOutcome::from_stored(sha256, bytes, place))
+}
+
+/// Counts names and values, in bytes. A number counts as its digits, which is never less than
+/// DynamoDB counts.
+pub(super) fn of_item(item: &Item) -> usize {
+    let entry = |(name, value): (&String, &AttributeValue)| name.len() + of_value(value);
+    item.iter().map(entry).sum()
+}
+
+pub(super) fn of_value(value: &AttributeValue) -> usize {
+    /// A list or a map, whatever it holds.
+    const CONTAINER: usize = 3;
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::N(digits) => digits.len() + 1,
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
+        AttributeValue::Ns(numbers) => numbers.iter().map(|digits| digits.len() + 1).sum(),
+        AttributeValue::Bs(all) => all.iter().map(|bytes| bytes.as_ref().len()).sum(),
+        AttributeValue::L(values) => {
+            CONTAINER
+                + values
+                    .iter()
+                    .map(|value| 1 + of_value(value))
+                    .sum::<usize>()
+        }
+        AttributeValue::M(item) => CONTAINER + item.len() + of_item(item),
+        _ => 1,
+    }
+}

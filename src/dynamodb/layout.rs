@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::value::string;
+use crate::dynamodb::item::string;
 
 pub(super) type Item = HashMap<String, AttributeValue>;
 

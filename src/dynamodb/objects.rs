@@ -8,7 +8,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::{of_credentials, unreached, unsent};
+use crate::dynamodb::error::{of_credentials, unreached, unsent};
 use crate::protocol::causes::in_words;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::LargeOutcome;

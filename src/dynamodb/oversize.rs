@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::layout::{Attribute, CONTENT};
 use super::store::DynamoDbStore;
-use super::value::number;
+use crate::dynamodb::item::number;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::Owner;
@@ -85,7 +85,7 @@ pub(super) async fn fetch(
 mod tests {
     use super::*;
     use crate::protocol::key::Key;
-    use crate::protocol::namespace::Namespace;
+    use crate::protocol::key::Namespace;
 
     fn resolve(key: &Key) -> RecordId {
         key.resolve(&Namespace::new("payments").unwrap(), 255)

@@ -5,17 +5,14 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementRequest, ReturnValuesOnConditionCheckFailure as OnFailure,
 };
 
-use super::change::{Change, Test, Value};
-use super::journal;
-use super::layout::TableLayout;
-use super::value::number;
+use crate::dynamodb::change::{Change, Test, Value};
+use crate::dynamodb::item;
+use crate::dynamodb::item::number;
+use crate::dynamodb::layout::{Attribute, TableLayout};
 use crate::protocol::record::RecordWrite;
 
-mod shape;
 #[cfg(test)]
 mod tests;
-
-use shape::{Shape, Shown};
 
 /// Quotes the names of tables and attributes.
 const DOUBLE: char = '"';
@@ -185,7 +182,7 @@ impl<'a> Statements<'a> {
                 self.text.push_str(" OR ");
                 self.quoted(step, DOUBLE);
                 self.text.push('.');
-                self.compare(journal::REVISION, "<", Shown::Parameter);
+                self.compare(item::REVISION, "<", Shown::Parameter);
                 self.text.push(')');
             }
         }
@@ -252,4 +249,83 @@ fn size_of_value(value: &AttributeValue) -> usize {
                 .sum(),
             _ => 0,
         }
+}
+
+/// The part of a change that the text shows.
+#[derive(Debug, Default)]
+struct Shape {
+    sets: Vec<(Attribute, Shown)>,
+    removes: Vec<Attribute>,
+    tests: Vec<Tested>,
+    /// The text has the step's name, which is not kept here.
+    has_step: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Tested {
+    NoRecord,
+    Equals(Attribute, Shown),
+    /// A test whose text is not kept.
+    Otherwise,
+}
+
+impl Shape {
+    fn of(change: &Change<'_>) -> Self {
+        let sets = change.sets.iter();
+        Self {
+            sets: sets
+                .map(|(attribute, value)| (*attribute, value.into()))
+                .collect(),
+            removes: change.removes.clone(),
+            tests: change.tests.iter().map(Tested::of).collect(),
+            has_step: !change.steps.is_empty(),
+        }
+    }
+
+    /// Tests whether this change has the same shape.
+    fn fits(&self, change: &Change<'_>) -> bool {
+        let mut sets = self.sets.iter().zip(&change.sets);
+        let same_sets = sets.all(|((attribute, shown), (other, value))| {
+            attribute == other && *shown == value.into()
+        });
+        let mut tests = self.tests.iter().zip(&change.tests);
+        let same_tests =
+            tests.all(|(known, test)| *known != Tested::Otherwise && *known == Tested::of(test));
+        self.sets.len() == change.sets.len()
+            && self.tests.len() == change.tests.len()
+            && self.removes == change.removes
+            && !self.has_step
+            && change.steps.is_empty()
+            && same_sets
+            && same_tests
+    }
+}
+
+impl Tested {
+    fn of(test: &Test) -> Self {
+        match test {
+            Test::NoRecord => Self::NoRecord,
+            Test::Equals(attribute, value) => Self::Equals(*attribute, value.into()),
+            Test::Less(..) | Test::Absent(_) | Test::OlderStep(..) => Self::Otherwise,
+        }
+    }
+}
+
+/// The form of a value in the text: a value that is the same each time is in the text itself, which
+/// makes a request shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Word(&'static str),
+    Count(i64),
+    Parameter,
+}
+
+impl From<&Value> for Shown {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Word(word) => Self::Word(word),
+            Value::Count(count) => Self::Count(*count),
+            Value::Given(_) => Self::Parameter,
+        }
+    }
 }

@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use super::change::Change;
 use super::client;
-use super::denied::Denied;
-use super::expression::Expressions;
-use super::failure::{Met, Refusal, classify};
 use super::layout::{Item, TableLayout, as_item};
-#[cfg(feature = "s3")]
-use super::objects::OutcomeBucket;
+use crate::dynamodb::change::Expressions;
+use crate::dynamodb::error::{Denied, Met, Refusal, classify};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::Found;
 use crate::store::{Answer, StoreError};
+
+#[cfg(feature = "s3")]
+use super::objects::OutcomeBucket;
 
 /// Names the environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";

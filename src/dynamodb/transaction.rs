@@ -1,26 +1,32 @@
 //! Commits business writes and the final record in one `TransactWriteItems`.
 
 use std::any::Any;
+use std::collections::HashMap;
 
 use aws_sdk_dynamodb::error::{BuildError, ProvideErrorMetadata};
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError as ServiceError;
+use aws_sdk_dynamodb::types::builders::{
+    ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder,
+};
 use aws_sdk_dynamodb::types::{
-    CancellationReason, Put, ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
-    Update,
+    AttributeValue, CancellationReason, ConditionCheck, Delete, Put, ReturnValue,
+    ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem, Update,
 };
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
-use super::action::{MOST_BYTES, MOST_BYTES_OF_AN_ITEM, Target, action, bytes_of, fits, name_of};
-use super::expression::Expressions;
-use super::failure::{Met, classify, says_too_large, throttled};
-use super::layout::as_item;
-use super::store::DynamoDbStore;
-use super::{change, client};
+use crate::dynamodb::change::Expressions;
+use crate::dynamodb::error::{Met, classify, says_too_large, throttled};
+use crate::dynamodb::layout::{Item, as_item};
+use crate::dynamodb::store::{DynamoDbStore, Retries};
+use crate::dynamodb::{change, client, item};
 use crate::protocol::causes::in_words;
 use crate::protocol::record::Final;
-use crate::store::StoreError;
-use crate::store::transaction::{Commit, Committed, Refusal, WriteError};
+use crate::store::transaction::{Commit, Committed, Refusal, Write, WriteError};
+use crate::store::{Answer, StoreError};
+
+#[cfg(test)]
+mod tests;
 
 /// The bytes that a record may have beside what a completion writes: the names of its attributes,
 /// and the values that a claim and its attempts left.
@@ -29,7 +35,7 @@ const RECORD_ROOM: usize = 2 * 1_024;
 const ACTIONS: &str = "dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem, as the transaction's writes need,";
 
 /// Sends the transaction. Boxed, as [`Transact`](super::action::Transact) asks.
-pub(super) fn commit<'a>(
+fn transact<'a>(
     store: &'a DynamoDbStore,
     commit: Commit<'a>,
     deadline: Instant,
@@ -269,5 +275,249 @@ fn cancelled(what: &str, reason: &CancellationReason) -> StoreError {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Bounds the bytes of all items of a transaction together.
+pub(super) const MOST_BYTES: usize = 4 * 1_024 * 1_024;
+/// Bounds the bytes of one item.
+pub(super) const MOST_BYTES_OF_AN_ITEM: usize = 400 * 1_024;
+
+/// Commits business writes. Each of them carries it.
+pub(super) type Transact = for<'a> fn(
+    &'a DynamoDbStore,
+    Commit<'a>,
+    Instant,
+) -> BoxFuture<'a, Result<Committed, StoreError>>;
+
+/// A write keeps this until its transaction.
+pub(super) struct Body {
+    /// The action; or the reason why the write is none.
+    pub(super) action: Result<TransactWriteItem, String>,
+    /// Commits this write together with the others of its transaction. No other path leads to the
+    /// SDK's transactions, so that only a program that makes writes is linked with them.
+    pub(super) transact: Transact,
+}
+
+/// The item that a write concerns.
+pub(super) struct Target<'a> {
+    /// By its name or its ARN, as the write has it.
+    pub(super) table: &'a str,
+    /// The key, or the whole item where it is a `Put`.
+    pub(super) item: &'a Item,
+    pub(super) is_key: bool,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn of(write: &'a TransactWriteItem) -> Option<Self> {
+        let put = write.put.as_ref();
+        let put = put.map(|put| (&put.table_name, &put.item, false));
+        let update = write.update.as_ref();
+        let update = update.map(|update| (&update.table_name, &update.key, true));
+        let delete = write.delete.as_ref();
+        let delete = delete.map(|delete| (&delete.table_name, &delete.key, true));
+        let check = write.condition_check.as_ref();
+        let check = check.map(|check| (&check.table_name, &check.key, true));
+        let (table, item, is_key) = put.or(update).or(delete).or(check)?;
+        Some(Self {
+            table,
+            item,
+            is_key,
+        })
+    }
+
+    /// The name of the table.
+    pub(super) fn name(&self) -> &'a str {
+        name_of(self.table)
+    }
+
+    /// Compares two targets. `keys` are the names of the table's keys, where another write shows
+    /// them: a `Put` alone doesn't. DynamoDB refuses a transaction with two targets that are the
+    /// same to it alone, and writes nothing.
+    pub(super) fn is_same(&self, other: &Self, keys: Option<&Item>) -> bool {
+        let agree = |names: &Item| {
+            let mut names = names.keys();
+            names.all(|name| {
+                self.item.contains_key(name) && self.item.get(name) == other.item.get(name)
+            })
+        };
+        self.name() == other.name()
+            && match (self.is_key, other.is_key, keys) {
+                (true, ..) => agree(self.item),
+                (false, true, _) => agree(other.item),
+                (false, false, Some(keys)) => agree(keys),
+                (false, false, None) => self.item == other.item,
+            }
+    }
+}
+
+/// The name of a table that is given by its name or its ARN.
+pub(super) fn name_of(table: &str) -> &str {
+    table.rsplit('/').next().unwrap_or(table)
+}
+
+pub(super) fn action(write: &Write) -> Result<&TransactWriteItem, WriteError> {
+    body(write)?
+        .action
+        .as_ref()
+        .map_err(|reason| WriteError::Incomplete(reason.clone()))
+}
+
+/// The function that commits this write.
+pub(super) fn transaction_of(write: &Write) -> Result<Transact, WriteError> {
+    Ok(body(write)?.transact)
+}
+
+fn body(write: &Write) -> Result<&Body, WriteError> {
+    write.body().ok_or(WriteError::NotSupported)
+}
+
+pub(super) fn fits(bytes: usize, max: usize) -> Result<(), WriteError> {
+    if bytes > max {
+        return Err(WriteError::TooLarge { bytes, max });
+    }
+    Ok(())
+}
+
+/// The bytes that a write sends of its item. Only DynamoDB knows how large an update leaves it.
+pub(super) fn bytes_of(write: &TransactWriteItem) -> usize {
+    let values = |values: &Option<Item>| {
+        values
+            .as_ref()
+            .map_or(0, |values| values.values().map(item::of_value).sum())
+    };
+    if let Some(put) = &write.put {
+        item::of_item(&put.item)
+    } else if let Some(update) = &write.update {
+        item::of_item(&update.key) + values(&update.expression_attribute_values)
+    } else {
+        0
+    }
+}
+
+/// [The most actions](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html)
+/// in one transaction, less the record's.
+const MOST_WRITES: usize = 99;
+
+fn carrying(action: Result<TransactWriteItem, String>) -> Write {
+    Write::new(Body { action, transact })
+}
+
+macro_rules! write_from {
+    ($($field:ident: $item:ty, $builder:ty);* $(;)?) => {$(
+        impl From<$item> for Write {
+            fn from(write: $item) -> Self {
+                Self::from(TransactWriteItem::builder().$field(write).build())
+            }
+        }
+
+        /// [`Claim::write`](crate::Claim::write) refuses a builder that lacks something.
+        impl From<$builder> for Write {
+            fn from(write: $builder) -> Self {
+                match write.build() {
+                    Ok(write) => write.into(),
+                    Err(error) => carrying(Err(error.to_string())),
+                }
+            }
+        }
+    )*};
+}
+
+write_from! {
+    put: Put, PutBuilder;
+    update: Update, UpdateBuilder;
+    delete: Delete, DeleteBuilder;
+    condition_check: ConditionCheck, ConditionCheckBuilder;
+}
+
+/// Asks for the item that a failing condition meets, unless the write has a setting of its own.
+impl From<TransactWriteItem> for Write {
+    fn from(mut write: TransactWriteItem) -> Self {
+        macro_rules! ask {
+            ($($field:ident),*) => {$(
+                if let Some(write) = &mut write.$field {
+                    let wish = &mut write.return_values_on_condition_check_failure;
+                    wish.get_or_insert(OnFailure::AllOld);
+                }
+            )*};
+        }
+        ask!(put, update, delete, condition_check);
+        carrying(Ok(write))
+    }
+}
+
+impl Refusal {
+    /// The item that the condition met; `None` where there was none, or where the write asked for
+    /// no item.
+    pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
+        self.met()
+    }
+}
+
+/// Decides whether a write may join those of the transaction.
+pub(super) fn admit(writes: &[Write], new: &Write) -> Result<(), WriteError> {
+    let new = action(new)?;
+    let target = Target::of(new).ok_or_else(|| {
+        WriteError::Incomplete("it is no put, update, delete or check".to_owned())
+    })?;
+    if writes.len() >= MOST_WRITES {
+        return Err(WriteError::TooMany { max: MOST_WRITES });
+    }
+    fits(bytes_of(new), MOST_BYTES_OF_AN_ITEM)?;
+    let others = || writes.iter().filter_map(|write| action(write).ok());
+    fits(
+        bytes_of(new) + others().map(bytes_of).sum::<usize>(),
+        MOST_BYTES,
+    )?;
+    let mut targets = others().filter_map(Target::of);
+    let keys = targets
+        .find(|other| other.is_key && other.name() == target.name())
+        .map(|other| other.item);
+    let mut targets = others().filter_map(Target::of);
+    match targets.position(|other| target.is_same(&other, keys)) {
+        Some(first) => Err(WriteError::SameTarget { first }),
+        None => Ok(()),
+    }
+}
+
+pub(super) async fn commit(
+    store: &DynamoDbStore,
+    commit: Commit<'_>,
+    deadline: Instant,
+) -> Result<Committed, StoreError> {
+    if Instant::now() >= deadline {
+        return Err(StoreError::NotSent);
+    }
+    match (commit.writes, commit.record) {
+        ([first, ..], _) => {
+            // The write has the function's address: a program that makes no writes is linked
+            // without transactions.
+            let transact =
+                transaction_of(first).map_err(|error| StoreError::Rejected(error.into()))?;
+            transact(store, commit, deadline).await
+        }
+        ([], Some(record)) => finish(store, record, deadline).await,
+        ([], None) => Ok(Committed::Applied),
+    }
+}
+
+/// Writes the record alone, for half of what it would cost in a transaction. The write has no
+/// token: a copy of one that applied is refused, and its answer shows the record that the first one
+/// left.
+async fn finish(
+    store: &DynamoDbStore,
+    record: &Final,
+    deadline: Instant,
+) -> Result<Committed, StoreError> {
+    let change = change::finish(&store.layout, record);
+    let answer = store
+        .apply(
+            &record.completion.id,
+            change,
+            ReturnValue::None,
+            Retries::Engine,
+            deadline,
+        )
+        .await?;
+    Ok(match answer {
+        Answer::Applied(_) => Committed::Applied,
+        Answer::Refused(found) => Committed::Fenced(found),
+    })
+}

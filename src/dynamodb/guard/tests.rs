@@ -1,5 +1,6 @@
-use aws_sdk_dynamodb::types::AttributeValue::{S, Ss};
+//! Tests of the module above.
 
+use aws_sdk_dynamodb::types::AttributeValue::{S, Ss};
 use serde_json::json;
 
 use super::*;

@@ -1,6 +1,9 @@
-use super::super::layout::as_item;
-use super::*;
-use crate::dynamodb::value::{number, string};
+//! Tests of the module above.
+
+use std::collections::HashMap;
+
+use super::{number, string, *};
+use crate::dynamodb::layout::as_item;
 
 /// A record of this layout, completed.
 fn completed() -> Item {
@@ -97,4 +100,52 @@ fn what_cannot_be_understood_is_named_and_not_quoted() {
         item.insert(name.to_owned(), value);
         assert_eq!(why(&item), reason);
     }
+}
+
+#[test]
+fn a_member_that_is_missing_or_of_another_type_is_named() {
+    let value = AttributeValue::M(HashMap::from([(
+        "odd".to_owned(),
+        AttributeValue::Bool(true),
+    )]));
+    let members = Members::of(&value).unwrap();
+    let missing = Err("`none` is missing".to_owned());
+    assert_eq!(members.text("none"), Ok(None));
+    assert_eq!(members.required_text("none").map(drop), missing);
+    assert_eq!(members.number("none").map(drop), missing);
+    assert_eq!(members.bytes("none").map(drop), missing);
+    let odd = |kind: &str| Err(format!("`odd` is not {kind}"));
+    assert_eq!(members.text("odd").map(drop), odd("a string"));
+    assert_eq!(members.number("odd").map(drop), odd("a whole number"));
+    assert_eq!(members.bytes("odd").map(drop), odd("binary"));
+}
+
+#[test]
+fn names_and_values_are_counted_in_bytes() {
+    let item = HashMap::from([
+        ("id".to_owned(), AttributeValue::S("ü".to_owned())),
+        ("on".to_owned(), AttributeValue::Bool(true)),
+        (
+            "tags".to_owned(),
+            AttributeValue::L(vec![AttributeValue::N("12".to_owned())]),
+        ),
+    ]);
+    assert_eq!(of_item(&item), (2 + 2) + (2 + 1) + (4 + 3 + 1 + 3));
+}
+
+#[test]
+fn a_set_counts_as_its_members() {
+    let texts = ["ab", "c"].map(str::to_owned).to_vec();
+    assert_eq!(of_value(&AttributeValue::Ss(texts)), 3);
+    let numbers = ["12", "3"].map(str::to_owned).to_vec();
+    assert_eq!(of_value(&AttributeValue::Ns(numbers)), 3 + 2);
+    let bytes = [vec![1, 2], vec![3]].map(Into::into).to_vec();
+    assert_eq!(of_value(&AttributeValue::Bs(bytes)), 3);
+}
+
+#[test]
+fn a_map_counts_as_its_members_and_a_container() {
+    let member = ("name".to_owned(), AttributeValue::B(vec![1, 2].into()));
+    let map = AttributeValue::M(HashMap::from([member]));
+    assert_eq!(of_value(&map), 3 + 1 + 4 + 2);
 }

@@ -1,16 +1,19 @@
+//! Tests of the module above.
+
 use aws_sdk_dynamodb::config::BehaviorVersion;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::types::AttributeValue::S;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use super::*;
+use crate::dynamodb::layout::Item;
 use crate::dynamodb::wire::Wire;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::RecordId;
-use crate::protocol::record::Basis;
-use crate::protocol::record::{Completion, Owner, Status, StoredOutcome};
-use crate::store::transaction::Write;
+use crate::protocol::record::{Basis, Completion, Owner, Status, StoredOutcome};
+use crate::store::transaction::{Write, WriteError};
 
 fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
     let reason = |code: &&str| CancellationReason::builder().code(*code).build();
@@ -282,4 +285,264 @@ fn a_transaction_has_no_more_bytes_than_dynamodb_takes_the_record_among_them() {
             if matches!(reason.downcast_ref(), Some(WriteError::TooLarge { .. })));
         assert_eq!(too_large, !fits);
     }
+}
+
+fn put(table: &str, id: &str) -> Write {
+    Put::builder()
+        .table_name(table)
+        .item("id", S(id.into()))
+        .into()
+}
+
+fn check(table: &str, id: &str) -> Write {
+    ConditionCheck::builder()
+        .table_name(table)
+        .key("id", S(id.into()))
+        .condition_expression("attribute_exists(id)")
+        .into()
+}
+
+fn padded(id: &str, bytes: usize) -> Write {
+    let put = Put::builder().table_name("t").item("id", S(id.into()));
+    put.item("padding", S("x".repeat(bytes))).into()
+}
+
+#[test]
+fn ninety_nine_writes_fit_beside_the_record() {
+    let mut writes: Vec<_> = (0..98).map(|id| put("t", &id.to_string())).collect();
+    let last = put("t", "98");
+    assert_eq!(admit(&writes, &last), Ok(()));
+    writes.push(last);
+    assert_eq!(
+        admit(&writes, &put("t", "99")),
+        Err(WriteError::TooMany { max: 99 })
+    );
+}
+
+#[test]
+fn the_same_item_twice_is_refused() {
+    let writes = [put("other", "1"), put("t", "1")];
+    for again in [put("t", "1"), check("t", "1")] {
+        assert_eq!(
+            admit(&writes, &again),
+            Err(WriteError::SameTarget { first: 1 })
+        );
+    }
+    let by_arn = check("arn:aws:dynamodb:eu-central-1:123456789012:table/t", "1");
+    assert_eq!(
+        admit(&writes, &by_arn),
+        Err(WriteError::SameTarget { first: 1 })
+    );
+    for another in [put("t", "2"), check("t", "2"), check("third", "1")] {
+        assert_eq!(admit(&writes, &another), Ok(()));
+    }
+}
+
+#[test]
+fn two_puts_are_compared_by_their_key_where_another_write_tells_it() {
+    let one = Put::builder()
+        .table_name("t")
+        .item("id", S("1".into()))
+        .item("a", S("1".into()));
+    let other = Put::builder()
+        .table_name("t")
+        .item("id", S("1".into()))
+        .item("a", S("2".into()));
+    let writes = [check("t", "7"), Write::from(one)];
+    assert_eq!(
+        admit(&writes, &Write::from(other)),
+        Err(WriteError::SameTarget { first: 1 })
+    );
+}
+
+#[test]
+fn an_item_and_a_transaction_have_their_largest_size() {
+    assert!(matches!(
+        admit(&[], &padded("1", 410_000)),
+        Err(WriteError::TooLarge { max: 409_600, .. })
+    ));
+    let writes: Vec<_> = (0..10).map(|id| padded(&id.to_string(), 400_000)).collect();
+    assert_eq!(admit(&writes, &padded("10", 100_000)), Ok(()));
+    assert!(matches!(
+        admit(&writes, &padded("10", 200_000)),
+        Err(WriteError::TooLarge { max: 4_194_304, .. })
+    ));
+}
+
+#[test]
+fn what_is_no_complete_write_is_refused() {
+    let no_table = Write::from(Put::builder().item("id", S("1".into())));
+    assert!(matches!(
+        admit(&[], &no_table),
+        Err(WriteError::Incomplete(_))
+    ));
+    let nothing = Write::from(TransactWriteItem::builder().build());
+    assert!(matches!(
+        admit(&[], &nothing),
+        Err(WriteError::Incomplete(_))
+    ));
+    assert_eq!(
+        admit(&[], &Write::new("SELECT 1")),
+        Err(WriteError::NotSupported)
+    );
+}
+
+#[test]
+fn each_kind_of_write_asks_for_what_a_failing_condition_meets() {
+    let key = || {
+        [("id".to_owned(), S("1".into()))]
+            .into_iter()
+            .collect::<Item>()
+    };
+    let kinds = [
+        TransactWriteItem::builder().put(
+            Put::builder()
+                .table_name("t")
+                .set_item(Some(key()))
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().update(
+            Update::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .update_expression("SET a = b")
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().delete(
+            Delete::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .build()
+                .unwrap(),
+        ),
+        TransactWriteItem::builder().condition_check(
+            ConditionCheck::builder()
+                .table_name("t")
+                .set_key(Some(key()))
+                .condition_expression("attribute_exists(id)")
+                .build()
+                .unwrap(),
+        ),
+    ];
+    for kind in kinds {
+        let write = Write::from(kind.build());
+        let item = action(&write).unwrap();
+        let wish = (item.put.as_ref())
+            .and_then(|put| put.return_values_on_condition_check_failure.as_ref())
+            .or(item
+                .update
+                .as_ref()
+                .and_then(|update| update.return_values_on_condition_check_failure.as_ref()))
+            .or(item
+                .delete
+                .as_ref()
+                .and_then(|delete| delete.return_values_on_condition_check_failure.as_ref()))
+            .or(item
+                .condition_check
+                .as_ref()
+                .and_then(|check| check.return_values_on_condition_check_failure.as_ref()));
+        assert_eq!(wish, Some(&OnFailure::AllOld), "{item:?}");
+        let target = Target::of(item).unwrap();
+        assert_eq!((target.table, target.item), ("t", &key()));
+        assert_eq!(target.is_key, item.put.is_none());
+    }
+}
+
+#[test]
+fn a_write_that_sends_no_item_counts_no_bytes() {
+    let id = AttributeValue::S("17".to_owned());
+    let delete = Delete::builder().table_name("orders").key("id", id.clone());
+    let delete = Write::from(delete);
+    assert_eq!(bytes_of(action(&delete).unwrap()), 0);
+    assert_eq!(bytes_of(action(&check("orders", "17")).unwrap()), 0);
+    assert_eq!(
+        bytes_of(action(&put("orders", "17")).unwrap()),
+        "id17".len()
+    );
+}
+
+/// A store that reaches nothing: what it answers, it answers by itself.
+async fn committed(writes: &[Write], deadline: Instant) -> Result<Committed, StoreError> {
+    let all = Commit {
+        token: "token",
+        record: None,
+        writes,
+    };
+    commit(&store(), all, deadline).await
+}
+
+#[tokio::test]
+async fn a_write_of_another_store_is_refused() {
+    let refused = committed(&[Write::new("theirs")], soon()).await;
+    let Err(StoreError::Rejected(reason)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        reason.downcast_ref::<WriteError>(),
+        Some(&WriteError::NotSupported)
+    );
+}
+
+#[tokio::test]
+async fn nothing_to_write_is_written_at_once() {
+    assert!(matches!(
+        committed(&[], soon()).await,
+        Ok(Committed::Applied)
+    ));
+    assert!(matches!(
+        committed(&[], Instant::now()).await,
+        Err(StoreError::NotSent)
+    ));
+}
+
+/// A proxy or an emulator may leave the item out of a failed condition.
+#[tokio::test(start_paused = true)]
+async fn what_a_cancelled_transaction_does_not_show_is_read() {
+    use aws_sdk_dynamodb::types::AttributeValue::S;
+    use serde_json::json;
+
+    use crate::dynamodb::guard::Transition;
+    use crate::dynamodb::wire::Wire;
+    use crate::protocol::clock::{EpochMillis, EpochSeconds};
+    use crate::protocol::key::RecordId;
+    use crate::protocol::record::{Basis, Completion, Owner, StoredOutcome};
+
+    let paid = Transition::new("orders", [("order_id", S("1".into()))])
+        .from("pending")
+        .to("paid");
+    let outcome = StoredOutcome::Inline("1".to_owned());
+    let (id, owner) = (RecordId::unkeyed("1"), Owner::from_stored("me"));
+    let completion = Completion::new(id, owner, outcome, EpochMillis(9), EpochSeconds(10));
+    let record = Final::new(completion, Basis::Claimed);
+    let writes = [Write::from(paid)];
+    let cancelled = |record: &str, write: &str| {
+        let reasons = json!([{ "Code": record }, { "Code": write }]);
+        let cancelled =
+            json!({ "__type": "TransactionCanceledException", "CancellationReasons": reasons });
+        let item =
+            json!({ "Item": { "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } } });
+        Wire::answering([Some((400, cancelled)), Some((200, item))])
+    };
+    let all = || Commit {
+        token: "token",
+        record: Some(&record),
+        writes: &writes,
+    };
+    let failed = "ConditionalCheckFailed";
+    let wire = cancelled(failed, "None");
+    let fenced = commit(&wire.store(), all(), soon()).await;
+    assert!(
+        matches!(fenced, Ok(Committed::Fenced(Some(_)))),
+        "{fenced:?}"
+    );
+    let wire = cancelled("None", failed);
+    let refused = commit(&wire.store(), all(), soon()).await;
+    let Ok(Committed::Refused(refusal)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(refusal.item().unwrap()["status"], S("COMPLETED".into()));
+    assert_eq!(wire.requests()[1].1["TableName"], "orders");
+    assert_eq!(wire.requests()[1].1["ConsistentRead"], true);
 }

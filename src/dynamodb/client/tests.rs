@@ -14,9 +14,34 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use tokio::time::Instant;
 
+use super::{retries, timeouts, *};
 use crate::dynamodb::DynamoDbStore;
-use crate::dynamodb::client::{retries, timeouts};
 use crate::{Idempotency, Key};
+
+#[test]
+fn a_call_that_is_sent_once_keeps_its_clients_mode_of_retries() {
+    let adaptive = RetryConfig::adaptive().with_max_attempts(7);
+    let config = config::Builder::new()
+        .behavior_version(config::BehaviorVersion::v2026_01_12())
+        .retry_config(adaptive.clone());
+    let once = sent_once(&Client::from_conf(config.build())).build();
+    let once = once.retry_config().unwrap();
+    assert_eq!(once.max_attempts(), 1);
+    assert_eq!(once.mode(), adaptive.mode());
+}
+
+#[test]
+fn the_client_waits_and_retries_as_its_documentation_says() {
+    let timeouts = timeouts();
+    let millis = |time: Option<Duration>| time.as_ref().map(Duration::as_millis);
+    assert_eq!(millis(timeouts.connect_timeout()), Some(3_100));
+    assert_eq!(millis(timeouts.operation_attempt_timeout()), Some(4_000));
+    assert_eq!(millis(timeouts.operation_timeout()), Some(10_000));
+    let retries = retries();
+    assert_eq!(retries.max_attempts(), 3);
+    assert_eq!(retries.initial_backoff(), Duration::from_millis(50));
+    assert_eq!(retries.max_backoff(), Duration::from_secs(1));
+}
 
 const PROCESSES: u32 = 8;
 const REQUESTS: u32 = 125;
@@ -177,4 +202,72 @@ async fn a_table_that_admits_a_tenth_is_asked_hardly_more_often_than_it_admits()
     // None waits for ever: at its rate, the table needs 50 seconds for all.
     assert!(last < Duration::from_mins(4), "{last:?}");
     assert!(often <= 6, "a run failed {often} times");
+}
+
+const FUNCTION: [(&str, &str); 4] = [
+    ("AWS_LAMBDA_FUNCTION_NAME", "payments"),
+    ("AWS_REGION", "eu-central-1"),
+    ("AWS_ACCESS_KEY_ID", "id"),
+    ("AWS_SECRET_ACCESS_KEY", "secret"),
+];
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    let variables = variables.iter();
+    Environment::of(variables.map(|&(name, value)| (name.into(), value.into())))
+}
+
+fn complete(variables: &[(&str, &str)]) -> bool {
+    environment(variables).is_complete
+}
+
+fn with(name: &str, value: &str) -> bool {
+    let mut variables = FUNCTION.to_vec();
+    variables.push((name, value));
+    complete(&variables)
+}
+
+#[test]
+fn a_functions_environment_is_complete() {
+    assert!(complete(&FUNCTION));
+    assert!(with("AWS_SESSION_TOKEN", "token"));
+}
+
+#[test]
+fn whatever_lambda_gives_may_not_be_missing_or_empty() {
+    for missing in 0..FUNCTION.len() {
+        let mut variables = FUNCTION.to_vec();
+        let (name, _) = variables.remove(missing);
+        assert!(!complete(&variables), "without {name}");
+        variables.push((name, ""));
+        assert!(!complete(&variables), "with an empty {name}");
+    }
+}
+
+#[test]
+fn whatever_has_to_be_looked_up_is_left_to_the_sdk() {
+    for name in LOOKED_UP {
+        assert!(!with(name, "/var/task/own"), "{name}");
+        assert!(with(name, ""), "an empty {name}");
+    }
+}
+
+#[test]
+fn credentials_of_a_function_are_renewed_where_an_endpoint_is_named() {
+    let renewed = |variables: &[(&str, &str)]| environment(variables).is_renewed;
+    let (at, function) = ("http://127.0.0.1:9001/credentials", (FUNCTION_NAME, "f"));
+    for name in RENEWED_AT {
+        assert!(renewed(&[function, (name, at)]), "{name}");
+        assert!(!renewed(&[function, (name, "")]), "an empty {name}");
+        assert!(!renewed(&[(name, at)]), "elsewhere");
+    }
+    assert!(!renewed(&FUNCTION));
+}
+
+#[test]
+fn an_endpoint_with_tls_of_its_own_is_left_to_the_sdk() {
+    for name in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"] {
+        assert!(!with(name, "https://localhost:8000"));
+        assert!(!with(name, "localhost:8000"));
+        assert!(with(name, "http://localhost:8000"));
+    }
 }
