@@ -1,20 +1,24 @@
 //! A store that remembers final records.
 
+use std::mem::size_of;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lru::LruCache;
 use tokio::time::Instant;
 
-use crate::protocol::clock::{Clock, SystemClock};
+use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
-use crate::protocol::record::{Basis, Final, Found, LAYOUT, RecordWrite, Status};
+use crate::protocol::record::{
+    Basis, Final, Found, LAYOUT, Record, RecordWrite, Status, StoredOutcome,
+};
 use crate::protocol::{transition, transition_to_final};
+use crate::store;
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{self, Answer, Store, StoreError};
+use crate::store::{Answer, Store, StoreError};
 
-mod memory;
-
-use memory::Memory;
+#[cfg(test)]
+mod tests;
 
 /// The number of records that it remembers, unless [`CachedStore::max_entries`] says otherwise.
 const MAX_ENTRIES: usize = 1_000;
@@ -302,5 +306,90 @@ fn weave<A>(
     known.into_iter().map_while(next).collect()
 }
 
-#[cfg(test)]
-mod tests;
+/// The bytes that an entry takes beside its texts: itself, and its place in the map and in the
+/// order of use.
+const OVERHEAD: usize = size_of::<RecordId>() + size_of::<Record>() + 64;
+
+#[derive(Debug)]
+struct Memory {
+    max_entries: usize,
+    max_bytes: usize,
+    /// Final records, and this process's own claims: a claim answers no request, but the record
+    /// that its completion leaves is made from it.
+    entries: LruCache<RecordId, Record>,
+    bytes: usize,
+}
+
+impl Memory {
+    fn new(max_entries: usize, max_bytes: usize) -> Self {
+        Self {
+            max_entries,
+            max_bytes,
+            entries: LruCache::unbounded(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns the final record of this id, while no other process may have taken it over: its
+    /// expiration comes before the skew margin, and a takeover after it.
+    fn outcome(&mut self, id: &RecordId, now: EpochMillis) -> Option<Record> {
+        let record = self.entries.get(id)?;
+        if record.status == Status::InProgress {
+            return None;
+        }
+        if now < record.expiration.to_millis() {
+            return Some(record.clone());
+        }
+        self.forget(id);
+        None
+    }
+
+    /// Returns the claim of this id, where one is remembered.
+    fn claim(&self, id: &RecordId) -> Option<&Record> {
+        let record = self.entries.peek(id)?;
+        (record.status == Status::InProgress).then_some(record)
+    }
+
+    fn forget(&mut self, id: &RecordId) {
+        if let Some(record) = self.entries.pop(id) {
+            self.bytes = self.bytes.saturating_sub(size(id, &record));
+        }
+    }
+
+    fn put(&mut self, id: &RecordId, record: Record) {
+        self.forget(id);
+        let size = size(id, &record);
+        // It would drive out everything else, and then not fit.
+        if size > self.max_bytes || self.max_entries == 0 {
+            return;
+        }
+        self.bytes += size;
+        self.entries.put(id.clone(), record);
+        while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
+            let Some((id, record)) = self.entries.pop_lru() else {
+                break;
+            };
+            self.bytes = self.bytes.saturating_sub(self::size(&id, &record));
+        }
+    }
+}
+
+/// Tells how many bytes an entry takes.
+fn size(id: &RecordId, record: &Record) -> usize {
+    let outcome = match &record.outcome {
+        Some(StoredOutcome::Inline(text)) => text.len(),
+        Some(StoredOutcome::Packed(packed)) => packed.size(),
+        _ => 0,
+    };
+    let owner = record
+        .owner
+        .as_ref()
+        .map_or(0, |owner| owner.as_str().len());
+    let fingerprint = record
+        .fingerprint
+        .as_ref()
+        .map_or(0, |print| print.as_str().len());
+    let last_error = record.last_error.as_ref().map_or(0, String::len);
+    let texts = id.as_str().len() + id.hash().len() + outcome + owner + fingerprint + last_error;
+    OVERHEAD + texts + record.journal.size()
+}

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use crate::protocol::unlinked::unlinked;
+use crate::protocol::causes::unlinked;
 
 /// A boxed error of any kind.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;

@@ -1,15 +1,25 @@
 //! A store that sends the requests of concurrent callers in groups.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
-use crate::store::groups::Groups;
+use crate::store;
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, DynStore, Store, StoreError};
+use crate::store::{Answer, DynStore, GROUP, Store, StoreError};
+
+#[cfg(test)]
+mod tests;
 
 /// Sends claims, completions, releases and reads of concurrent callers in groups: a process that
 /// works for many at once pays a fraction of the CPU for each.
@@ -129,5 +139,476 @@ impl Store for GroupedStore {
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.fetch(id, place, deadline).await
+    }
+}
+
+/// The longest that a request waits for its group to leave: many times what a table takes to answer.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The queues of one batch, or of one process.
+///
+/// A group is sent by a task of its own, so that it does not matter which of its callers goes away,
+/// or is not polled. Dropping this ends these tasks.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    queues: Arc<Queues>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug)]
+struct Queues {
+    store: Arc<dyn store::DynStore>,
+    claims: Queue<RecordWrite>,
+    completions: Queue<RecordWrite>,
+    releases: Queue<RecordWrite>,
+    reads: Queue<RecordId>,
+}
+
+impl Groups {
+    /// Creates the queues in front of this store. `gathers` makes the first request of each kind wait
+    /// until the runtime has polled its other tasks, as it does after a crowd.
+    pub(crate) fn new(store: Arc<dyn store::DynStore>, gathers: bool) -> Self {
+        Self {
+            queues: Arc::new(Queues {
+                store,
+                claims: Queue::new(gathers),
+                completions: Queue::new(gathers),
+                releases: Queue::new(gathers),
+                reads: Queue::new(gathers),
+            }),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Sends a write: claims, completions and releases in groups, others alone.
+    pub(crate) async fn write(
+        &self,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let queue: fn(&Queues) -> &Queue<RecordWrite> = match write {
+            RecordWrite::Create(_) => |queues| &queues.claims,
+            RecordWrite::Complete(_) => |queues| &queues.completions,
+            RecordWrite::Release(_) => |queues| &queues.releases,
+            _ => return self.queues.store.write(write, deadline).await,
+        };
+        self.send(queue, write, deadline).await
+    }
+
+    /// Sends a read.
+    pub(crate) async fn load(
+        &self,
+        id: &RecordId,
+        deadline: Instant,
+    ) -> Result<Option<Found>, StoreError> {
+        self.send(|queues| &queues.reads, id, deadline).await
+    }
+
+    async fn send<R: Request>(
+        &self,
+        queue_of: fn(&Queues) -> &Queue<R>,
+        request: &R,
+        deadline: Instant,
+    ) -> Result<R::Answer, StoreError> {
+        if Instant::now() >= deadline {
+            return Err(StoreError::NotSent);
+        }
+        let store = &*self.queues.store;
+        let Ok(runtime) = Handle::try_current() else {
+            return request.send_alone(store, deadline).await;
+        };
+        let queue = queue_of(&self.queues);
+        let mut wait = match queue.enter(request, deadline) {
+            Entry::Alone => return request.send_alone(store, deadline).await,
+            Entry::First => {
+                let _next = Next {
+                    groups: self,
+                    queue_of,
+                    runtime,
+                };
+                return request.send_alone(store, deadline).await;
+            }
+            Entry::Gathers(wait) => {
+                self.send_gathered(&runtime, queue_of);
+                wait
+            }
+            Entry::Full(group, wait) => {
+                let queues = Arc::clone(&self.queues);
+                self.spawn(&runtime, async move { group.send(&*queues.store).await });
+                wait
+            }
+            Entry::Waits(wait) => wait,
+        };
+        let patience = deadline.min(Instant::now() + PATIENCE);
+        if let Ok(answer) = timeout_at(patience, &mut wait.answer).await {
+            // The group's task may have ended without an answer: the runtime stops, or the store has
+            // panicked.
+            return answer.unwrap_or(Err(StoreError::Timeout));
+        }
+        if queue.withdraw(wait.number) {
+            if Instant::now() >= deadline {
+                return Err(StoreError::NotSent);
+            }
+            return request.send_alone(store, deadline).await;
+        }
+        match timeout_at(deadline, &mut wait.answer).await {
+            Ok(Ok(answer)) => answer,
+            Err(_) if wait.way.waits() => Err(StoreError::NotSent),
+            Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
+        }
+    }
+
+    /// Has what gathers sent by a task.
+    fn send_gathered<R: Request>(&self, runtime: &Handle, queue_of: fn(&Queues) -> &Queue<R>) {
+        let queues = Arc::clone(&self.queues);
+        // Made here: the task may be dropped before it is polled.
+        let sender = Sender { queues, queue_of };
+        self.spawn(runtime, sender.run());
+    }
+
+    fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(task, runtime);
+    }
+}
+
+/// Sends what has gathered in a queue, until nothing has. Ended before its time, it leaves the queue
+/// open: those who wait leave alone.
+struct Sender<R: Request> {
+    queues: Arc<Queues>,
+    queue_of: fn(&Queues) -> &Queue<R>,
+}
+
+impl<R: Request> Sender<R> {
+    async fn run(self) {
+        loop {
+            // An answer wakes a whole group, whose members come here one after the other.
+            yield_now().await;
+            match (self.queue_of)(&self.queues).gathered() {
+                Some(group) => group.send(&*self.queues.store).await,
+                None => return,
+            }
+        }
+    }
+}
+
+impl<R: Request> Drop for Sender<R> {
+    fn drop(&mut self) {
+        (self.queue_of)(&self.queues).state().is_busy = false;
+    }
+}
+
+/// Has the group that gathered behind a single request sent, when that request has ended.
+struct Next<'a, R: Request> {
+    groups: &'a Groups,
+    queue_of: fn(&Queues) -> &Queue<R>,
+    runtime: Handle,
+}
+
+impl<R: Request> Drop for Next<'_, R> {
+    fn drop(&mut self) {
+        if (self.queue_of)(&self.groups.queues).goes_on() {
+            self.groups.send_gathered(&self.runtime, self.queue_of);
+        }
+    }
+}
+
+/// A request that may leave in a group.
+trait Request: Clone + fmt::Debug + Send + Sync + 'static {
+    type Answer: fmt::Debug + Send + 'static;
+
+    fn id(&self) -> &RecordId;
+
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Self::Answer, StoreError>>;
+
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Vec<Result<Self::Answer, StoreError>>>;
+}
+
+impl Request for RecordWrite {
+    type Answer = Answer;
+
+    fn id(&self) -> &RecordId {
+        self.id()
+    }
+
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        store.write(self, deadline)
+    }
+
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Vec<Result<Answer, StoreError>>> {
+        store.write_all(group, deadline)
+    }
+}
+
+impl Request for RecordId {
+    type Answer = Option<Found>;
+
+    fn id(&self) -> &RecordId {
+        self
+    }
+
+    fn send_alone<'a>(
+        &'a self,
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Option<Found>, StoreError>> {
+        store.load(self, deadline)
+    }
+
+    fn send_all<'a>(
+        group: &'a [Self],
+        store: &'a dyn store::DynStore,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Vec<Result<Option<Found>, StoreError>>> {
+        store.load_all(group, deadline)
+    }
+}
+
+type Waiter<R> = oneshot::Sender<Result<<R as Request>::Answer, StoreError>>;
+
+/// The requests of one kind.
+#[derive(Debug)]
+struct Queue<R: Request> {
+    state: Mutex<State<R>>,
+    /// Every request joins a group.
+    gathers: bool,
+}
+
+#[derive(Debug)]
+struct State<R: Request> {
+    /// What waits for the answer to what is under way.
+    gathering: Group<R>,
+    /// A single request is under way, or a task sends what gathers.
+    is_busy: bool,
+    /// Since the queue was idle last, a request came while another one was under way.
+    is_crowded: bool,
+    /// The number of the last request.
+    last: u64,
+}
+
+/// Requests that leave together.
+#[derive(Debug)]
+struct Group<R: Request> {
+    requests: Vec<R>,
+    waiters: Vec<(u64, Waiter<R>)>,
+    /// The latest of their deadlines: each caller keeps to its own.
+    deadline: Instant,
+    way: Way,
+}
+
+tokio::task_local! {
+    static WAY: Way;
+}
+
+/// How far a group has come in this process: a store may wait, for credentials say, before it sends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way(Arc<AtomicU8>);
+
+impl Way {
+    const WAITS: u8 = 1;
+
+    fn waits(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::WAITS
+    }
+}
+
+#[cfg(any(test, feature = "dynamodb"))]
+impl Way {
+    /// The store has not said that it waits.
+    const UNKNOWN: u8 = 0;
+    const SENT: u8 = 2;
+
+    /// Notes that a request of the group under way, if there is one, was made and isn't sent yet.
+    pub(crate) fn note_request() {
+        let (from, to, order) = (Self::UNKNOWN, Self::WAITS, Ordering::Relaxed);
+        let _ = WAY.try_with(|way| way.0.compare_exchange(from, to, order, order));
+    }
+
+    /// Notes that a request of the group under way, if there is one, is sent.
+    pub(crate) fn note_send() {
+        let _ = WAY.try_with(|way| way.0.store(Self::SENT, Ordering::Relaxed));
+    }
+}
+
+/// How a request enters its queue.
+enum Entry<R: Request> {
+    /// It leaves at once, and nobody waits for it.
+    Alone,
+    /// It leaves at once, and what comes meanwhile gathers behind it.
+    First,
+    /// It is the first of a group, which a task is to send.
+    Gathers(Wait<R>),
+    /// It made its group full.
+    Full(Group<R>, Wait<R>),
+    /// It waits in a group that somebody sends.
+    Waits(Wait<R>),
+}
+
+/// The wait of a request in a group.
+struct Wait<R: Request> {
+    number: u64,
+    answer: oneshot::Receiver<Result<R::Answer, StoreError>>,
+    way: Way,
+}
+
+impl<R: Request> Queue<R> {
+    fn new(gathers: bool) -> Self {
+        Self {
+            state: Mutex::new(State {
+                gathering: Group::new(),
+                is_busy: false,
+                is_crowded: false,
+                last: 0,
+            }),
+            gathers,
+        }
+    }
+
+    fn enter(&self, request: &R, deadline: Instant) -> Entry<R> {
+        let mut state = self.state();
+        let is_free = !state.is_busy;
+        if is_free && !std::mem::take(&mut state.is_crowded) && !self.gathers {
+            state.is_busy = true;
+            return Entry::First;
+        }
+        if state.gathering.has(request.id()) {
+            return Entry::Alone;
+        }
+        state.last += 1;
+        let number = state.last;
+        let (waiter, answer) = oneshot::channel();
+        state.gathering.add(request, (number, waiter), deadline);
+        let way = state.gathering.way.clone();
+        let wait = Wait {
+            number,
+            answer,
+            way,
+        };
+        state.is_crowded |= !is_free;
+        if state.gathering.requests.len() == GROUP {
+            let group = std::mem::replace(&mut state.gathering, Group::new());
+            return Entry::Full(group, wait);
+        }
+        if is_free {
+            state.is_busy = true;
+            return Entry::Gathers(wait);
+        }
+        Entry::Waits(wait)
+    }
+
+    /// Takes what has gathered; `None`, and the queue is free, where nothing has.
+    fn gathered(&self) -> Option<Group<R>> {
+        let mut state = self.state();
+        let mut group = std::mem::replace(&mut state.gathering, Group::new());
+        group.leave_out_those_who_went_away();
+        state.is_busy = !group.requests.is_empty();
+        state.is_busy.then_some(group)
+    }
+
+    /// Tells whether something has gathered; the queue is free where nothing has.
+    fn goes_on(&self) -> bool {
+        let mut state = self.state();
+        state.is_busy = !state.gathering.requests.is_empty();
+        state.is_busy
+    }
+
+    /// Takes a request back; `false` where it has left. What it has waited for doesn't hold up the next
+    /// one.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut state = self.state();
+        let Group {
+            requests, waiters, ..
+        } = &mut state.gathering;
+        let Some(place) = waiters.iter().position(|(own, _)| *own == number) else {
+            return false;
+        };
+        requests.remove(place);
+        waiters.remove(place);
+        state.is_busy = false;
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Request> Group<R> {
+    fn new() -> Self {
+        Self {
+            requests: Vec::new(),
+            waiters: Vec::new(),
+            deadline: Instant::now(),
+            way: Way::default(),
+        }
+    }
+
+    fn has(&self, id: &RecordId) -> bool {
+        self.requests.iter().any(|other| other.id() == id)
+    }
+
+    fn add(&mut self, request: &R, waiter: (u64, Waiter<R>), deadline: Instant) {
+        if self.requests.is_empty() {
+            self.requests.reserve_exact(GROUP);
+            self.waiters.reserve_exact(GROUP);
+        }
+        self.deadline = if self.requests.is_empty() {
+            deadline
+        } else {
+            self.deadline.max(deadline)
+        };
+        self.requests.push(request.clone());
+        self.waiters.push(waiter);
+    }
+
+    fn leave_out_those_who_went_away(&mut self) {
+        if self.waiters.iter().any(|(_, waiter)| waiter.is_closed()) {
+            let requests = std::mem::take(&mut self.requests).into_iter();
+            let pairs = requests.zip(std::mem::take(&mut self.waiters));
+            let pairs = pairs.filter(|(_, (_, waiter))| !waiter.is_closed());
+            (self.requests, self.waiters) = pairs.unzip();
+        }
+    }
+
+    /// Sends the group and answers its callers. Where a store gives too few answers, the last
+    /// callers get a timeout.
+    async fn send(mut self, store: &dyn store::DynStore) {
+        let waiters = std::mem::take(&mut self.waiters);
+        let send = R::send_all(&self.requests, store, self.deadline);
+        let answers = WAY.scope(self.way.clone(), send).await;
+        let answers = answers
+            .into_iter()
+            .map(Some)
+            .chain(std::iter::repeat_with(|| None));
+        for ((_, waiter), answer) in waiters.into_iter().zip(answers) {
+            // A caller that went away needs no answer.
+            let _ = waiter.send(answer.unwrap_or(Err(StoreError::Timeout)));
+        }
+    }
+}
+
+/// A group that was not sent says so: its task was dropped before it began.
+impl<R: Request> Drop for Group<R> {
+    fn drop(&mut self) {
+        for (_, waiter) in self.waiters.drain(..) {
+            let _ = waiter.send(Err(StoreError::NotSent));
+        }
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use super::*;
 
 const ANYTHING: Admission = |_, _| Ok(());

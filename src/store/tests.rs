@@ -1,15 +1,16 @@
+//! Tests of the module above.
+
 use std::slice::from_ref;
 
 use tokio::time::Instant;
 
-use super::DynStore;
+use super::transaction::{Admission, Commit, Committed};
+use super::{Answer, DynStore, Store, StoreError};
+use crate::protocol::causes::unlinked;
 use crate::protocol::clock::EpochSeconds;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, Owner, RecordWrite, Release};
-use crate::protocol::unlinked::unlinked;
-use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{Answer, Store, StoreError};
 
 /// Answers each call with the name of the method that was called.
 struct Naming;

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
@@ -6,9 +8,12 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::*;
+use super::{
+    Arc, Found, GROUP, Groups, Instant, Mutex, PATIENCE, RecordId, RecordWrite, Way, yield_now,
+};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
+use crate::store::{Answer, StoreError};
 use crate::store::{GroupedStore, MemoryStore, Store};
 use crate::{Claim, Idempotency, Key, OnStoreUnavailable};
 
