@@ -1,25 +1,30 @@
 //! The builder has each setting, its default, and the reason for it.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::engine::claim::Claim;
 use crate::engine::settings::{
     AtDeadline, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
 };
 use crate::engine::{
-    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
+    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings, events,
 };
 use crate::idempotency::Idempotency;
-use crate::idempotency::build_error::BuildError;
-use crate::idempotency::switch::{self, DISABLED_VARIABLE};
 use crate::protocol::OnCrash;
+use crate::protocol::causes::unlinked;
 use crate::protocol::clock::{Clock, SystemClock};
-use crate::protocol::namespace::Namespace;
-use crate::protocol::owner::Owners;
-use crate::protocol::unlinked::unlinked;
+use crate::protocol::key::{Namespace, NamespaceError};
+use crate::protocol::record::{Owners, error_text};
 use crate::store::{DynStore, Store};
+
+#[cfg(feature = "test-util")]
+use crate::engine::settings::{EVENT_RETENTION, HTTP_RETENTION};
+#[cfg(feature = "test-util")]
+use crate::protocol::clock::EpochMillis;
 
 /// The longest time that a store may delay a handler that is only observed.
 const OBSERVER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -356,7 +361,7 @@ impl Builder {
         let function = || std::env::var("AWS_LAMBDA_FUNCTION_NAME").ok();
         let namespace = self.namespace.or_else(function);
         let namespace = namespace.ok_or(BuildError::NoNamespace)?;
-        let disabled = self.disabled.unwrap_or_else(switch::is_thrown);
+        let disabled = self.disabled.unwrap_or_else(is_thrown);
         if disabled {
             tracing::warn!(
                 variable = DISABLED_VARIABLE,
@@ -396,9 +401,164 @@ impl Builder {
     }
 }
 
+/// The error of an engine that can't be built.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There is no namespace, and no Lambda function whose name could be it.
+    #[error(
+        "no namespace: call `.namespace(\"…\")`; only in a Lambda function is there a default, its name{}", see!("no-namespace")
+    )]
+    NoNamespace,
+    /// The namespace is not usable.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An outcome would be forgotten as soon as it is stored, and each duplicate would run again.
+    #[error(
+        "`{setting}` is zero, so that each duplicate would run again: keep outcomes for longer than the longest redelivery{}", see!("no-retention")
+    )]
+    NoRetention {
+        /// The setting: `retention` or `failure_retention`.
+        setting: &'static str,
+    },
+    /// The store can't be used as it is set up. The text says what to correct.
+    #[error("{}{}", .0, see!("store-settings"))]
+    Store(String),
+}
+
+debug_by_display!(BuildError);
+
+impl Idempotency {
+    /// Gives the engine with another retention for its outcomes than
+    /// [`Builder::retention`](crate::Builder::retention): for one operation of several. A layer
+    /// that is made of it keeps its outcomes for as long, too. A retention under a second is one of
+    /// a second.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let payments = once.retention(Duration::from_secs(90 * 86_400));
+    /// let payload = Fingerprint::json(b"{}");
+    /// let charge = |_| async { Ok::<_, std::io::Error>("receipt 1".to_owned()) };
+    /// let receipt = payments.run(Key::new("charge", "A-17"), payload, charge).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Failures for good are kept for
+    /// [`Builder::failure_retention`](crate::Builder::failure_retention) all the same.
+    #[must_use]
+    pub fn retention(&self, retention: Duration) -> Self {
+        self.with(|options| options.retention = Some(retention))
+    }
+
+    /// Gives the engine another default for the retention; a retention that was set stays.
+    #[cfg(any(feature = "http", feature = "invoke"))]
+    pub(crate) fn default_retention(mut self, retention: Duration) -> Self {
+        self.options.default_retention = retention;
+        self
+    }
+
+    /// Gives the engine this retention, where it is given.
+    #[cfg(any(feature = "batch", feature = "invoke"))]
+    pub(crate) fn keep_for(mut self, retention: Option<Duration>) -> Self {
+        self.options.retention = retention.or(self.options.retention);
+        self
+    }
+}
+
+/// The environment variable that switches protection off: `IDEMPOTENCY_DISABLED=true`.
+///
+/// It takes `true`, `1`, `yes` and `on` in any case. `false`, `0`, `no`, `off` and an empty value
+/// leave protection on; so does any other word, with a warning.
+pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
+
+/// Tells whether the environment switches protection off.
+pub(super) fn is_thrown() -> bool {
+    let Some(value) = std::env::var_os(DISABLED_VARIABLE) else {
+        return false;
+    };
+    let value = value.to_string_lossy();
+    read(&value).unwrap_or_else(|| {
+        tracing::warn!(
+            event = "switch_unknown",
+            variable = DISABLED_VARIABLE,
+            value = &*value,
+            "the value is none of true, 1, yes, on, false, 0, no, off: protection stays on"
+        );
+        false
+    })
+}
+
+/// Reads the word; `None` where it is unknown.
+fn read(word: &str) -> Option<bool> {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "" | "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+impl Idempotency {
+    /// Tells whether the kill switch is thrown.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.engine.disabled
+    }
+
+    /// Tells whether handlers run whatever the records say.
+    pub(crate) fn is_passive(&self) -> bool {
+        self.engine.disabled || self.engine.is_observing()
+    }
+
+    /// Tells whether the engine only observes.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_observing(&self) -> bool {
+        self.engine.is_observing()
+    }
+
+    /// Tells whether texts that may quote a payload are logged.
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+    pub(crate) fn logs_errors(&self) -> bool {
+        self.engine.settings.logs_errors
+    }
+
+    /// Logs the text of a handler's error, where the setting asks for it.
+    pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
+        if self.engine.settings.logs_errors {
+            events::handler_failed(claim, &error_text(error));
+        }
+    }
+
+    /// Reads the engine's clock.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn now(&self) -> EpochMillis {
+        self.engine.clock.now()
+    }
+
+    /// Returns the engine's lease as it is stored, with the skew margin.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn stored_lease(&self) -> Duration {
+        let settings = &self.engine.settings;
+        settings.lease + settings.rules.skew_margin
+    }
+
+    /// Returns the time after which no outcome counts any more, unless a route keeps it for longer.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn stored_retention(&self) -> Duration {
+        let settings = &self.engine.settings;
+        let retention = self.options.retention.or(settings.retention);
+        let retention = retention.unwrap_or(EVENT_RETENTION.max(HTTP_RETENTION));
+        retention.max(settings.failure_retention) + settings.rules.skew_margin
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::idempotency::Idempotency;
     use crate::store::MemoryStore;
 
     #[test]
@@ -419,6 +579,44 @@ mod tests {
         ] {
             let error = built.build().unwrap_err();
             assert_eq!(error, BuildError::NoRetention { setting });
+        }
+    }
+
+    #[test]
+    fn what_main_prints_says_what_to_do() {
+        let built = Idempotency::builder(MemoryStore::new())
+            .namespace("")
+            .build();
+        for (error, advice) in [
+            (BuildError::NoNamespace, "call `.namespace(\"…\")`"),
+            (built.unwrap_err(), "call `.namespace(\"…\")`"),
+            (
+                BuildError::NoRetention {
+                    setting: "retention",
+                },
+                "keep outcomes for longer",
+            ),
+            (BuildError::Store("two attributes".into()), "two attributes"),
+        ] {
+            // A `main` that returns this one, or a box of it.
+            let boxed: Box<dyn std::error::Error + Send + Sync> = error.clone().into();
+            for printed in [format!("{error:?}"), format!("{boxed:?}")] {
+                assert_eq!(printed, error.to_string());
+                assert!(printed.contains(advice), "{printed}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_words_throw_the_switch_or_leave_it() {
+        for word in ["true", " TRUE ", "True", "1", "yes", "YES", "on", "On"] {
+            assert_eq!(read(word), Some(true), "{word:?}");
+        }
+        for word in ["", "false", "FALSE", "0", "no", "No", "off"] {
+            assert_eq!(read(word), Some(false), "{word:?}");
+        }
+        for word in ["ture", "2", "enabled", "disabled", "yes please"] {
+            assert_eq!(read(word), None, "{word:?}");
         }
     }
 }
