@@ -21,31 +21,24 @@
 pub(crate) mod causes;
 pub(crate) mod clock;
 mod decide;
-mod decide_step;
 pub(crate) mod digest;
 pub(crate) mod fingerprint;
 #[cfg(any(feature = "http", feature = "streams"))]
 pub(crate) mod gzip;
 pub(crate) mod hash;
 pub mod journal;
-pub(crate) mod json_error;
 pub(crate) mod key;
-pub(crate) mod namespace;
-mod omission;
-pub(crate) mod owner;
 pub mod packed;
 pub(crate) mod pointer;
 pub mod record;
-pub(crate) mod saga;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod selector;
 #[doc(hidden)]
 pub mod stored;
-pub(crate) mod token;
 mod transition;
-pub(crate) mod unlinked;
 
-pub use decide::{Asking, Decision, OnCrash, Rules, Settled, decide, settle};
-pub use decide_step::{StepDecision, decide_step};
+pub use decide::{
+    Asking, Decision, OnCrash, Rules, Settled, StepDecision, decide, decide_step, settle,
+};
 pub use fingerprint::canonical_text;
 pub use transition::{transition, transition_to_final};

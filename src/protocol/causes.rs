@@ -123,6 +123,36 @@ pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
     }
 }
 
+/// Gives an error's text without the link to the guide that ends it: the error around it has a link
+/// of its own, and a text has one link.
+pub(crate) fn unlinked(error: &(impl Display + ?Sized)) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.find(see!("")) {
+        text.truncate(end);
+    }
+    text
+}
+
+/// Gives the place of the error, and its kind or the field that is missing. The parser's own
+/// message is not fit for logs, because it quotes the text.
+pub(crate) fn unquoted(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let what = match missing_field(&message) {
+        Some(name) => format!("missing field `{name}`"),
+        None => format!("{:?} error", error.classify()),
+    };
+    let (line, column) = (error.line(), error.column());
+    format!("{what} at line {line}, column {column}")
+}
+
+/// Finds the field that a text lacks. Its name is one of the decoded type, not of the text; a name
+/// that no Rust field has may be a part of the text in a message of the caller's own code.
+fn missing_field(message: &str) -> Option<&str> {
+    let (name, place) = message.strip_prefix("missing field `")?.split_once('`')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    (place.starts_with(" at line ") && name.chars().all(is_name)).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -167,5 +197,12 @@ mod tests {
         assert_eq!(text_of(&"card refused"), "card refused");
         let reported = anyhow::Error::new(failed()).context("order A-17");
         assert!(text_of(&reported).starts_with("order A-17: the charge failed: no connection"));
+    }
+
+    #[test]
+    fn a_text_loses_its_link_and_nothing_else() {
+        let linked = concat!("throttled: slow down", see!("store-throttled"));
+        assert_eq!(unlinked(linked), "throttled: slow down");
+        assert_eq!(unlinked("See https://docs.rs."), "See https://docs.rs.");
     }
 }

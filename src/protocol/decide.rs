@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::journal::{StepEntry, StepResult, StepState};
 use crate::protocol::record::{
     Completion, Found, LAYOUT, NOT_STARTED, Owner, Record, Status, Takeover, Version,
 };
+
+#[cfg(test)]
+mod tests;
 
 /// The policy for an attempt that outlived its lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -296,5 +300,28 @@ pub fn settle<'a>(
     Settled::Lost
 }
 
-#[cfg(test)]
-mod tests;
+/// The decision about a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepDecision<'a> {
+    /// Record it as pending, then let its effect happen.
+    Fire,
+    /// Its effect happened, with this result.
+    Skip(&'a StepResult),
+    /// It may have happened, and the policy wants a person to look.
+    Interrupted {
+        /// The time when it began.
+        since: EpochMillis,
+    },
+}
+
+/// Decides what to do about a step, given its entry. The function is pure.
+pub fn decide_step(known: Option<&StepEntry>, crashed: OnCrash) -> StepDecision<'_> {
+    match known.map(|entry| (&entry.state, entry.at)) {
+        Some((StepState::Confirmed(result), _)) => StepDecision::Skip(result),
+        Some((StepState::Pending, since)) if crashed == OnCrash::Interrupt => {
+            StepDecision::Interrupted { since }
+        }
+        _ => StepDecision::Fire,
+    }
+}

@@ -9,7 +9,6 @@ use crate::protocol::hash::digest;
 use crate::protocol::pointer::Pointer;
 
 mod canonical;
-mod left_out;
 
 /// The length of the digest of a payload or an operation.
 const DIGITS: usize = 64;

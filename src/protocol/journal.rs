@@ -3,8 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::protocol::clock::EpochMillis;
-use crate::protocol::omission::Omission;
+use crate::protocol::record::{Failure, Omission, Record, Status};
+
+#[cfg(test)]
+mod tests;
 
 /// The number of steps that a request may have.
 pub const MAX_STEPS: usize = 50;
@@ -213,161 +218,87 @@ pub(crate) fn is_step_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_STEP_NAME_BYTES && name.chars().all(allowed)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The entry of a saga's state. A handler's step can't have this name.
+pub(crate) const SAGA: &str = "@saga";
 
-    const AT: EpochMillis = EpochMillis(7);
+/// What a compensation's name ends with. A handler's step can't have a slash in its name.
+const UNDO: &str = "/undo";
 
-    fn entry(state: StepState) -> StepEntry {
-        StepEntry::begun(None, AT).ended(state, None, AT)
+/// Returns the name of a step's compensation, which its key is derived from, too.
+pub(crate) fn undo_of(step: &str) -> String {
+    format!("{step}{UNDO}")
+}
+
+/// The status of a saga.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SagaStatus {
+    /// Its steps are under way, or wait for the next delivery.
+    Running,
+    /// All of its steps are done.
+    Completed,
+    /// What was done is being undone, or waits for the next delivery to be.
+    Compensating,
+    /// What was done is undone.
+    Compensated,
+    /// A person must settle one of its steps, or of its compensations.
+    Stuck,
+}
+
+impl SagaStatus {
+    /// Returns the status of a record's saga; `None` where it has none.
+    pub fn of(record: &Record) -> Option<Self> {
+        let state = SagaState::of(&record.journal)?;
+        Some(match record.status {
+            Status::Completed if state.failure.is_none() => Self::Completed,
+            // A handler may return a success from there.
+            Status::Completed | Status::Failed => Self::Compensated,
+            _ if state.is_stuck(&record.journal) => Self::Stuck,
+            _ if state.failure.is_some() => Self::Compensating,
+            _ => Self::Running,
+        })
     }
 
-    fn text(bytes: usize) -> StepState {
-        StepState::Confirmed(StepResult::Text("x".repeat(bytes)))
-    }
-
-    #[test]
-    fn tries_count_how_often_the_effect_was_about_to_fire() {
-        let first = StepEntry::begun(None, AT);
-        let failed = first.ended(StepState::Failed, Some("Timeout"), AT);
-        let again = StepEntry::begun(Some(&failed), AT);
-        assert_eq!([first.tries, failed.tries, again.tries], [1, 1, 2]);
-        assert_eq!([first.revision, failed.revision, again.revision], [1, 2, 3]);
-        assert_eq!(again.last_error.as_deref(), Some("Timeout"));
-    }
-
-    #[test]
-    fn a_journal_is_empty_until_its_first_step_begins() {
-        let mut journal = Journal::default();
-        assert!(journal.is_empty());
-        assert_eq!((journal.get("charge"), journal.iter().count()), (None, 0));
-        let begun = StepEntry::begun(None, AT);
-        journal.put(StepNote::new("charge", begun.clone()));
-        assert!(!journal.is_empty());
-        assert_eq!(journal.iter().collect::<Vec<_>>(), [("charge", &begun)]);
-    }
-
-    #[test]
-    fn a_step_takes_its_name_its_result_and_its_error_and_a_pending_one_the_largest_result() {
-        let size = |state: StepState, error: Option<&str>| {
-            let mut journal = Journal::default();
-            let begun = StepEntry::begun(None, AT);
-            journal.put(StepNote::new("charge", begun.ended(state, error, AT)));
-            journal.size() - "charge".len() - ENTRY_OVERHEAD
-        };
-        assert_eq!(size(StepState::Failed, None), 0);
-        assert_eq!(size(StepState::Failed, Some("Timeout")), 7);
-        assert_eq!(size(text(5), None), 5);
-        assert_eq!(size(text(5), Some("Timeout")), 5 + 7);
-        let omitted = StepState::Confirmed(StepResult::Omitted(Omission::TooLarge));
-        assert_eq!(size(omitted, None), 0);
-        assert_eq!(size(StepState::Pending, None), MAX_STEP_RESULT_BYTES);
-    }
-
-    #[test]
-    fn a_step_that_is_known_keeps_its_place_in_a_full_journal() {
-        let mut full = Journal::default();
-        for number in 0..15 {
-            let name = format!("step-{number:02}");
-            full.put(StepNote::new(name, entry(text(MAX_STEP_RESULT_BYTES))));
+    /// Returns the word for it: `running`, `completed`, `compensating`, `compensated` or `stuck`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Compensating => "compensating",
+            Self::Compensated => "compensated",
+            Self::Stuck => "stuck",
         }
-        assert!(!full.has_room_for("step-15"));
-        assert!(full.has_room_for("step-07"));
+    }
+}
+
+/// The state of a saga, as its entry has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SagaState {
+    /// The failure for which it is compensated: from then on nothing goes forward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<Failure>,
+    /// The steps that were confirmed by then, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) confirmed: Vec<String>,
+    /// The step, or the compensation, that a person must settle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stuck: Option<String>,
+}
+
+impl SagaState {
+    /// Reads the state; `None` where no saga was begun. One that was erased has no more to say.
+    pub(crate) fn of(journal: &Journal) -> Option<Self> {
+        Some(match &journal.get(SAGA)?.state {
+            StepState::Confirmed(StepResult::Text(text)) => {
+                serde_json::from_str(text).unwrap_or_default()
+            }
+            _ => Self::default(),
+        })
     }
 
-    #[test]
-    fn an_older_note_is_not_taken() {
-        let mut journal = Journal::default();
-        let pending = StepNote {
-            name: "charge".to_owned(),
-            entry: StepEntry::begun(None, AT),
-        };
-        let confirmed = StepNote {
-            entry: pending.entry.ended(text(1), None, AT),
-            ..pending.clone()
-        };
-        assert!(journal.takes(&pending));
-        journal.put(confirmed.clone());
-        assert!(!journal.takes(&pending));
-        assert!(!journal.takes(&confirmed));
-    }
-
-    #[test]
-    fn the_number_of_steps_and_their_size_are_bounded() {
-        let mut many = Journal::default();
-        for number in 0..MAX_STEPS {
-            assert!(many.has_room_for(&format!("step-{number}")));
-            many.put(StepNote {
-                name: format!("step-{number}"),
-                entry: entry(text(1)),
-            });
-        }
-        assert!(!many.has_room_for("one-more"));
-        assert!(many.has_room_for("step-0"), "it has its place");
-
-        let mut large = Journal::default();
-        let mut count = 0;
-        while large.has_room_for(&format!("step-{count}")) {
-            large.put(StepNote {
-                name: format!("step-{count}"),
-                entry: entry(text(MAX_STEP_RESULT_BYTES)),
-            });
-            count += 1;
-        }
-        assert_eq!(count, 15);
-    }
-
-    #[test]
-    fn a_step_begins_only_if_the_largest_result_would_fit() {
-        // What is left beside the steps that are there, to the byte.
-        let filled = |spare: usize| {
-            let mut journal = Journal::default();
-            let largest = 1 + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
-            let room = MAX_JOURNAL_BYTES - largest - spare;
-            let last_error = "x".repeat(room - 1 - ENTRY_OVERHEAD);
-            let entry = StepEntry {
-                last_error: Some(last_error),
-                ..entry(StepState::Failed)
-            };
-            let name = "a".to_owned();
-            journal.put(StepNote { name, entry });
-            journal
-        };
-        assert_eq!(
-            filled(0).size(),
-            MAX_JOURNAL_BYTES - MAX_STEP_RESULT_BYTES - 101
-        );
-        assert!(filled(0).has_room_for("b"));
-        assert!(!filled(0).has_room_for("bb"));
-        assert!(filled(1).has_room_for("bb"));
-    }
-
-    #[test]
-    fn each_note_of_new_keys_is_the_next_generation_and_takes_the_place_of_no_step() {
-        let mut journal = Journal::default();
-        assert_eq!(journal.key_generation(), 0);
-        for generation in 1..4 {
-            let note = journal.next_keys(AT);
-            assert!(journal.takes(&note) && !is_step_name(&note.name));
-            journal.put(note);
-            assert_eq!(journal.key_generation(), generation);
-        }
-        for number in 1..MAX_STEPS {
-            journal.put(StepNote::new(format!("step-{number}"), entry(text(1))));
-        }
-        assert!(journal.has_room_for("step-0"));
-        journal.put(StepNote::new("step-0", entry(text(1))));
-        assert!(!journal.has_room_for("one-more") && journal.has_room_for("step-0"));
-    }
-
-    #[test]
-    fn names_are_short_and_plain() {
-        for name in ["charge", "send-mail.2", &"x".repeat(64)] {
-            assert!(is_step_name(name), "{name}");
-        }
-        for name in ["", "a b", "a:b", "ü", "a\n", &"x".repeat(65)] {
-            assert!(!is_step_name(name), "{name}");
-        }
+    /// Tells whether a person must settle an entry, and has not done so.
+    pub(crate) fn is_stuck(&self, journal: &Journal) -> bool {
+        let entry = self.stuck.as_ref().and_then(|name| journal.get(name));
+        entry.is_some_and(|entry| entry.state == StepState::Pending)
     }
 }

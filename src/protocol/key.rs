@@ -1,5 +1,6 @@
 //! The identity of one logical request.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use serde::Serialize;
 
 use crate::protocol::fingerprint::{Fingerprint, FingerprintError};
 use crate::protocol::hash::{Hex, digest};
-use crate::protocol::namespace::Namespace;
 
 #[cfg(test)]
 mod tests;
@@ -460,4 +460,107 @@ impl KeyError {
             Self::IdTooLong { .. } => "raw_id_too_long",
         }
     }
+}
+
+/// Converts a value to a key's token: a string of any kind, an integer, which becomes its decimal
+/// digits, a `Uuid` (feature `uuid`), which becomes its lower-case text with hyphens, or an `Option`
+/// of one where it may be missing.
+///
+/// ```
+/// use lambda_idempotency::IntoToken;
+///
+/// assert_eq!("order-17".into_token().as_deref(), Some("order-17"));
+/// assert_eq!(Some(String::from("order-17")).into_token().as_deref(), Some("order-17"));
+/// assert_eq!(17_u64.into_token().as_deref(), Some("17"));
+/// assert_eq!(None::<&str>.into_token(), None);
+/// ```
+pub trait IntoToken {
+    /// Returns the token; `None` where it is missing.
+    fn into_token(self) -> Option<String>;
+}
+
+macro_rules! token_of {
+    ($($value:ty),* $(,)?) => {$(
+        impl IntoToken for $value {
+            fn into_token(self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+
+        impl IntoToken for Option<$value> {
+            fn into_token(self) -> Option<String> {
+                self.and_then(IntoToken::into_token)
+            }
+        }
+    )*};
+}
+
+token_of!(String, &str, &String, Box<str>, Cow<'_, str>, Arc<str>);
+token_of!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize
+);
+
+#[cfg(feature = "uuid")]
+token_of!(uuid::Uuid);
+
+/// The first part of every id that an engine writes: the boundary between services that share a
+/// store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    name: String,
+    is_observed: bool,
+}
+
+impl Namespace {
+    /// # Errors
+    ///
+    /// When it is empty, longer than 255 bytes, holds a `#` (which would let it reach past the
+    /// prefix that a permission confines it to) or a control character.
+    pub(crate) fn new(name: impl Into<String>) -> Result<Self, NamespaceError> {
+        let name = name.into();
+        let allowed = |c: char| c != '#' && !c.is_control();
+        if name.is_empty() || name.len() > 255 || !name.chars().all(allowed) {
+            return Err(NamespaceError { name });
+        }
+        Ok(Self {
+            name,
+            is_observed: false,
+        })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn is_observed(&self) -> bool {
+        self.is_observed
+    }
+
+    /// Makes the namespace of the records that are kept while an engine only observes: raw ids,
+    /// too, differ in it.
+    pub(crate) fn observed(&self) -> Result<Self, NamespaceError> {
+        Ok(Self {
+            is_observed: true,
+            ..Self::new(format!("{}.observed", self.name))?
+        })
+    }
+}
+
+/// A name that can't be a namespace.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", advice(.name), see!("namespace"))]
+#[non_exhaustive]
+pub struct NamespaceError {
+    /// The name as given.
+    pub name: String,
+}
+
+debug_by_display!(NamespaceError);
+
+fn advice(name: &str) -> String {
+    if name.is_empty() {
+        return "the namespace is empty: call `.namespace(\"…\")` with the name of the service"
+            .to_owned();
+    }
+    format!("the namespace `{name}` must have 1 to 255 bytes, without `#` and control characters")
 }

@@ -3,8 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-use {serde_json::value::RawValue, std::collections::HashMap};
+use serde_json::value::RawValue;
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+use std::collections::HashMap;
 
 /// A JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): names one value of a JSON
 /// text, such as `/detail/order_id` or `/items/0/id`. The empty pointer names the whole text.
@@ -104,5 +109,24 @@ fn index(name: &str) -> Option<usize> {
     (index.to_string() == name).then_some(index)
 }
 
-#[cfg(test)]
-mod tests;
+/// Returns the rest of each pointer that leads through this member or element. The name is made
+/// only where there are pointers.
+pub(super) fn below<'a>(
+    pointers: &[&'a [String]],
+    name: impl FnOnce() -> String,
+) -> Vec<&'a [String]> {
+    if pointers.is_empty() {
+        return Vec::new();
+    }
+    let name = name();
+    let through = |pointer: &&'a [String]| match pointer.split_first() {
+        Some((first, rest)) if *first == name => Some(rest),
+        _ => None,
+    };
+    pointers.iter().filter_map(through).collect()
+}
+
+/// Tells whether one of them ends here.
+pub(super) fn is_target(below: &[&[String]]) -> bool {
+    below.iter().any(|rest| rest.is_empty())
+}

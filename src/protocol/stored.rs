@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::{StepEntry, StepResult, StepState};
-use crate::protocol::omission::Omission;
-use crate::protocol::owner::Owner;
 use crate::protocol::packed::{PackedOutcome, Place};
-use crate::protocol::record::StoredOutcome;
+use crate::protocol::record::{Omission, Owner, StoredOutcome};
 
 /// An outcome in parts: one of the first three is set, and `content` beside `packed` where the record
 /// itself holds the compressed bytes.

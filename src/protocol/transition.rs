@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::protocol::clock::{EpochMillis, EpochSeconds};
     use crate::protocol::key::Key;
-    use crate::protocol::namespace::Namespace;
+    use crate::protocol::key::Namespace;
     use crate::protocol::record::StoredOutcome;
 
     fn claim(owner: &str) -> NewClaim {

@@ -1,13 +1,13 @@
 //! Each row of the decision table, as a sentence.
 
-use super::*;
-use crate::protocol::clock::EpochSeconds;
-use crate::protocol::record::{RELEASED, StoredOutcome};
-
 mod expiry;
 mod leases;
 mod payloads;
 mod settling;
+
+use super::*;
+use crate::protocol::clock::EpochSeconds;
+use crate::protocol::record::{RELEASED, StoredOutcome};
 
 const NOW: EpochMillis = EpochMillis(1_000_000_000);
 const MARGIN: Duration = Duration::from_secs(1);
@@ -153,4 +153,41 @@ fn a_final_record_is_replayed() {
         }),
         "replay failure"
     );
+}
+
+const AT: EpochMillis = EpochMillis(7);
+const AFTER: OnCrash = OnCrash::RunAgainAfter(std::time::Duration::from_hours(1));
+
+fn entry(state: StepState) -> StepEntry {
+    StepEntry::begun(None, AT).ended(state, None, AT)
+}
+
+#[test]
+fn what_is_confirmed_is_skipped_under_every_policy() {
+    for crashed in [OnCrash::RunAgain, AFTER, OnCrash::Interrupt] {
+        let known = entry(StepState::Confirmed(StepResult::Text("1".to_owned())));
+        let decision = decide_step(Some(&known), crashed);
+        assert!(matches!(decision, StepDecision::Skip(StepResult::Text(_))));
+    }
+}
+
+#[test]
+fn what_is_pending_fires_again_or_waits_for_a_person() {
+    let known = entry(StepState::Pending);
+    let decide = |crashed| decide_step(Some(&known), crashed);
+    assert_eq!(decide(OnCrash::RunAgain), StepDecision::Fire);
+    assert_eq!(
+        decide(OnCrash::Interrupt),
+        StepDecision::Interrupted { since: AT }
+    );
+}
+
+#[test]
+fn what_failed_or_never_began_fires_under_every_policy() {
+    let failed = entry(StepState::Failed);
+    for known in [None, Some(&failed)] {
+        for crashed in [OnCrash::RunAgain, OnCrash::Interrupt] {
+            assert_eq!(decide_step(known, crashed), StepDecision::Fire);
+        }
+    }
 }

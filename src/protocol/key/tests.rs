@@ -229,3 +229,29 @@ fn each_digit_of_a_digest_gives_a_uuid_of_the_right_variant() {
         }
     }
 }
+
+#[test]
+fn every_text_is_a_token_and_an_absent_one_is_none() {
+    let shared: Arc<str> = "t".into();
+    let tokens = [
+        "t".into_token(),
+        (&String::from("t")).into_token(),
+        Some("t").into_token(),
+        Some(Cow::from("t")).into_token(),
+        Arc::clone(&shared).into_token(),
+        Some(shared).into_token(),
+    ];
+    assert!(tokens.iter().all(|token| token.as_deref() == Some("t")));
+    assert_eq!((-17_i64).into_token().as_deref(), Some("-17"));
+    assert_eq!(Some(u128::MAX).into_token(), Some(u128::MAX.to_string()));
+    assert_eq!(None::<u32>.into_token(), None);
+    #[cfg(feature = "uuid")]
+    {
+        let text = "a1b2c3d4-0000-4000-8000-00000000000f";
+        let uuid: uuid::Uuid = text.to_uppercase().parse().unwrap();
+        assert_eq!(uuid.into_token().as_deref(), Some(text));
+        assert_eq!(Some(uuid).into_token().as_deref(), Some(text));
+    }
+    assert_eq!(None::<String>.into_token(), None);
+    assert_eq!(None::<Arc<str>>.into_token(), None);
+}

@@ -1,8 +1,7 @@
 //! What became of a completion whose condition failed.
 
 use super::*;
-use crate::protocol::key::Key;
-use crate::protocol::namespace::Namespace;
+use crate::protocol::key::{Key, Namespace};
 
 fn sent() -> Completion {
     Completion {

@@ -1,0 +1,216 @@
+//! Tests of the module above.
+
+use super::{StepEntry, StepNote, is_step_name, *};
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+
+const AT: EpochMillis = EpochMillis(7);
+
+fn entry(state: StepState) -> StepEntry {
+    StepEntry::begun(None, AT).ended(state, None, AT)
+}
+
+fn text(bytes: usize) -> StepState {
+    StepState::Confirmed(StepResult::Text("x".repeat(bytes)))
+}
+
+#[test]
+fn tries_count_how_often_the_effect_was_about_to_fire() {
+    let first = StepEntry::begun(None, AT);
+    let failed = first.ended(StepState::Failed, Some("Timeout"), AT);
+    let again = StepEntry::begun(Some(&failed), AT);
+    assert_eq!([first.tries, failed.tries, again.tries], [1, 1, 2]);
+    assert_eq!([first.revision, failed.revision, again.revision], [1, 2, 3]);
+    assert_eq!(again.last_error.as_deref(), Some("Timeout"));
+}
+
+#[test]
+fn a_journal_is_empty_until_its_first_step_begins() {
+    let mut journal = Journal::default();
+    assert!(journal.is_empty());
+    assert_eq!((journal.get("charge"), journal.iter().count()), (None, 0));
+    let begun = StepEntry::begun(None, AT);
+    journal.put(StepNote::new("charge", begun.clone()));
+    assert!(!journal.is_empty());
+    assert_eq!(journal.iter().collect::<Vec<_>>(), [("charge", &begun)]);
+}
+
+#[test]
+fn a_step_takes_its_name_its_result_and_its_error_and_a_pending_one_the_largest_result() {
+    let size = |state: StepState, error: Option<&str>| {
+        let mut journal = Journal::default();
+        let begun = StepEntry::begun(None, AT);
+        journal.put(StepNote::new("charge", begun.ended(state, error, AT)));
+        journal.size() - "charge".len() - ENTRY_OVERHEAD
+    };
+    assert_eq!(size(StepState::Failed, None), 0);
+    assert_eq!(size(StepState::Failed, Some("Timeout")), 7);
+    assert_eq!(size(text(5), None), 5);
+    assert_eq!(size(text(5), Some("Timeout")), 5 + 7);
+    let omitted = StepState::Confirmed(StepResult::Omitted(Omission::TooLarge));
+    assert_eq!(size(omitted, None), 0);
+    assert_eq!(size(StepState::Pending, None), MAX_STEP_RESULT_BYTES);
+}
+
+#[test]
+fn a_step_that_is_known_keeps_its_place_in_a_full_journal() {
+    let mut full = Journal::default();
+    for number in 0..15 {
+        let name = format!("step-{number:02}");
+        full.put(StepNote::new(name, entry(text(MAX_STEP_RESULT_BYTES))));
+    }
+    assert!(!full.has_room_for("step-15"));
+    assert!(full.has_room_for("step-07"));
+}
+
+#[test]
+fn an_older_note_is_not_taken() {
+    let mut journal = Journal::default();
+    let pending = StepNote {
+        name: "charge".to_owned(),
+        entry: StepEntry::begun(None, AT),
+    };
+    let confirmed = StepNote {
+        entry: pending.entry.ended(text(1), None, AT),
+        ..pending.clone()
+    };
+    assert!(journal.takes(&pending));
+    journal.put(confirmed.clone());
+    assert!(!journal.takes(&pending));
+    assert!(!journal.takes(&confirmed));
+}
+
+#[test]
+fn the_number_of_steps_and_their_size_are_bounded() {
+    let mut many = Journal::default();
+    for number in 0..MAX_STEPS {
+        assert!(many.has_room_for(&format!("step-{number}")));
+        many.put(StepNote {
+            name: format!("step-{number}"),
+            entry: entry(text(1)),
+        });
+    }
+    assert!(!many.has_room_for("one-more"));
+    assert!(many.has_room_for("step-0"), "it has its place");
+
+    let mut large = Journal::default();
+    let mut count = 0;
+    while large.has_room_for(&format!("step-{count}")) {
+        large.put(StepNote {
+            name: format!("step-{count}"),
+            entry: entry(text(MAX_STEP_RESULT_BYTES)),
+        });
+        count += 1;
+    }
+    assert_eq!(count, 15);
+}
+
+#[test]
+fn a_step_begins_only_if_the_largest_result_would_fit() {
+    // What is left beside the steps that are there, to the byte.
+    let filled = |spare: usize| {
+        let mut journal = Journal::default();
+        let largest = 1 + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
+        let room = MAX_JOURNAL_BYTES - largest - spare;
+        let last_error = "x".repeat(room - 1 - ENTRY_OVERHEAD);
+        let entry = StepEntry {
+            last_error: Some(last_error),
+            ..entry(StepState::Failed)
+        };
+        let name = "a".to_owned();
+        journal.put(StepNote { name, entry });
+        journal
+    };
+    assert_eq!(
+        filled(0).size(),
+        MAX_JOURNAL_BYTES - MAX_STEP_RESULT_BYTES - 101
+    );
+    assert!(filled(0).has_room_for("b"));
+    assert!(!filled(0).has_room_for("bb"));
+    assert!(filled(1).has_room_for("bb"));
+}
+
+#[test]
+fn each_note_of_new_keys_is_the_next_generation_and_takes_the_place_of_no_step() {
+    let mut journal = Journal::default();
+    assert_eq!(journal.key_generation(), 0);
+    for generation in 1..4 {
+        let note = journal.next_keys(AT);
+        assert!(journal.takes(&note) && !is_step_name(&note.name));
+        journal.put(note);
+        assert_eq!(journal.key_generation(), generation);
+    }
+    for number in 1..MAX_STEPS {
+        journal.put(StepNote::new(format!("step-{number}"), entry(text(1))));
+    }
+    assert!(journal.has_room_for("step-0"));
+    journal.put(StepNote::new("step-0", entry(text(1))));
+    assert!(!journal.has_room_for("one-more") && journal.has_room_for("step-0"));
+}
+
+#[test]
+fn names_are_short_and_plain() {
+    for name in ["charge", "send-mail.2", &"x".repeat(64)] {
+        assert!(is_step_name(name), "{name}");
+    }
+    for name in ["", "a b", "a:b", "ü", "a\n", &"x".repeat(65)] {
+        assert!(!is_step_name(name), "{name}");
+    }
+}
+
+fn record(status: Status, state: &SagaState, undo: StepState) -> Record {
+    let mut record = Record::new(status, EpochSeconds(9));
+    let text = StepResult::Text(serde_json::to_string(state).unwrap());
+    for (name, state) in [(SAGA, StepState::Confirmed(text)), ("charge/undo", undo)] {
+        let entry = StepEntry::new(state, 1, 1, EpochMillis(7));
+        record.journal.put(StepNote::new(name, entry));
+    }
+    record
+}
+
+#[test]
+fn the_record_and_its_journal_give_the_status() {
+    let running = SagaState::default();
+    let back = SagaState {
+        failure: Some(Failure {
+            kind: "Declined".to_owned(),
+            message: "declined".to_owned(),
+        }),
+        confirmed: vec!["charge".to_owned()],
+        stuck: None,
+    };
+    let stuck = SagaState {
+        stuck: Some("charge/undo".to_owned()),
+        ..back.clone()
+    };
+    let (under_way, pending) = (Status::InProgress, || StepState::Pending);
+    for (status, state, undo, expected) in [
+        (under_way, &running, pending(), SagaStatus::Running),
+        (under_way, &back, pending(), SagaStatus::Compensating),
+        (under_way, &stuck, pending(), SagaStatus::Stuck),
+        // A person has settled it.
+        (
+            under_way,
+            &stuck,
+            StepState::Failed,
+            SagaStatus::Compensating,
+        ),
+        (Status::Failed, &back, pending(), SagaStatus::Compensated),
+        (Status::Completed, &back, pending(), SagaStatus::Compensated),
+        (
+            Status::Completed,
+            &running,
+            pending(),
+            SagaStatus::Completed,
+        ),
+    ] {
+        let found = SagaStatus::of(&record(status, state, undo));
+        assert_eq!(found, Some(expected), "{state:?}");
+    }
+    let plain = Record::new(under_way, EpochSeconds(9));
+    assert_eq!(SagaStatus::of(&plain), None);
+}
+
+#[test]
+fn no_step_has_the_name_of_a_compensation() {
+    assert!(!is_step_name(SAGA) && !is_step_name(&undo_of("charge")));
+}
