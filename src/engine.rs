@@ -11,8 +11,8 @@ use settings::Settings;
 use tokio::time::Instant;
 
 use crate::protocol::clock::Clock;
-use crate::protocol::namespace::Namespace;
-use crate::protocol::owner::Owners;
+use crate::protocol::key::Namespace;
+use crate::protocol::record::Owners;
 use crate::store::DynStore;
 
 mod abandoned;

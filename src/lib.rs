@@ -244,8 +244,8 @@ pub use engine::settings::{
     Unrecorded,
 };
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
-pub use idempotency::outcome::{Outcome, Verdict};
 pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
+pub use idempotency::{Outcome, Verdict};
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 #[doc = include_str!("idempotent.md")]
@@ -256,12 +256,12 @@ pub use protocol::causes::HandlerError;
 pub use protocol::causes::marker;
 pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
 pub use protocol::fingerprint::{Fingerprint, FingerprintError};
+pub use protocol::journal::SagaStatus;
+pub use protocol::key::IntoToken;
+pub use protocol::key::NamespaceError;
 pub use protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};
-pub use protocol::namespace::NamespaceError;
 pub use protocol::pointer::{Pointer, PointerError};
 pub use protocol::record::{Failure, Omission};
-pub use protocol::saga::SagaStatus;
-pub use protocol::token::IntoToken;
 pub use store::{BoxError, StoreError};
 
 /// Compiles what the README and the guide show.

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crate::batch::Source;
 use crate::batch::content::Content;
 use crate::batch::selector::Selector;
-use crate::protocol::key::{Key, KeyError};
-use crate::protocol::token::IntoToken;
+use crate::protocol::key::{IntoToken, Key, KeyError};
 
 /// Finds the token in a decoded body.
 type InBody<T> = dyn Fn(&T) -> Option<String> + Send + Sync;

@@ -19,7 +19,7 @@ use crate::batch::service::{BatchService, Config};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};
-use crate::protocol::token::IntoToken;
+use crate::protocol::key::IntoToken;
 use crate::window::Window;
 
 mod fingerprint;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::batch::source::BodyError;
 use crate::engine::error::{Error, ErrorKind, Obstacle, Rejection};
 use crate::envelope::EnvelopeError;
-use crate::protocol::json_error;
+use crate::protocol::causes;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::Failure;
 
@@ -61,7 +61,7 @@ impl Reason {
         Self::Undecodable(if quotes {
             error.to_string()
         } else {
-            json_error::unquoted(error)
+            causes::unquoted(error)
         })
     }
 
@@ -216,7 +216,7 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::unlinked::unlinked;
+    use crate::protocol::causes::unlinked;
 
     #[test]
     fn a_body_that_does_not_decode_is_not_quoted() {

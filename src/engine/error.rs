@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use crate::protocol::causes::unlinked;
 use crate::protocol::fingerprint::FingerprintError;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{EntropyError, Failure, Omission};
-use crate::protocol::unlinked::unlinked;
 use crate::store::StoreError;
 use crate::store::transaction::{Refusal, WriteError};
 

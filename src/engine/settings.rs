@@ -14,9 +14,9 @@ use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 
 #[cfg(feature = "batch")]
-use crate::protocol::owner::Owners;
+use crate::protocol::record::Owners;
 #[cfg(feature = "batch")]
-use crate::store::groups::Groups;
+use crate::store::grouped::Groups;
 #[cfg(feature = "batch")]
 use crate::store::{DynStore, GROUP};
 

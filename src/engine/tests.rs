@@ -6,20 +6,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use scripted::{Script, Scripted};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::error::Error;
-use crate::idempotency::outcome::Outcome;
-use crate::idempotency::{Builder, Idempotency};
+use crate::idempotency::{Builder, Idempotency, Outcome};
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::{Found, NewClaim, Owner, RELEASED, Record};
-use crate::store::StoreError;
 use crate::store::transaction::{Commit, Committed, Write};
-use crate::store::{Answer, MemoryStore, Store};
-
-use scripted::{Script, Scripted};
+use crate::store::{Answer, MemoryStore, Store, StoreError};
 
 #[cfg(feature = "batch")]
 mod batches;

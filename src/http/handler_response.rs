@@ -17,7 +17,7 @@ use super::stored_headers::stored;
 use super::stored_response::StoredResponse;
 use super::verdict::verdict;
 use crate::engine::claim::to_json;
-use crate::idempotency::outcome::Verdict;
+use crate::idempotency::Verdict;
 use crate::protocol::record::Omission;
 use crate::store::BoxError;
 

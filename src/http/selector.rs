@@ -8,12 +8,15 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
-use super::header::{self, Form};
+use super::header::Form;
 use super::operation::path;
 use super::problem::Problem;
-use super::route;
+use super::{header, route};
+use crate::protocol::key::IntoToken;
 use crate::protocol::selector::{JsonSelector, SelectorError};
-use crate::protocol::token::IntoToken;
+
+#[cfg(test)]
+mod tests;
 
 /// Finds the key in a request and its body.
 type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
@@ -190,6 +193,3 @@ impl fmt::Debug for Selector {
         write!(f, "Selector({self})")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::idempotency::outcome::Verdict;
+use crate::idempotency::Verdict;
 
 /// Decides: successes, redirects and refusals that a retry would meet again are final. Refusals
 /// that depend on the moment or on something besides the request (400 among them: a corrected body

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::kind::{Content, Kind, KindError};
 use super::selector::Selector;
-use crate::protocol::key::{Key, KeyError};
-use crate::protocol::token::IntoToken;
+use crate::protocol::key::{IntoToken, Key, KeyError};
 
 type InPayload<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
 

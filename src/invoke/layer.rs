@@ -22,7 +22,7 @@ use crate::engine::error::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};
-use crate::protocol::token::IntoToken;
+use crate::protocol::key::IntoToken;
 
 mod compared;
 mod ready_made;

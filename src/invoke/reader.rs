@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use super::error::InvokeError;
 use super::key::KeySource;
 use super::kind::{Content, Kind, KindError, is_durable};
+use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::json_error;
 use crate::protocol::key::Key;
 use crate::protocol::pointer::Pointer;
 
@@ -89,7 +89,7 @@ impl<T: DeserializeOwned> Reader<T> {
             let reason = if self.quotes_errors {
                 error.to_string()
             } else {
-                json_error::unquoted(&error)
+                causes::unquoted(&error)
             };
             InvokeError::Undecodable { reason }
         })?;

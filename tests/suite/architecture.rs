@@ -156,7 +156,7 @@ fn an_import_that_points_the_wrong_way_is_named() {
             "impl<S: crate::store::Store> Layer<S> {}\nmod inner { use super::Route; }",
         ),
         (
-            "dynamodb/statement/shape.rs",
+            "dynamodb/statement.rs",
             "use super::super::change::Change;",
         ),
     ];

@@ -4,9 +4,8 @@ use serde_json::Value;
 use super::*;
 use crate::batch::fate::unknown;
 use crate::batch::key::KeySource;
-use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
-use crate::protocol::namespace::Namespace;
-use crate::protocol::unlinked::unlinked;
+use crate::protocol::causes::unlinked;
+use crate::protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
 use crate::sqs::Sqs;
 
 pub(in crate::batch) fn message(id: &str, body: &str) -> SqsMessage {

@@ -18,9 +18,8 @@ use crate::engine::commit::Urgency;
 use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
-use crate::protocol::journal::{StepEntry, StepResult, StepState};
+use crate::protocol::journal::{SAGA, SagaState, StepEntry, StepResult, StepState, undo_of};
 use crate::protocol::record::{Failure, error_kind};
-use crate::protocol::saga::{SAGA, SagaState, undo_of};
 
 /// The longest time that the question about a step of unknown fate may take.
 const ASKING: Duration = Duration::from_secs(10);

@@ -11,12 +11,12 @@ use crate::engine::claim::{Claim, Inner, Stop, give_back, keep};
 use crate::engine::commit::Urgency;
 use crate::engine::events;
 use crate::engine::settings::Unrecorded;
+use crate::protocol::causes::unlinked;
 use crate::protocol::journal::{
     MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, StepEntry, StepNote, StepResult, StepState,
     is_step_name,
 };
 use crate::protocol::record::{Amendment, Failure, Omission, error_kind};
-use crate::protocol::unlinked::unlinked;
 use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::idempotency::outcome::Verdict;
+use crate::idempotency::Verdict;
 
 /// Refuses every transaction for good.
 #[derive(Debug)]

@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::{Key, RecordId};
-use crate::protocol::namespace::Namespace;
+use crate::protocol::key::{Key, Namespace, RecordId};
 use crate::protocol::record::{
     Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Renewal, Status,
     StoredOutcome, Version,

@@ -1,7 +1,6 @@
 use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
-use crate::protocol::key::Key;
-use crate::protocol::namespace::Namespace;
+use crate::protocol::key::{Key, Namespace};
 use crate::protocol::record::{Completion, NewClaim, Owner, Status, StoredOutcome};
 use crate::store::MemoryStore;
 

@@ -145,7 +145,7 @@ fn the_page_of_the_record_lists_each_attribute() {
     attributes.insert("step:".to_owned());
     assert_eq!(first_cells(&page, "attribute"), attributes);
     let mut members = BTreeSet::new();
-    for file in ["src/dynamodb/journal.rs", "src/dynamodb/packed.rs"] {
+    for file in ["src/dynamodb/item.rs", "src/dynamodb/item.rs"] {
         let code = read(file);
         let constants = code.lines().filter(|line| line.contains("const "));
         let texts = constants.filter_map(|line| line.split('"').nth(1));
@@ -238,7 +238,7 @@ fn the_page_of_permissions_lists_each_action_that_the_code_names() {
     }
     assert!(looked_at > 10, "{looked_at}");
     // The kinds of a business write, of which an action each must be allowed.
-    let action = read("src/dynamodb/action.rs");
+    let action = read("src/dynamodb/transaction.rs");
     let kinds = [
         ("write.put", "PutItem"),
         ("write.update", "UpdateItem"),
