@@ -121,37 +121,26 @@
 //! message must come again and the layer replies
 //! [without item failures](BatchLayer::without_item_failures).
 
-mod content;
-mod event_id;
-mod fate;
-mod fetch;
-mod fingerprint;
 mod hooks;
 mod key;
 mod layer;
 mod message;
-mod order;
-mod plan;
 mod reader;
-mod rejection;
 mod report;
 mod run;
-mod selector;
 mod service;
 mod source;
-mod times;
 mod turns;
-mod watched;
 
 pub use crate::engine::error::Rejection;
 pub use crate::envelope::{Envelope, S3Pointer};
 pub use crate::protocol::selector::SelectorError;
+pub use hooks::Rejected;
 #[cfg(feature = "visibility")]
 pub(crate) use hooks::{Defer, Deferral};
+pub use key::Selector;
 pub use layer::BatchLayer;
 pub use message::Message;
-pub use order::Order;
-pub use rejection::Rejected;
-pub use selector::Selector;
 pub use service::{BatchError, BatchService};
 pub use source::{BodyError, Source};
+pub use turns::Order;

@@ -173,58 +173,40 @@
 //!
 #![doc = include_str!("http/problems.md")]
 
-mod coding;
-mod documentation;
+mod body;
 #[cfg(feature = "lambda-http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
 pub mod events;
 #[cfg(feature = "axum")]
 mod extract;
 mod fingerprint;
-#[cfg(feature = "lambda-http")]
-mod gateway;
-mod grpc;
 mod handler_response;
-mod header;
 mod identity;
 mod layer;
-mod operation;
 mod problem;
 mod replay;
-mod replay_hook;
-mod request_body;
-mod response_body;
-mod resumed_body;
 mod route;
-mod route_policy;
 #[cfg(feature = "lambda-http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
 pub mod scope;
 mod selector;
 mod service;
-mod settings;
-mod stored_headers;
 mod stored_response;
 mod verdict;
 
-pub use documentation::{DocumentationUrl, DocumentationUrlError};
+pub use crate::protocol::selector::SelectorError;
+pub use body::{ReadError, RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::ClaimRejection;
+pub use identity::path;
 pub use layer::IdempotencyLayer;
-pub use operation::path;
-pub use problem::ProblemDetails;
-pub use replay_hook::ReplayedResponse;
-pub use request_body::RequestBody;
-pub use response_body::ResponseBody;
-pub use resumed_body::ReadError;
-pub use route::RouteError;
-pub use route_policy::RoutePolicy;
+pub use problem::{DocumentationUrl, DocumentationUrlError, ProblemDetails};
+pub use replay::ReplayedResponse;
+pub use route::{RouteError, RoutePolicy};
 pub use selector::Selector;
 pub use service::IdempotencyService;
 pub use stored_response::{response_of, stored_outcome};
-
-pub use crate::protocol::selector::SelectorError;
 
 /// Limits the bytes of a request body, unless [`IdempotencyLayer::body_limit`] is set: 6 MiB, as
 /// Lambda itself limits a synchronous payload.

@@ -118,23 +118,16 @@
 
 mod error;
 mod hook;
-mod invocation;
-mod key;
 mod kind;
 mod layer;
-mod log;
 mod reader;
-mod reply;
 mod run;
-mod selector;
-mod service;
 
 pub use crate::engine::error::Rejection;
 pub use crate::protocol::selector::SelectorError;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;
-pub use invocation::Invocation;
 pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
-pub use selector::Selector;
-pub use service::InvokeService;
+pub use reader::Selector;
+pub use run::{Invocation, InvokeService};

@@ -1,18 +1,24 @@
 //! Calls the hooks of a batch, after every message has run and before the reply is made.
 
+use std::fmt;
+use std::fmt::Display;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::{StreamExt, stream};
+use futures_util::future::{BoxFuture, Either, InspectErr};
+use futures_util::{FutureExt, StreamExt, TryFutureExt, stream};
 use tokio::time::Instant;
+use tower::Service;
 
 use crate::batch::Source;
-use crate::batch::fate::Fate;
-use crate::batch::rejection::{Hook, Rejected};
-use crate::batch::report::Reason;
-use crate::engine::REPLY_TIME;
+use crate::batch::message::Message;
+use crate::batch::report::{Fate, Reason};
 use crate::engine::error::Rejection;
+use crate::engine::{REPLY_TIME, events};
+use crate::protocol::record::error_text;
 
 /// Defers messages that are in flight elsewhere until their claim is free.
 pub(crate) trait Defer<R>: Send + Sync {
@@ -139,11 +145,168 @@ fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
     }
 }
 
+/// Says why a message is rejected, and what went wrong, to the hook
+/// [`on_rejected`](super::BatchLayer::on_rejected).
+///
+/// The fields have the names and the texts of the log's event `rejected`. So `detail` quotes nothing
+/// of the message unless [`log_errors`](crate::Builder::log_errors) is on. As text it is
+/// `{rejection}: {detail}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The class of what is wrong.
+    pub rejection: Rejection,
+    /// The code of what is wrong, finer than the class: `handler_failed`, `undecodable_body` or
+    /// `key_too_long`, for example.
+    pub reason: &'static str,
+    /// What went wrong, for people: for a failed handler the error's type, and its text (at most
+    /// 1,000 characters) with [`log_errors`](crate::Builder::log_errors).
+    pub detail: String,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rejection, self.detail)
+    }
+}
+
+/// Calls the caller's function with a rejected message.
+type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), events::Problem>> + Send + Sync;
+
+/// Holds the caller's function for rejected messages.
+pub(super) struct Hook<R> {
+    call: Arc<Call<R>>,
+}
+
+clone_fields!([R] Hook<R> { call });
+
+impl<R> Hook<R> {
+    /// Holds a function. The text of its error, which may quote the message, is logged where
+    /// `quotes` says so.
+    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
+    where
+        F: Fn(R, Rejected) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display + 'static,
+    {
+        let call = Arc::new(move |message, why| {
+            let taking = function(message, why);
+            async move {
+                taking
+                    .await
+                    .map_err(|error| events::problem(&error, quotes))
+            }
+            .boxed()
+        });
+        Self { call }
+    }
+
+    /// Offers a message to the hook. It is taken if the hook answers `Ok`, and in time.
+    pub(super) async fn takes<S: Source>(
+        &self,
+        message: R,
+        id: &str,
+        rejected: Rejected,
+        until: Option<Instant>,
+    ) -> bool {
+        let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
+        let detail = rejected.detail.clone();
+        let taking = async { (self.call)(message, rejected).await };
+        let problem = match events::answer(taking, until).await {
+            Ok(()) => {
+                tracing::warn!(
+                    event = "rejected",
+                    rejection,
+                    reason,
+                    message_id = id,
+                    detail,
+                    source = S::NAME,
+                    "batch"
+                );
+                return true;
+            }
+            Err(problem) => problem,
+        };
+        tracing::error!(
+            event = "hook_failed",
+            rejection,
+            reason,
+            message_id = id,
+            error = &*problem,
+            source = S::NAME,
+            "batch"
+        );
+        false
+    }
+}
+
+/// Is shown a message, as its source delivered it, and the error of its handler.
+pub(super) type OnError<R, E> = Arc<dyn Fn(&R, &E) + Send + Sync>;
+
+/// Serves messages with a handler, and shows its errors.
+pub(super) struct Watched<Src: Source, E, Svc> {
+    /// The texts of the errors are logged.
+    pub(super) logs: bool,
+    pub(super) on_error: Option<OnError<Src::Record, E>>,
+    pub(super) handler: Svc,
+}
+
+clone_fields!([Src: Source, E, Svc: Clone] Watched<Src, E, Svc> { logs, on_error, handler });
+
+type Show<E> = Box<dyn FnOnce(&E) + Send>;
+
+impl<Src, T, E, Svc> Service<Message<Src, T>> for Watched<Src, E, Svc>
+where
+    Src: Source,
+    E: Display + 'static,
+    Svc: Service<Message<Src, T>, Error = E>,
+{
+    type Response = Svc::Response;
+    type Error = E;
+    type Future = Either<Svc::Future, InspectErr<Svc::Future, Show<E>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
+        self.handler.poll_ready(cx)
+    }
+
+    fn call(&mut self, message: Message<Src, T>) -> Self::Future {
+        if self.on_error.is_none() && !self.logs {
+            return Either::Left(self.handler.call(message));
+        }
+        let claim = self.logs.then(|| message.claim.clone());
+        let hook = self.on_error.clone();
+        let hook = hook.map(|hook| (hook, message.metadata.clone()));
+        let show: Show<E> = Box::new(move |error| {
+            if let Some(claim) = claim {
+                events::handler_failed(&claim, &error_text(error));
+            }
+            // A panic of the hook doesn't change what becomes of the message.
+            if let Some((hook, metadata)) = hook
+                && catch_unwind(AssertUnwindSafe(|| hook(&metadata, error))).is_err()
+            {
+                let (event, message_id) = ("hook_failed", Src::id(&metadata).unwrap_or_default());
+                let (error, source) = ("it panicked", Src::NAME);
+                tracing::error!(
+                    event,
+                    reason = "on_error",
+                    message_id,
+                    error,
+                    source,
+                    "batch"
+                );
+            }
+        });
+        Either::Right(self.handler.call(message).inspect_err(show))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::batch::BodyError;
-    use crate::batch::plan::tests::message;
+    use crate::batch::reader::tests::message;
     use crate::sqs::Sqs;
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
@@ -201,5 +364,36 @@ mod tests {
         let why = |position| rejection(&fates, position).map(|(why, _)| why);
         let rejected: Vec<_> = (0..4).map(why).collect();
         assert_eq!(rejected, [None, Some(Rejection::Mismatch), None, None]);
+    }
+
+    async fn takes<F, Fut>(hook: F) -> bool
+    where
+        F: Fn((), Rejected) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let until = Instant::now() + Duration::from_millis(50);
+        let rejected = Rejected {
+            rejection: Rejection::Failed,
+            reason: "failed",
+            detail: String::new(),
+        };
+        Hook::new(hook, false)
+            .takes::<crate::sqs::Sqs>((), "m-1", rejected, Some(until))
+            .await
+    }
+
+    #[tokio::test]
+    async fn only_ok_takes_a_message() {
+        assert!(takes(|(), _| async { Ok(()) }).await);
+        assert!(!takes(|(), _| async { Err("full".to_owned()) }).await);
+        assert!(!takes(|(), _| async { panic!("later") }).await);
+        assert!(
+            !takes(|(), _| -> std::future::Ready<Result<(), String>> { panic!("at once") }).await
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hook_that_hangs_takes_nothing() {
+        assert!(!takes(|(), _| std::future::pending()).await);
     }
 }

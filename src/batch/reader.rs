@@ -1,24 +1,32 @@
 //! Reads a message: opens its envelopes, decodes what is inside, takes its key and its fingerprint.
 //! Pure.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::batch::Source;
-use crate::batch::content::Content;
-use crate::batch::fetch::Fetch;
-use crate::batch::fingerprint::FingerprintSource;
-use crate::batch::key::KeySource;
-use crate::batch::report::Reason;
+use crate::batch::key::{KeySource, Selector};
+use crate::batch::message::Content;
+use crate::batch::report::{Fate, Reason};
+use crate::engine::events;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::Key;
+use crate::protocol::key::{Key, KeyError, RecordId};
+use crate::protocol::pointer::Pointer;
 use crate::protocol::record::error_kind;
+
+#[cfg(test)]
+mod tests;
 
 /// Says how long the outcome of a message is kept, by its decoded body or by the message as it was
 /// delivered.
@@ -150,5 +158,275 @@ impl<S: Source, T> fmt::Debug for Reader<S, T> {
             .field("attributes", &self.attributes)
             .field("quotes_errors", &self.quotes_errors)
             .finish_non_exhaustive()
+    }
+}
+
+/// Holds a message that is ready to run: its identity was taken before the handler can change it.
+pub(super) struct Ready<S: Source, T> {
+    /// The message's place in the batch.
+    pub(super) position: usize,
+    /// The body and the message around it. They are boxed, because several futures hand them on,
+    /// and each would have room for all of it.
+    pub(super) received: Box<(T, S::Record)>,
+    /// The body is a payload that was fetched, and may be larger than the event.
+    pub(super) is_fetched: bool,
+    pub(super) key: Option<Key>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) retention: Option<Duration>,
+}
+
+/// Holds a message whose turn it is.
+pub(super) struct Turn<R> {
+    /// The message's place in the batch.
+    pub(super) position: usize,
+    pub(super) message: R,
+    /// What its body points to, where that was fetched.
+    pub(super) payload: Option<Result<String, Reason>>,
+}
+
+/// Says what becomes of a message, as far as that is known before it runs.
+pub(super) enum Planned<S: Source, T> {
+    ToRun(Ready<S, T>),
+    Decided(Fate),
+}
+
+/// Plans the messages of one batch, each when its turn has come: a message is decoded when there is
+/// room for it to run, so that a large batch is never held decoded.
+pub(super) struct Planner<'a, S: Source, T, F> {
+    operation: Option<&'a Arc<str>>,
+    reader: &'a Reader<S, T>,
+    /// Gives the record of a key; `None` where nothing is protected, and no messages are compared.
+    identify: Option<F>,
+    /// The first message of each record: its position, its operation and its fingerprint.
+    leaders: HashMap<RecordId, (usize, Arc<str>, Option<Fingerprint>)>,
+}
+
+impl<'a, S, T, F> Planner<'a, S, T, F>
+where
+    S: Source,
+    F: Fn(&Key) -> Result<RecordId, KeyError>,
+{
+    /// Makes the planner of a batch of so many messages.
+    pub(super) fn new(
+        messages: usize,
+        operation: Option<&'a Arc<str>>,
+        reader: &'a Reader<S, T>,
+        identify: Option<F>,
+    ) -> Self {
+        Self {
+            operation,
+            reader,
+            identify,
+            leaders: HashMap::with_capacity(messages),
+        }
+    }
+
+    /// Plans a message whose turn it is: the first of each request runs, the others follow it, so
+    /// that a key runs once in a batch.
+    pub(super) fn plan(&mut self, turn: Turn<S::Record>) -> Planned<S, T> {
+        let planned = self.prepare(turn);
+        match planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready))) {
+            Ok((None, ready)) => Planned::ToRun(ready),
+            Ok((Some(leader), _)) => Planned::Decided(Fate::Follows(leader)),
+            Err(reason) => Planned::Decided(Fate::Reported(reason)),
+        }
+    }
+
+    /// Finds the earlier message that is the same request; `None` for the first, which leads from
+    /// now on.
+    fn leader(&mut self, ready: &mut Ready<S, T>) -> Result<Option<usize>, Reason> {
+        let (Some(key), Some(identify)) = (&ready.key, &self.identify) else {
+            return Ok(None);
+        };
+        let operation = key.shared_operation();
+        let record = identify(key).map_err(Reason::Key)?;
+        ready.key = Some(key.resolved(record.clone()));
+        match self.leaders.entry(record) {
+            Entry::Vacant(place) => {
+                place.insert((ready.position, operation, ready.fingerprint.clone()));
+                Ok(None)
+            }
+            Entry::Occupied(place) => {
+                let (leader, first, payload) = place.get();
+                // A raw id doesn't tell operations apart. Even one that nobody named doesn't change
+                // its name within a batch.
+                if *first != operation || differs(payload.as_ref(), ready.fingerprint.as_ref()) {
+                    return Err(Reason::Mismatch { leader: *leader });
+                }
+                Ok(Some(*leader))
+            }
+        }
+    }
+
+    fn prepare(&self, turn: Turn<S::Record>) -> Result<Ready<S, T>, Reason> {
+        let Turn {
+            position,
+            message,
+            payload,
+        } = turn;
+        let payload = payload.transpose()?;
+        let is_fetched = payload.is_some();
+        let operation = match self.operation {
+            Some(operation) => Arc::clone(operation),
+            None => S::origin(&message).unwrap_or(S::NAME).into(),
+        };
+        // The caller's code runs here, too (decoding, key, fingerprint): a panic in it concerns this
+        // message alone.
+        let is_passive = self.identify.is_none();
+        let read = || {
+            let payload = payload.as_deref();
+            self.reader.read(operation, &message, payload, is_passive)
+        };
+        let Contents {
+            body,
+            key,
+            fingerprint,
+            retention,
+        } = catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Reason::Panicked))?;
+        Ok(Ready {
+            position,
+            received: Box::new((body, message)),
+            is_fetched,
+            key: key.map(|key| key.bound_to(self.operation)),
+            fingerprint,
+            retention,
+        })
+    }
+}
+
+/// Tells whether two messages of one key are different requests: as the store compares them, where
+/// both have a fingerprint.
+fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
+}
+
+/// Calls the caller's function with a pointer.
+type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, events::Problem>> + Send + Sync;
+
+/// Fetches what a pointer stands for.
+#[derive(Clone)]
+pub(super) struct Fetch(Arc<Call>);
+
+impl Fetch {
+    /// Holds a function. The text of its error is shown where `quotes` says so.
+    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
+    where
+        F: Fn(S3Pointer) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, E>> + Send + 'static,
+        E: Display + 'static,
+    {
+        Self(Arc::new(move |pointer| {
+            let fetching = function(pointer);
+            async move {
+                fetching
+                    .await
+                    .map_err(|error| events::problem(&error, quotes))
+            }
+            .boxed()
+        }))
+    }
+
+    pub(super) async fn get(
+        self,
+        pointer: S3Pointer,
+        until: Option<Instant>,
+    ) -> Result<String, Reason> {
+        let fetching = async { (self.0)(pointer).await };
+        let fetched = events::answer(fetching, until).await;
+        fetched.map_err(|problem| Reason::NotFetched(problem.into_owned()))
+    }
+}
+
+/// Takes the fingerprint from a decoded body, or from the message as it was delivered.
+type Closure<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Fingerprint> + Send + Sync;
+
+/// Says what the fingerprint of a message is of.
+pub(super) enum FingerprintSource<S: Source, T> {
+    /// The whole content, without these fields.
+    Content(Arc<[Pointer]>),
+    /// The closure makes it of the decoded body.
+    Closure(Arc<Closure<S, T>>),
+    /// A value of the message as it was received.
+    Selected(Selector),
+    /// Nothing: messages of one key are not compared.
+    Nothing,
+}
+
+impl<S: Source, T> FingerprintSource<S, T> {
+    pub(super) fn without(fields: impl IntoIterator<Item = Pointer>) -> Self {
+        Self::Content(fields.into_iter().collect())
+    }
+
+    pub(super) fn closure<V: Into<Option<Fingerprint>>>(
+        fingerprint: impl Fn(&T, &S::Record) -> V + Send + Sync + 'static,
+    ) -> Self {
+        Self::Closure(Arc::new(move |body, message| {
+            fingerprint(body, message).into()
+        }))
+    }
+
+    /// Takes the fingerprint, and that of the attributes of these names; `None` where the message is not
+    /// compared.
+    pub(super) fn of(
+        &self,
+        content: &Content<'_, S>,
+        body: &T,
+        names: &BTreeSet<String>,
+    ) -> Option<Fingerprint> {
+        let fingerprint = match self {
+            // It would differ from that of the payload, once this is fetched.
+            Self::Content(_) if content.is_unknown() && names.is_empty() => return None,
+            Self::Content(left_out) => content.fingerprint(left_out),
+            Self::Closure(closure) => closure(body, content.message())?,
+            Self::Selected(selector) => selector.fingerprint(content),
+            Self::Nothing => return None,
+        };
+        Some(with_attributes(fingerprint, content, names))
+    }
+}
+
+/// Adds the attributes of these names to a fingerprint; without names, it stays as it is.
+fn with_attributes<S: Source>(
+    fingerprint: Fingerprint,
+    content: &Content<'_, S>,
+    names: &BTreeSet<String>,
+) -> Fingerprint {
+    if names.is_empty() {
+        return fingerprint;
+    }
+    let attributes = names.iter().flat_map(|name| {
+        let value = content.attribute(name);
+        // An attribute that is not there differs from an empty one.
+        let presence: &[u8] = if value.is_some() { b"1" } else { b"0" };
+        let texts = [
+            name.as_bytes(),
+            presence,
+            value.as_deref().unwrap_or_default().as_bytes(),
+        ];
+        texts.map(Fingerprint::bytes)
+    });
+    let parts: Vec<_> = std::iter::once(fingerprint).chain(attributes).collect();
+    Fingerprint::combine(&parts)
+}
+
+impl<S: Source, T> Clone for FingerprintSource<S, T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Content(left_out) => Self::Content(Arc::clone(left_out)),
+            Self::Closure(closure) => Self::Closure(Arc::clone(closure)),
+            Self::Selected(selector) => Self::Selected(selector.clone()),
+            Self::Nothing => Self::Nothing,
+        }
+    }
+}
+
+impl<S: Source, T> fmt::Debug for FingerprintSource<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content(left_out) => f.debug_tuple("Content").field(left_out).finish(),
+            Self::Closure(_) => f.write_str("Closure"),
+            Self::Selected(selector) => fmt::Debug::fmt(selector, f),
+            Self::Nothing => f.write_str("Nothing"),
+        }
     }
 }

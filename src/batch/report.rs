@@ -1,16 +1,23 @@
 //! Gives the reason why a message is reported, and logs it without any of the message's content.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use tokio::time::Instant;
 
+use crate::batch::Source;
 use crate::batch::source::BodyError;
 use crate::engine::error::{Error, ErrorKind, Obstacle, Rejection};
 use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::Failure;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
 
 /// Says why a message is reported. It neither holds nor shows anything of its body, its token or
 /// its outcome.
@@ -213,111 +220,66 @@ impl fmt::Display for Reason {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::causes::unlinked;
+/// Says what became of a message, or what it depends on.
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// Its work is done: the source may delete it.
+    Done,
+    /// It is the same request as the message in this position, and shares the fate of that one.
+    Follows(usize),
+    /// The source must deliver it again.
+    Reported(Reason),
+}
 
-    #[test]
-    fn a_body_that_does_not_decode_is_not_quoted() {
-        let error = serde_json::from_str::<u8>(r#""hunter2""#).unwrap_err();
-        assert!(error.to_string().contains("hunter2"), "the premise");
-        let said = |quotes| unlinked(&Reason::undecodable(&error, quotes));
-        assert_eq!(
-            said(false),
-            "the body doesn't decode: Data error at line 1, column 9"
-        );
-        assert!(said(true).contains("hunter2"), "{}", said(true));
-    }
+/// Makes the fates before any message has run: what isn't known to be done comes again.
+pub(super) fn unknown(messages: usize) -> Vec<Fate> {
+    std::iter::repeat_with(|| Fate::Reported(Reason::NotRun))
+        .take(messages)
+        .collect()
+}
 
-    #[test]
-    fn a_body_that_lacks_a_field_is_told_which() {
-        #[derive(serde::Deserialize)]
-        struct Payment {
-            #[expect(dead_code, reason = "it is decoded, not read")]
-            order_id: String,
-        }
-        let error = serde_json::from_str::<Payment>("{}").err().unwrap();
-        assert_eq!(
-            unlinked(&Reason::undecodable(&error, false)),
-            "the body doesn't decode: missing field `order_id` at line 1, column 2"
-        );
-        // As a caller's own `Deserialize` may say it.
-        for quoting in ["missing field `4 1 1`", "missing field `x`: 4111", "4111"] {
-            let error = <serde_json::Error as serde::de::Error>::custom(quoting);
-            let said = Reason::undecodable(&error, false).to_string();
-            assert!(!said.contains('4') && !said.contains('`'), "{said}");
-        }
-    }
+/// Takes the id of each message; an error is the position of the first message that has none.
+pub(super) fn ids<S: Source>(messages: &[S::Record]) -> Result<Vec<String>, usize> {
+    let id = |(position, message)| match S::id(message) {
+        Some(id) if !id.is_empty() => Ok(id.to_owned()),
+        _ => Err(position),
+    };
+    messages.iter().enumerate().map(id).collect()
+}
 
-    #[test]
-    fn what_no_retry_mends_is_rejected() {
-        let garbled = serde_json::from_str::<u8>("garbled").unwrap_err();
-        for (reason, rejection) in [
-            (Reason::NoBody(BodyError::MISSING), Rejection::Undecodable),
-            (Reason::undecodable(&garbled, false), Rejection::Undecodable),
-            (Reason::Key(KeyError::Missing), Rejection::KeyMissing),
-            (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
-            (
-                Reason::of_obstacle(&KeyError::ControlCharacter.into(), false),
-                Rejection::UnusableKey,
-            ),
-            (Reason::Mismatch { leader: 0 }, Rejection::Mismatch),
-            (
-                Reason::of_obstacle(&Error::Mismatch, false),
-                Rejection::Mismatch,
-            ),
-            (
-                Reason::of_error(&std::fmt::Error, true, false),
-                Rejection::Failed,
-            ),
-        ] {
-            assert_eq!(reason.rejection(), Some(rejection), "{reason:?}");
-        }
-        for reason in [
-            Reason::NotRun,
-            Reason::OutOfTime,
-            Reason::TooLate,
-            Reason::GroupStopped,
-            Reason::Panicked,
-            Reason::Leader,
-            Reason::Key(KeyError::EmptyOperation),
-            Reason::of_error(&std::fmt::Error, false, false),
-            Reason::of_obstacle(&Error::LeaseLost, false),
-            Reason::of_obstacle(&KeyError::EmptyOperation.into(), false),
-        ] {
-            assert_eq!(reason.rejection(), None, "{reason:?}");
-        }
-    }
+/// Lists the messages that come again, each with its reason, in the order of the batch.
+pub(super) fn reported<'a>(
+    ids: &'a [String],
+    fates: &'a [Fate],
+) -> impl Iterator<Item = (&'a str, &'a Reason)> {
+    let reason = |fate| match fate {
+        &Fate::Done => None,
+        Fate::Reported(reason) => Some(reason),
+        Fate::Follows(leader) => match fates.get(*leader) {
+            Some(Fate::Done) => None,
+            _ => Some(&Reason::Leader),
+        },
+    };
+    ids.iter()
+        .zip(fates)
+        .filter_map(move |(id, fate)| Some((id.as_str(), reason(fate)?)))
+}
 
-    #[tokio::test(start_paused = true)]
-    async fn a_message_in_flight_elsewhere_is_free_when_that_lease_ends() {
-        let seconds = std::time::Duration::from_secs;
-        let in_flight = |lease| {
-            let retry_after = std::time::Duration::ZERO;
-            Reason::of_obstacle(&Error::InFlight { retry_after, lease }, false)
-        };
-        let soon = Instant::now() + seconds(7);
-        assert_eq!(in_flight(seconds(7)).free_at(), Some(soon));
-        assert_eq!(in_flight(std::time::Duration::MAX).free_at(), None);
-        assert_eq!(
-            Reason::of_obstacle(&Error::LeaseLost, false).free_at(),
-            None
-        );
-        assert_eq!(Reason::TooLate.free_at(), None);
+/// Says what is wrong with the store or its permissions, where that kept every message of the batch
+/// from being done.
+pub(super) fn misconfigured(fates: &[Fate]) -> Option<&str> {
+    if fates.iter().any(|fate| matches!(fate, Fate::Done)) {
+        return None;
     }
+    fates.iter().find_map(|fate| match fate {
+        Fate::Reported(Reason::Misconfigured(detail)) => Some(detail.as_str()),
+        _ => None,
+    })
+}
 
-    #[test]
-    fn a_handlers_error_is_named_by_its_type_unless_its_text_may_be_logged() {
-        let error = std::io::Error::other("card 4111 declined");
-        let failure = Failure::of(&error);
-        let said = |quotes| {
-            let now = Reason::of_error(&error, true, quotes).to_string();
-            let earlier = Reason::of_obstacle(&Error::Failed(failure.clone()), quotes);
-            (now, earlier.to_string())
-        };
-        let both = |text: &str| (text.to_owned(), text.to_owned());
-        assert_eq!(said(false), both("std::io::error::Error"));
-        assert_eq!(said(true), both("card 4111 declined"));
-    }
+/// Keeps each id once, in the order given.
+pub(super) fn distinct<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let ids = ids.into_iter().filter(|id| seen.insert(*id));
+    ids.map(str::to_owned).collect()
 }

@@ -14,12 +14,11 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::fate::Fate;
 use crate::batch::key::KeySource;
 use crate::batch::message::Message;
-use crate::batch::plan::Ready;
-use crate::batch::report::Reason;
-use crate::batch::times::Times;
+use crate::batch::reader::Ready;
+use crate::batch::report::{Fate, Reason};
+use crate::batch::turns::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::request::within;

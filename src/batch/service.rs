@@ -1,7 +1,8 @@
 //! Runs a batch: plans its messages, runs them through the engine, calls the hooks, makes the
 //! reply.
 
-use std::fmt::{self, Display};
+use std::fmt;
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -18,17 +19,14 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::fate::{Fate, distinct, ids, misconfigured, reported, unknown};
-use crate::batch::hooks::Hooks;
+use crate::batch::hooks::{Hooks, OnError, Watched};
 use crate::batch::message::Message;
-use crate::batch::order::Order;
-use crate::batch::plan::{Planned, Planner, Turn};
-use crate::batch::reader::Reader;
-use crate::batch::report::{Reason, log_batch};
+use crate::batch::reader::{Planned, Planner, Reader, Turn};
+use crate::batch::report::{
+    Fate, Reason, distinct, ids, log_batch, misconfigured, reported, unknown,
+};
 use crate::batch::run::{MessageRun, Permanent};
-use crate::batch::times::Times;
-use crate::batch::turns::Turns;
-use crate::batch::watched::{OnError, Watched};
+use crate::batch::turns::{Order, Times, Turns};
 use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;

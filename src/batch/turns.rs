@@ -3,6 +3,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::batch::Source;
+use crate::engine::REPLY_TIME;
+
+#[cfg(test)]
+mod tests;
 
 /// The messages of a batch that wait for their turn, by their positions.
 pub(super) struct Turns {
@@ -99,5 +108,79 @@ fn set<T>(values: &mut [T], position: usize, value: T) {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Selects the order in which messages run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Order {
+    /// Messages run as their source promises (default): as [`Groups`](Self::Groups) where it orders
+    /// them, else as [`Unordered`](Self::Unordered).
+    #[default]
+    BySource,
+    /// Messages run side by side.
+    Unordered,
+    /// The messages of one group run one after the other, and groups side by side. After a message
+    /// that is reported, no later one of its group runs, and all of them are reported.
+    Groups,
+    /// Messages run one after the other. After a message that is reported, no later one of the
+    /// batch runs, and all of them are reported.
+    Batch,
+}
+
+impl Order {
+    /// Names the ordered group of each message, where it has one.
+    pub(super) fn groups<S: Source>(self, messages: &[S::Record]) -> Vec<Option<String>> {
+        let group = |message| self.group_of::<S>(message);
+        messages.iter().map(group).collect()
+    }
+
+    fn group_of<S: Source>(self, message: &S::Record) -> Option<String> {
+        let group = || S::order_key(message).unwrap_or_default().to_owned();
+        match self {
+            Self::BySource => S::is_ordered(message).then(group),
+            Self::Unordered => None,
+            Self::Groups => Some(group()),
+            Self::Batch => Some(String::new()),
+        }
+    }
+}
+
+/// The longest reserve where none is set; else it is a tenth of the time that the invocation has.
+const LONGEST_RESERVE: Duration = Duration::from_secs(1);
+
+/// The longest time, at the end of an invocation, in which no handler runs any more: one short store
+/// call and the reply fit in.
+const LONGEST_END: Duration = Duration::from_millis(500);
+
+/// Holds the instants that end a batch; they are taken from the time that its invocation has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// From when on no message starts.
+    pub(super) stop: Instant,
+    /// When a handler that still runs is ended.
+    pub(super) end: Instant,
+    /// When what still waits for the store is given up.
+    pub(super) give_up: Instant,
+}
+
+impl Times {
+    /// Gives the instants of an invocation; `None` where its deadline is not known.
+    pub(super) fn of(remaining: Option<Duration>, reserve: Option<Duration>) -> Option<Self> {
+        let remaining = remaining?;
+        let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 10));
+        let least = REPLY_TIME.min(remaining / 20);
+        let end = (reserve / 2).clamp(least, LONGEST_END);
+        // No message starts only to be ended.
+        let reserve = reserve.max(end);
+        let now = Instant::now();
+        Some(Self {
+            stop: now + remaining.saturating_sub(reserve),
+            end: now + remaining.saturating_sub(end),
+            give_up: now + remaining.saturating_sub(end / 2),
+        })
+    }
+
+    /// Tells whether the reserve has begun, in which no message starts.
+    pub(super) fn is_over(self) -> bool {
+        Instant::now() >= self.stop
+    }
+}

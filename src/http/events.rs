@@ -50,18 +50,30 @@
 //! [`LambdaFunctionUrlRequest`]: aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest
 
 use std::fmt;
+use std::fmt::Display;
+use std::task::{self, Poll};
+use std::time::SystemTime;
 
-use http::{HeaderMap, Response};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, MapOk, TryFutureExt};
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
 use lambda_http::Context;
+use lambda_http::request::RequestContext;
+use lambda_http::{LambdaEvent, RequestExt as _};
+use tower::{Layer, Service};
 
 use crate::engine::claim::Claim;
+use crate::engine::error::Obstacle;
+use crate::http::service::{OwnResponse, STATUS, read_own};
+use crate::http::{IdempotencyLayer, IdempotencyService, ReadError, RequestBody};
 
-mod body;
-mod request;
-mod response;
-mod service;
+mod conversion;
 
-pub use service::{EventLayer, EventService};
+#[cfg(test)]
+mod tests;
 
 /// Holds an event on its way to the handler. Its `Debug` shows the claim and the invocation: the
 /// event is not for logs.
@@ -148,5 +160,203 @@ mod sealed {
         fn of_http(response: Response<Bytes>) -> Self;
         /// Adds a header to a response of the handler's.
         fn add(&mut self, name: http::header::HeaderName, value: http::header::HeaderValue);
+    }
+}
+
+/// Boxed: an event of API Gateway takes kilobytes, and is moved from one future to the next.
+struct EventBody<E>(Box<(E, Context)>);
+
+impl<E> EventBody<E> {
+    fn new(event: E, context: Context) -> Self {
+        Self(Box::new((event, context)))
+    }
+
+    fn into_parts(self) -> (E, Context) {
+        *self.0
+    }
+}
+
+impl<E: HttpEvent> RequestBody for EventBody<E> {
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let read = match self.0.0.body() {
+            Some(bytes) if bytes.len() > limit => Err(ReadError::TooLarge),
+            Some(bytes) => Ok(bytes),
+            // It is not the base64 that the event says it is.
+            None => Err(ReadError::Failed),
+        };
+        (read, self)
+    }
+}
+
+/// Wraps a service of [`Incoming`] events; what it makes is a service of `LambdaEvent`. The
+/// [module page](super) shows one.
+#[derive(Debug)]
+#[must_use = "a layer does nothing until it wraps a service"]
+pub struct EventLayer {
+    layer: IdempotencyLayer,
+}
+
+clone_fields!([] EventLayer { layer });
+
+impl EventLayer {
+    /// Makes a layer with the settings of `layer`.
+    pub fn new(layer: IdempotencyLayer) -> Self {
+        Self { layer }
+    }
+}
+
+impl<Svc> Layer<Svc> for EventLayer {
+    type Service = EventService<Svc>;
+
+    fn layer(&self, inner: Svc) -> Self::Service {
+        EventService {
+            inner: self.layer.layer(Handler(inner)),
+        }
+    }
+}
+
+/// Serves events with a service that [`EventLayer`] wraps.
+pub struct EventService<Svc> {
+    inner: IdempotencyService<Handler<Svc>>,
+}
+
+clone_fields!([Svc: Clone] EventService<Svc> { inner });
+
+impl<Svc> fmt::Debug for EventService<Svc> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventService").finish_non_exhaustive()
+    }
+}
+
+impl<Svc, E> Service<LambdaEvent<E>> for EventService<Svc>
+where
+    E: HttpEvent,
+    Svc: Service<Incoming<E>, Response = E::Response> + Clone + Send + 'static,
+    Svc::Error: Display + Send + 'static,
+    Svc::Future: Send + 'static,
+{
+    type Response = E::Response;
+    type Error = Svc::Error;
+    type Future = BoxFuture<'static, Result<E::Response, Svc::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Svc::Error>> {
+        Service::<Request<EventBody<E>>>::poll_ready(&mut self.inner, cx)
+    }
+
+    fn call(&mut self, event: LambdaEvent<E>) -> Self::Future {
+        let LambdaEvent { payload, context } = event;
+        let request = payload.head().with_lambda_context(context.clone());
+        let body = EventBody::new(payload, context);
+        let mut request = request.map(|()| body);
+        let own = OwnResponse {
+            read: own_response::<E::Response>,
+        };
+        request.extensions_mut().insert(own);
+        let answer = self.inner.call(request);
+        Box::pin(async { Ok(finish(answer.await?).await) })
+    }
+}
+
+/// Holds a response that the handler has just made, which is sent as it is.
+#[derive(Clone)]
+struct Original<R>(R);
+
+async fn finish<R, B>(response: Response<B>) -> R
+where
+    R: HttpEventResponse,
+    B: http_body::Body<Data = Bytes, Error = std::convert::Infallible>,
+{
+    let (mut parts, body) = response.into_parts();
+    let Some(Original(mut answer)) = parts.extensions.remove::<Original<R>>() else {
+        let bytes = match body.collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(never) => match never {},
+        };
+        return R::of_http(Response::from_parts(parts, bytes));
+    };
+    let status: HeaderName = STATUS;
+    if let Some(value) = parts.headers.remove(&status) {
+        answer.add(status, value);
+    }
+    answer
+}
+
+/// Serves the HTTP layer with the handler of events.
+#[derive(Clone)]
+struct Handler<Svc>(Svc);
+
+impl<Svc, E> Service<Request<EventBody<E>>> for Handler<Svc>
+where
+    E: HttpEvent,
+    Svc: Service<Incoming<E>, Response = E::Response>,
+{
+    type Response = Response<Full<Bytes>>;
+    type Error = Svc::Error;
+    type Future = MapOk<Svc::Future, fn(E::Response) -> Self::Response>;
+
+    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Svc::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<EventBody<E>>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let (payload, context) = body.into_parts();
+        let event = Incoming {
+            payload,
+            context,
+            claim: parts.extensions.get::<Claim>().cloned(),
+        };
+        self.0.call(event).map_ok(to_http)
+    }
+}
+
+/// Takes the handler's own response to a condition that failed out of the obstacle.
+fn own_response<R: HttpEventResponse>(
+    obstacle: Obstacle,
+) -> Result<Response<Full<Bytes>>, Obstacle> {
+    read_own::<R>(obstacle).map(to_http)
+}
+
+/// Converts a response for the HTTP layer, and keeps it as the handler made it.
+fn to_http<R: HttpEventResponse>(answer: R) -> Response<Full<Bytes>> {
+    let mut response = answer.to_http().map(Full::new);
+    response.extensions_mut().insert(Original(answer));
+    response
+}
+
+/// Gives the end of the invocation.
+pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
+    parts.extensions.get().map(Context::deadline)
+}
+
+/// Gives the path of the event, without the stage that an HTTP API puts before it.
+pub(super) fn path(parts: &Parts) -> Option<&str> {
+    let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
+    Some(match parts.extensions.get::<RequestContext>() {
+        Some(RequestContext::ApiGatewayV2(context)) => {
+            without_stage(path, context.stage.as_deref())
+        }
+        _ => path,
+    })
+}
+
+fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
+    let rest = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
+    match rest {
+        Some("") => "/",
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => path,
+    }
+}
+
+/// Gives the route that API Gateway matched: a template of one operation, or of many, or `None`.
+pub(super) fn route(parts: &Parts) -> Option<&str> {
+    match parts.extensions.get::<RequestContext>()? {
+        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),
+        // `POST /orders/{id}`, `ANY /orders/{id}` or `$default`.
+        RequestContext::ApiGatewayV2(context) => {
+            Some(context.route_key.as_deref()?.split_once(' ')?.1)
+        }
+        _ => None,
     }
 }

@@ -1,15 +1,19 @@
 //! Takes the fingerprint of a request: method, concrete path, query, body, and the headers that
 //! were chosen. Pure.
 
-mod form;
-mod multipart;
-
-use http::header::{CONTENT_TYPE, HeaderName};
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-use super::operation::uri;
+use crate::http::identity::uri;
 use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::gzip;
 use crate::protocol::pointer::Pointer;
+
+#[cfg(test)]
+mod tests;
 
 /// Selects the headers that count, and the fields of a JSON body that don't.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +46,8 @@ impl FingerprintSettings {
             Some(content_type) if is_json(content_type) => {
                 Fingerprint::json_without(body, &self.without)
             }
-            Some(content_type) => multipart::fingerprint(content_type, body)
-                .or_else(|| form::fingerprint(content_type, body))
+            Some(content_type) => of_multipart(content_type, body)
+                .or_else(|| of_form(content_type, body))
                 .unwrap_or_else(|| Fingerprint::bytes(body)),
             None => Fingerprint::bytes(body),
         }
@@ -75,92 +79,205 @@ fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What browsers escape in a form.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'*')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_');
 
-    fn print(uri: &str, content_type: &str, body: &str) -> Fingerprint {
-        let request = http::Request::post(uri).header(CONTENT_TYPE, content_type);
-        let request = request.body(()).unwrap();
-        FingerprintSettings::default().of(&request.into_parts().0, body.as_bytes())
+/// Takes the fingerprint of a form; `None` where the content type names none in UTF-8, or where two
+/// readers could read the body in two ways. Its bytes are hashed then.
+///
+/// The order of the fields counts, as their handlers see it.
+fn of_form(content_type: &str, body: &[u8]) -> Option<Fingerprint> {
+    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let is_form = essence
+        .trim()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded");
+    let parameters = parameters.trim();
+    if !is_form || !(parameters.is_empty() || parameters.eq_ignore_ascii_case("charset=utf-8")) {
+        return None;
     }
+    let fields = body.split(|byte| *byte == b'&').map(field);
+    let fields: Vec<_> = fields.collect::<Option<_>>()?;
+    Some(Fingerprint::bytes(fields.join("&").as_bytes()))
+}
 
-    #[test]
-    fn method_path_query_and_body_all_count() {
-        let base = print("/orders/1?a=1", "text/plain", "x");
-        for other in [
-            print("/orders/2?a=1", "text/plain", "x"),
-            print("/orders/1?a=2", "text/plain", "x"),
-            print("/orders/1", "text/plain", "x"),
-            print("/orders/1?a=1", "text/plain", "y"),
-        ] {
-            assert_ne!(base, other);
-        }
-        let patch = http::Request::patch("/orders/1?a=1").body(()).unwrap();
-        assert_ne!(
-            base,
-            FingerprintSettings::default().of(&patch.into_parts().0, b"x")
-        );
-    }
-
-    #[test]
-    fn the_order_of_parameters_does_not_matter_but_that_of_repeated_ones_does() {
-        assert_eq!(
-            print("/?a=1&b=2&a=3", "", ""),
-            print("/?b=2&a=1&a=3", "", "")
-        );
-        assert_ne!(print("/?a=1&a=3", "", ""), print("/?a=3&a=1", "", ""));
-    }
-
-    #[test]
-    fn json_is_compared_by_value_where_the_content_type_says_so() {
-        let (one, other) = (r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1 }"#);
-        for json in [
-            "application/json",
-            "Application/JSON; charset=utf-8",
-            "application/vnd.shop.order+json",
-        ] {
-            assert_eq!(print("/", json, one), print("/", json, other), "{json}");
-        }
-        for opaque in ["", "text/plain", "application/jsonp", "multipart/form-data"] {
-            assert_ne!(
-                print("/", opaque, one),
-                print("/", opaque, other),
-                "{opaque}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_chosen_header_counts_with_each_of_its_values() {
-        let print = |values: &[&str], settings: &FingerprintSettings| {
-            let mut request = http::Request::post("/").body(()).unwrap();
-            for value in values {
-                let value = value.parse().unwrap();
-                request.headers_mut().append("x-currency", value);
-            }
-            settings.of(&request.into_parts().0, b"")
+/// Writes a field as browsers do; `None` where an escape has no two digits.
+fn field(field: &[u8]) -> Option<String> {
+    let parts = field.splitn(2, |byte| *byte == b'=').map(|part| {
+        let is_escape = |rest: &[u8]| {
+            let digits = rest.first_chunk::<2>();
+            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
         };
-        let settings = FingerprintSettings {
-            headers: vec![HeaderName::from_static("x-currency")],
-            ..FingerprintSettings::default()
-        };
-        let all = [
-            &[][..],
-            &[""],
-            &["EUR"],
-            &["USD"],
-            &["EUR", "USD"],
-            &["EUR, USD"],
-        ];
-        for (i, one) in all.iter().enumerate() {
-            for other in all.iter().skip(i + 1) {
-                assert_ne!(print(one, &settings), print(other, &settings));
-                assert_eq!(
-                    print(one, &FingerprintSettings::default()),
-                    print(other, &FingerprintSettings::default())
-                );
-            }
+        let mut escapes = part.split(|byte| *byte == b'%').skip(1);
+        if !escapes.all(is_escape) {
+            return None;
         }
+        let spaced = part
+            .iter()
+            .map(|byte| if *byte == b'+' { b' ' } else { *byte });
+        let spaced: Vec<u8> = spaced.collect();
+        let text: Vec<u8> = percent_decode(&spaced).collect();
+        Some(percent_encode(&text, ESCAPED).to_string())
+    });
+    let parts: Vec<_> = parts.collect::<Option<_>>()?;
+    Some(parts.join("=").replace("%20", "+"))
+}
+
+/// A form with more parts is hashed as bytes: a hash for each of them would cost more than the
+/// request.
+const MOST_PARTS: usize = 1_000;
+
+/// The longest boundary (RFC 2046, 5.1.1).
+const MOST_CHARACTERS: usize = 70;
+
+/// Takes the fingerprint of a form; `None` where the content type names no form with a boundary, or
+/// where two readers could read the body in two ways. Its bytes are hashed then.
+fn of_multipart(content_type: &str, body: &[u8]) -> Option<Fingerprint> {
+    let delimiter = format!("--{}", boundary(content_type)?);
+    let parts = parts(body, delimiter.as_bytes())?;
+    let parts: Vec<_> = parts.into_iter().map(Fingerprint::bytes).collect();
+    Some(Fingerprint::combine(&parts))
+}
+
+/// Reads the boundary of a content type. A parameter that is repeated, or has an escape, names none.
+fn boundary(content_type: &str) -> Option<&str> {
+    let (essence, mut rest) = content_type.split_once(';')?;
+    if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
+        return None;
     }
+    let mut boundary = None;
+    while !rest.trim().is_empty() {
+        let (name, after) = rest.split_once('=')?;
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => after.split_at(after.find(';').unwrap_or(after.len())),
+        };
+        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
+        if value.contains('\\') || is_boundary && boundary.replace(value.trim_end()).is_some() {
+            return None;
+        }
+        let after = after.trim_start();
+        rest = match after.strip_prefix(';') {
+            Some(next) => next,
+            None if after.is_empty() => after,
+            None => return None,
+        };
+    }
+    boundary.filter(|boundary| {
+        let is_usable = |c: char| c.is_ascii_alphanumeric() || "'()+_,-./:=? ".contains(c);
+        (1..=MOST_CHARACTERS).contains(&boundary.len()) && boundary.chars().all(is_usable)
+    })
+}
+
+/// Splits a body at each place where the delimiter is, header fields and content of each part
+/// together. A place that is no delimiter line makes the body ambiguous, and so does any text before
+/// the first line or after the last.
+fn parts<'a>(body: &'a [u8], delimiter: &[u8]) -> Option<Vec<&'a [u8]>> {
+    let mut parts = Vec::new();
+    let mut rest = body.strip_prefix(delimiter)?;
+    loop {
+        if let Some(end) = rest.strip_prefix(b"--") {
+            let end = without_padding(end);
+            return (end.is_empty() || end == b"\r\n").then_some(parts);
+        }
+        let part = without_padding(rest).strip_prefix(b"\r\n")?;
+        let length = part
+            .windows(delimiter.len())
+            .position(|at| at == delimiter)?;
+        let (part, after) = part.split_at_checked(length)?;
+        if parts.len() == MOST_PARTS {
+            return None;
+        }
+        parts.push(part.strip_suffix(b"\r\n")?);
+        rest = after.strip_prefix(delimiter)?;
+    }
+}
+
+/// Skips the white space that a transport may add to a delimiter line.
+fn without_padding(line: &[u8]) -> &[u8] {
+    let is_padding = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let length = line.iter().take_while(|byte| is_padding(byte)).count();
+    line.get(length..).unwrap_or_default()
+}
+
+/// Opens the body of a request that is gzip or deflate: the same content is packed in other bytes each
+/// time, with the time of packing in them. A body in another coding, or in several, one that is
+/// damaged, and one that opens to more than `limit` bytes stays as it is.
+pub(super) fn opened(request: &HeaderMap, body: Bytes, limit: usize) -> Bytes {
+    let coding = joined(request, &CONTENT_ENCODING).unwrap_or_default();
+    let content = match coding.trim() {
+        coding if is_same(coding, "gzip") => gzip::unpack(&body, limit),
+        coding if is_same(coding, "deflate") => gzip::unpack_deflate(&body, limit),
+        _ => return body,
+    };
+    content.map_or(body, Bytes::from)
+}
+
+/// Holds the codings that a request accepts: its `Accept-Encoding`. `None` where it doesn't say,
+/// which means any.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AcceptedCodings(Option<String>);
+
+impl AcceptedCodings {
+    /// Reads the codings that a request accepts.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self(joined(headers, &ACCEPT_ENCODING))
+    }
+
+    /// Tells whether the client accepts each coding of an answer with these headers.
+    pub(super) fn accept(&self, answer: &HeaderMap) -> bool {
+        let Some(accepted) = &self.0 else {
+            return true;
+        };
+        let codings = joined(answer, &CONTENT_ENCODING).unwrap_or_default();
+        let codings = codings.split(',').map(str::trim);
+        let mut codings = codings.filter(|coding| !coding.is_empty());
+        codings.all(|coding| is_accepted(accepted, coding))
+    }
+}
+
+/// Joins the values of a header; `None` where there is none, or none that is text.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values = headers.get_all(name).iter();
+    let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+/// Finds what a list says of a coding: by its name, else by `*`. What it doesn't name isn't
+/// accepted, unless it is no coding at all.
+fn is_accepted(accepted: &str, coding: &str) -> bool {
+    let said_of = |name: &str| {
+        let mut said = accepted.split(',').filter_map(|item| {
+            let (item, weight) = item.split_once(';').unwrap_or((item, ""));
+            is_same(item.trim(), name).then(|| !is_zero(weight))
+        });
+        said.next()
+    };
+    let any = || said_of("*");
+    let said = said_of(coding).or_else(any);
+    said.unwrap_or_else(|| coding.eq_ignore_ascii_case("identity"))
+}
+
+/// Compares two codings; `x-gzip` and `x-compress` are other names (RFC 9110, 8.4.1).
+fn is_same(one: &str, other: &str) -> bool {
+    let name = |coding: &str| {
+        let coding = coding.to_ascii_lowercase();
+        coding
+            .strip_prefix("x-")
+            .map(str::to_owned)
+            .unwrap_or(coding)
+    };
+    name(one) == name(other)
+}
+
+/// Tells whether a weight says "not acceptable" (RFC 9110, 12.4.2): `q=0`, `q=0.000`.
+fn is_zero(weight: &str) -> bool {
+    let Some((name, value)) = weight.split_once('=') else {
+        return false;
+    };
+    let value: Result<f32, _> = value.trim().parse();
+    name.trim().eq_ignore_ascii_case("q") && value.is_ok_and(|value| value <= 0.0)
 }

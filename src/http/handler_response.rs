@@ -8,15 +8,15 @@ use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::coding::AcceptedCodings;
-use super::grpc;
 use super::problem::Problem;
-use super::response_body::ResponseBody;
-use super::settings::Settings;
-use super::stored_headers::stored;
 use super::stored_response::StoredResponse;
 use super::verdict::verdict;
 use crate::engine::claim::to_json;
+use crate::http::body::ResponseBody;
+use crate::http::fingerprint::AcceptedCodings;
+use crate::http::layer::Settings;
+use crate::http::stored_response::stored;
+use crate::http::verdict;
 use crate::idempotency::Verdict;
 use crate::protocol::record::Omission;
 use crate::store::BoxError;
@@ -75,7 +75,7 @@ where
                 .as_ref()
                 .map(|(body, trailers)| (&**body, trailers))
                 .unzip();
-            if grpc::has_failed(response.headers(), body, trailers) {
+            if verdict::has_failed(response.headers(), body, trailers) {
                 return Verdict::Release;
             }
             verdict(response.status(), stores_server_errors)

@@ -16,17 +16,16 @@ use http_body::Body;
 use tower::Service;
 use tracing::Instrument;
 
-use super::coding::AcceptedCodings;
 use super::handler_response::HandlerResponse;
 use super::identity::{Identity, identify};
 use super::problem::Problem;
 use super::replay::replay;
-use super::request_body::RequestBody;
-use super::response_body::ResponseBody;
-use super::route_policy::RoutePolicy;
-use super::settings::{GuardedRoute, Settings};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::{Begun, Disposition, Ended, request};
+use crate::http::body::{RequestBody, ResponseBody};
+use crate::http::fingerprint::AcceptedCodings;
+use crate::http::layer::{GuardedRoute, Settings};
+use crate::http::route::RoutePolicy;
 use crate::idempotency::{Idempotency, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
@@ -34,7 +33,7 @@ use crate::protocol::record::error_kind;
 use crate::store::BoxError;
 
 #[cfg(feature = "lambda-http")]
-use super::gateway;
+use crate::http::events;
 
 /// On a response that a duplicate may not get: `unprotected` where no record protects the run,
 /// `unrecorded` where its outcome could not be stored.
@@ -283,7 +282,7 @@ where
 fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency {
     let once = once.with_overrides(policy.retention, policy.missing_key);
     #[cfg(feature = "lambda-http")]
-    if let Some(deadline) = gateway::deadline(parts) {
+    if let Some(deadline) = events::deadline(parts) {
         return once.deadline(deadline);
     }
     let _ = parts;

@@ -5,7 +5,10 @@
 
 use bytes::Bytes;
 use data_encoding::BASE64;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{
+    CONNECTION, DATE, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE,
+    TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{HeaderMap, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +65,7 @@ impl StoredResponse {
     ) -> Self {
         Self {
             status: status.as_u16(),
-            headers: headers.map(stored).collect(),
+            headers: headers.map(octets).collect(),
             body: Octets::from(body),
             trailers: Vec::new(),
             any_coding: false,
@@ -74,7 +77,7 @@ impl StoredResponse {
         mut self,
         trailers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
     ) -> Self {
-        self.trailers = trailers.map(stored).collect();
+        self.trailers = trailers.map(octets).collect();
         self
     }
 
@@ -102,7 +105,7 @@ impl StoredResponse {
     }
 }
 
-fn stored((name, value): (&HeaderName, &HeaderValue)) -> (String, Octets) {
+fn octets((name, value): (&HeaderName, &HeaderValue)) -> (String, Octets) {
     (name.as_str().to_owned(), Octets::from(value.as_bytes()))
 }
 
@@ -151,6 +154,45 @@ pub fn response_of(outcome: &str) -> Option<Response<Bytes>> {
 #[derive(Debug, thiserror::Error)]
 #[error("the stored outcome is not an HTTP response")]
 pub(super) struct Malformed;
+
+/// Not stored unless configured otherwise.
+///
+/// `Date` says when a message was made, and a replay is another message. `Set-Cookie` is a
+/// credential: it would lie in the table for as long as the record, and be sent again when it may
+/// have been withdrawn.
+pub(super) const NOT_STORED: [HeaderName; 2] = [DATE, SET_COOKIE];
+
+/// Speak of one connection, not of the answer (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Selects the headers that a replay has.
+pub(super) fn stored<'a>(
+    headers: &'a HeaderMap,
+    unstored: &'a [HeaderName],
+) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    headers.iter().filter(move |(name, _)| {
+        !(HOP_BY_HOP.contains(name)
+            || name.as_str() == "proxy-connection"
+            || named.contains(name)
+            || unstored.contains(name))
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -230,5 +272,53 @@ mod tests {
             let error = read(stored).unwrap_err();
             assert!(!error.to_string().contains("secret"), "{error}");
         }
+    }
+
+    fn names(headers: &[(&'static str, &'static str)], unstored: &[HeaderName]) -> Vec<String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        stored(&map, unstored)
+            .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn what_speaks_of_one_connection_is_not_kept() {
+        let headers = [
+            ("connection", "close, X-Trace"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("te", "trailers"),
+            ("trailer", "checksum"),
+            ("x-trace", "17"),
+            ("etag", "\"1\""),
+        ];
+        assert_eq!(names(&headers, &[]), ["etag=\"1\""]);
+    }
+
+    #[test]
+    fn a_date_and_a_cookie_are_not_kept_unless_configured_otherwise() {
+        let headers = [
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+            ("vary", "accept"),
+            ("vary", "origin"),
+        ];
+        assert_eq!(names(&headers, &NOT_STORED), ["vary=accept", "vary=origin"]);
+        let cookies = names(&headers, &[DATE]);
+        assert_eq!(
+            cookies,
+            [
+                "set-cookie=a=1",
+                "set-cookie=b=2",
+                "vary=accept",
+                "vary=origin"
+            ]
+        );
     }
 }

@@ -3,23 +3,20 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::reply::Reply;
 use crate::envelope::{Opened, open_event_bridge, open_sns};
+use crate::invoke::kind::s3_batch::Reply;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
-mod durable;
-mod error;
-mod s3_batch;
-mod scheduler;
-mod step_functions;
+pub(super) mod s3_batch;
+#[cfg(test)]
+mod tests;
 
-pub(super) use durable::is_envelope as is_durable;
-pub(super) use error::KindError;
-
-pub use s3_batch::S3BatchTask;
+pub(super) use crate::invoke::kind::is_envelope as is_durable;
+pub use crate::invoke::kind::s3_batch::S3BatchTask;
 
 /// Names the source of a layer's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +119,8 @@ impl Kind {
         match self {
             Self::Direct => Ok(None),
             Self::Sns | Self::EventBridge | Self::S3Batch => Ok(content.id.clone()),
-            Self::Scheduler => scheduler::token(&content.text).map(Some),
-            Self::StepFunctions => step_functions::token(&content.text).map(Some),
+            Self::Scheduler => scheduled(&content.text).map(Some),
+            Self::StepFunctions => task(&content.text).map(Some),
         }
     }
 
@@ -146,5 +143,147 @@ impl Kind {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The members of the envelope that the durable service sends and nothing else does. The token is
+/// another in each invocation of an execution.
+const MEMBERS: [&str; 2] = ["DurableExecutionArn", "CheckpointToken"];
+
+/// Tells whether an event invokes a durable function. The answer to it says how far the execution
+/// is, so that it holds for this one invocation alone.
+pub(in crate::invoke) fn is_envelope(event: &str) -> bool {
+    // Events that are none are not parsed once more.
+    if !MEMBERS.iter().all(|member| event.contains(member)) {
+        return false;
+    }
+    let event: Value = serde_json::from_str(event).unwrap_or_default();
+    let is_text = |member| event.get(member).is_some_and(Value::is_string);
+    MEMBERS.into_iter().all(is_text)
+}
+
+/// Says why an event is not one of its source, without any of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::invoke) enum KindError {
+    #[error(
+        "the event is no SNS notification (JSON with `Records`, and in its one record `Sns` with the texts `Type`, `MessageId`, `TopicArn` and `Message`)"
+    )]
+    Sns,
+    #[error("the SNS event has another number of records than one")]
+    SnsRecords,
+    #[error(
+        "the event is none of an EventBridge bus (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, use `InvokeLayer::new` with a key"
+    )]
+    EventBridge,
+    #[error(
+        "the event doesn't name its schedule and its time: put \"schedule_arn\": \"<aws.scheduler.schedule-arn>\" and \"scheduled_time\": \"<aws.scheduler.scheduled-time>\" into the schedule's input, or set a key"
+    )]
+    Scheduler,
+    #[error(
+        "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't"
+    )]
+    SchedulerPlaceholder,
+    #[error("the event's \"schedule_arn\" is no ARN: fill it from <aws.scheduler.schedule-arn>")]
+    SchedulerArn,
+    #[error(
+        "the payload doesn't name the execution and its state: put \"idempotency\": {{\"execution\": …, \"state\": …}} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key"
+    )]
+    StepFunctions,
+    #[error(
+        "a value of the payload's \"idempotency\" is a path that Step Functions did not evaluate: in JSONPath the member's name ends with `.$`, in JSONata the value is in `{{% … %}}` and the state's query language is JSONata"
+    )]
+    StepFunctionsPath,
+    #[error(
+        "`execution` of the payload's \"idempotency\" is no ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again"
+    )]
+    StepFunctionsArn,
+    #[error(
+        "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have"
+    )]
+    StepFunctionsPart,
+    #[error(
+        "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside of `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect"
+    )]
+    Durable,
+    #[error(
+        "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)"
+    )]
+    S3Batch,
+    #[error("the event of the S3 Batch Operations job has another number of tasks than one")]
+    S3BatchTasks,
+    #[error("the object's key is no UTF-8 when it is URL-decoded")]
+    S3BatchKey,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    schedule_arn: String,
+    scheduled_time: String,
+}
+
+/// Makes the token of a schedule's input. A hash, since an ARN and a time may be longer than a
+/// token.
+fn scheduled(input: &str) -> Result<String, KindError> {
+    let Input {
+        schedule_arn,
+        scheduled_time,
+    } = serde_json::from_str(input).map_err(|_| KindError::Scheduler)?;
+    let parts = [schedule_arn.as_str(), scheduled_time.as_str()];
+    if parts.iter().any(|part| part.trim_start().starts_with('<')) {
+        return Err(KindError::SchedulerPlaceholder);
+    }
+    if schedule_arn.is_empty() || scheduled_time.trim().is_empty() {
+        return Err(KindError::Scheduler);
+    }
+    if !schedule_arn.starts_with("arn:") {
+        return Err(KindError::SchedulerArn);
+    }
+    let identity = Fingerprint::of(&parts).map_err(|_| KindError::Scheduler)?;
+    Ok(identity.as_str().to_owned())
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    idempotency: Place,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    execution: String,
+    state: String,
+    #[serde(default)]
+    index: Value,
+    #[serde(default)]
+    iteration: Value,
+}
+
+/// Makes the token of a task's payload. A hash, since the parts may be longer than a token.
+fn task(payload: &str) -> Result<String, KindError> {
+    let Payload { idempotency: place } =
+        serde_json::from_str(payload).map_err(|_| KindError::StepFunctions)?;
+    let texts = [
+        Some(place.execution.clone()),
+        Some(place.state.clone()),
+        part(place.index)?,
+        part(place.iteration)?,
+    ];
+    let is_path = |text: &String| text.starts_with('$') || text.starts_with("{%");
+    if texts.iter().flatten().any(is_path) {
+        return Err(KindError::StepFunctionsPath);
+    }
+    if place.execution.is_empty() || place.state.is_empty() {
+        return Err(KindError::StepFunctions);
+    }
+    if !place.execution.starts_with("arn:") {
+        return Err(KindError::StepFunctionsArn);
+    }
+    let identity = Fingerprint::of(&texts).map_err(|_| KindError::StepFunctions)?;
+    Ok(identity.as_str().to_owned())
+}
+
+/// Reads a position: `7` and `"7"` are the same.
+fn part(value: Value) -> Result<Option<String>, KindError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Number(number) => Ok(Some(number.to_string())),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(KindError::StepFunctionsPart),
+    }
+}

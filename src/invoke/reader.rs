@@ -1,18 +1,19 @@
 //! Reads an event: opens it, decodes what is inside, takes its key and its fingerprint. Pure.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::error::InvokeError;
-use super::key::KeySource;
-use super::kind::{Content, Kind, KindError, is_durable};
+use crate::invoke::error::InvokeError;
+use crate::invoke::kind::{Content, Kind, KindError, is_durable};
 use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::Key;
+use crate::protocol::key::{IntoToken, Key, KeyError};
 use crate::protocol::pointer::Pointer;
+use crate::protocol::selector::{JsonSelector, SelectorError};
 
 type Retention<T> = dyn Fn(&T) -> Option<Duration> + Send + Sync;
 type Closure<T> = dyn Fn(&T) -> Option<Fingerprint> + Send + Sync;
@@ -119,5 +120,197 @@ impl<T: DeserializeOwned> Reader<T> {
 fn wrong<E>(error: KindError) -> InvokeError<E> {
     InvokeError::WrongEvent {
         reason: error.to_string(),
+    }
+}
+
+type InPayload<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
+
+/// Finds the token of an event. Its caller made it; it is never made here.
+enum Token<T> {
+    /// The source's own. A direct event has none.
+    Source,
+    /// A value of the decoded payload.
+    Payload(Box<InPayload<T>>),
+    /// A value of the event as it was received.
+    Selected(Selector),
+    /// The whole id of the record, from the decoded payload.
+    RawId(Box<InPayload<T>>),
+}
+
+/// Finds the token and the tenant of an event.
+pub(super) struct KeySource<T> {
+    token: Arc<Token<T>>,
+    scope: Option<Arc<InPayload<T>>>,
+}
+
+clone_fields!([T] KeySource<T> { token, scope });
+
+impl<T> KeySource<T> {
+    pub(super) fn of_source() -> Self {
+        Self {
+            token: Arc::new(Token::Source),
+            scope: None,
+        }
+    }
+
+    fn token(mut self, token: Token<T>) -> Self {
+        self.token = Arc::new(token);
+        self
+    }
+
+    pub(super) fn payload<V: IntoToken>(
+        self,
+        token: impl Fn(&T) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let token = move |payload: &T| token(payload).into_token();
+        self.token(Token::Payload(Box::new(token)))
+    }
+
+    pub(super) fn selected(self, selector: Selector) -> Self {
+        self.token(Token::Selected(selector))
+    }
+
+    pub(super) fn raw_id<V: IntoToken>(self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        let id = move |payload: &T| id(payload).into_token();
+        self.token(Token::RawId(Box::new(id)))
+    }
+
+    pub(super) fn scope<V: IntoToken>(
+        mut self,
+        tenant: impl Fn(&T) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let scope = move |payload: &T| tenant(payload).into_token();
+        self.scope = Some(Arc::new(scope));
+        self
+    }
+
+    /// Says why an event has no key.
+    pub(super) fn absence(&self) -> KeyError {
+        match &*self.token {
+            Token::Selected(selector) => KeyError::MissingAt {
+                place: selector.to_string(),
+            },
+            Token::Source | Token::Payload(_) | Token::RawId(_) => KeyError::Missing,
+        }
+    }
+
+    /// Tells whether no key can be found in any event of this source.
+    pub(super) fn is_unset(&self, kind: Kind) -> bool {
+        kind == Kind::Direct && matches!(*self.token, Token::Source)
+    }
+
+    /// Makes the key, where the event has a token. An empty token counts as none: it would make one
+    /// request of all events.
+    pub(super) fn key(
+        &self,
+        operation: Arc<str>,
+        kind: Kind,
+        content: &Content<'_>,
+        payload: &T,
+    ) -> Result<Option<Key>, KindError> {
+        let token = match &*self.token {
+            Token::Source => kind.token(content)?,
+            Token::Payload(token) | Token::RawId(token) => token(payload),
+            Token::Selected(selector) => selector.token(&content.text),
+        };
+        let Some(token) = token.filter(|token| !token.is_empty()) else {
+            return Ok(None);
+        };
+        let key = match &*self.token {
+            Token::RawId(_) => Key::raw(&*operation, token),
+            _ => Key::of_operation(operation, token),
+        };
+        let tenant = self.scope.as_ref().and_then(|scope| scope(payload));
+        Ok(Some(match tenant {
+            Some(tenant) => key.scope(tenant),
+            None => key,
+        }))
+    }
+}
+
+impl<T> fmt::Debug for KeySource<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.token {
+            Token::Source => f.write_str("Source"),
+            Token::Payload(_) => f.write_str("Payload"),
+            Token::Selected(selector) => selector.fmt(f),
+            Token::RawId(_) => f.write_str("RawId"),
+        }?;
+        f.write_str(if self.scope.is_some() { ", scoped" } else { "" })
+    }
+}
+
+/// Selects a value of an event's JSON.
+///
+/// It reads the event as it was received, not the decoded payload, so that a handler's type needs
+/// no field for it. Of an event of SNS it reads the message, of one of an EventBridge bus the
+/// `detail`, of one of an S3 Batch Operations job the whole event.
+///
+/// [`InvokeLayer::key_from`](super::InvokeLayer::key_from) makes a token of what it finds:
+///
+/// | what is found | the token |
+/// |---|---|
+/// | a string | the string |
+/// | a number, `true`, `false` | its canonical JSON text ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)): `7`, `7.0` and `"7"` are one token |
+/// | a list, an object | the [fingerprint](crate::Fingerprint) of its canonical JSON, as [`Key::of`](crate::Key::of) makes it |
+/// | nothing, `null`, `""`, `[]`, `{}` | none: the engine's [policy](crate::Builder::on_missing_key) for a missing key |
+/// | a list or an object that holds `null` or `""` | none: a part of the identity is missing |
+///
+/// ```
+/// use lambda_idempotency::invoke::Selector;
+///
+/// let of_a_settlement = Selector::pointer("/settlement/id")?;
+/// assert!(Selector::pointer("settlement.id").is_err());
+/// # Ok::<(), lambda_idempotency::invoke::SelectorError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Selector(JsonSelector);
+
+impl Selector {
+    /// Selects the value that a JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901))
+    /// finds, such as `/settlement/id` or `/items/0/id`. Numbers keep all their digits.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON pointer.
+    pub fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+        Ok(Self(JsonSelector::pointer(pointer)?))
+    }
+
+    /// Selects the value that a [JMESPath](https://jmespath.org) expression finds, such as
+    /// `[merchant, settlement_id]`.
+    ///
+    /// The expression is compiled once, here. One that fails on an event, because a function was
+    /// given the wrong type, finds nothing in it. Numbers beyond 64 bits lose digits, and `7` and
+    /// `7.0` are not equal; a pointer keeps all digits, and takes each spelling of a number for the
+    /// same.
+    ///
+    /// ```
+    /// use lambda_idempotency::invoke::Selector;
+    ///
+    /// let of_a_merchant = Selector::jmespath("[merchant, settlement_id]")?;
+    /// assert!(Selector::jmespath("merchant.[").is_err());
+    /// # Ok::<(), lambda_idempotency::invoke::SelectorError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The expression doesn't compile.
+    #[cfg(feature = "jmespath")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
+    pub fn jmespath(expression: &str) -> Result<Self, SelectorError> {
+        Ok(Self(JsonSelector::jmespath(expression)?))
+    }
+
+    /// Takes the token from a text, where there is one.
+    pub(super) fn token(&self, text: &str) -> Option<String> {
+        self.0.token(text)
+    }
+}
+
+/// Names the place for a person.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` in the payload", self.0)
     }
 }

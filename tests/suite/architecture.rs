@@ -155,10 +155,7 @@ fn an_import_that_points_the_wrong_way_is_named() {
             "http.rs",
             "impl<S: crate::store::Store> Layer<S> {}\nmod inner { use super::Route; }",
         ),
-        (
-            "dynamodb/statement.rs",
-            "use super::super::change::Change;",
-        ),
+        ("dynamodb/statement.rs", "use super::super::change::Change;"),
     ];
     for (path, text) in allowed {
         assert_eq!(wrong(path, text), Vec::<String>::new(), "{text}");

@@ -5,7 +5,7 @@ use lambda_runtime::{Context, LambdaEvent};
 use tokio::time::Instant;
 
 use super::*;
-use crate::batch::plan::tests::message;
+use crate::batch::reader::tests::message;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::sqs::{BatchLayer, Sqs};

@@ -1,7 +1,8 @@
+//! Tests of the module above.
+
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 
-use super::details::{TYPES, seconds};
-use super::*;
+use super::{TYPES, seconds, *};
 
 const ALL: [Problem; 32] = [
     Problem::KeyMissing,
@@ -207,5 +208,30 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
     for (error, code) in cases {
         let problem = Problem::of(&error);
         assert_eq!(problem.code(), code);
+    }
+}
+
+#[test]
+fn an_absolute_address_is_kept_as_it_is() {
+    for url in [
+        "https://docs.example.com",
+        "https://docs.example.com/retries?v=2",
+    ] {
+        assert_eq!(url.parse::<DocumentationUrl>().unwrap().as_str(), url);
+    }
+}
+
+#[test]
+fn what_cannot_be_linked_to_is_refused() {
+    for url in [
+        "",
+        "/retries",
+        "docs.example.com",
+        "https://a.example/x#y",
+        "https://a.example/>;",
+        "https://a b",
+    ] {
+        let error = url.parse::<DocumentationUrl>().unwrap_err().to_string();
+        assert!(error.contains("give an absolute https address"), "{error}");
     }
 }

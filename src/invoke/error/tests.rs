@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 

@@ -1,13 +1,21 @@
 //! Decodes the event of an S3 Batch Operations job, and finds its token.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::error::KindError;
+use crate::engine::error::ErrorKind;
 use crate::envelope::object_key;
+use crate::invoke::error::InvokeError;
+use crate::invoke::kind::KindError;
 use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::record::error_text;
+
+#[cfg(test)]
+mod tests;
 
 /// Holds one task of an [S3 Batch Operations][page] job: an object of the job's manifest. The
 /// handler of [`InvokeLayer::s3_batch`](crate::invoke::InvokeLayer::s3_batch) gets it. It decodes
@@ -140,95 +148,123 @@ impl<'de> Deserialize<'de> for S3BatchTask {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
+/// Holds the ids that a reply repeats from its event.
+#[derive(Debug)]
+pub(in crate::invoke) struct Reply {
+    schema_version: String,
+    invocation_id: String,
+    task_id: String,
+}
 
-    use super::*;
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Ids {
+    invocation_schema_version: String,
+    invocation_id: String,
+    tasks: Vec<TaskId>,
+}
 
-    const V1: &str = include_str!("../../../tests/fixtures/s3-batch-v1.json");
-    const V2: &str = include_str!("../../../tests/fixtures/s3-batch-v2.json");
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskId {
+    task_id: String,
+}
 
-    /// The task of the event with another value in this place.
-    fn with(event: &str, pointer: &str, value: Value) -> Result<S3BatchTask, KindError> {
-        let mut event: Value = serde_json::from_str(event).unwrap();
-        *event.pointer_mut(pointer).unwrap() = value;
-        S3BatchTask::read(&event.to_string())
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    invocation_schema_version: &'a str,
+    /// The code of a task without a result. A reply has a result for its one task.
+    treat_missing_keys_as: ResultCode,
+    invocation_id: &'a str,
+    results: [TaskResult<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskResult<'a> {
+    task_id: &'a str,
+    result_code: ResultCode,
+    result_string: &'a str,
+}
+
+/// The codes that AWS documents for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum ResultCode {
+    Succeeded,
+    TemporaryFailure,
+    PermanentFailure,
+}
+
+impl Reply {
+    /// Makes the reply to an event; `None` where the event has not the ids of one task.
+    pub(in crate::invoke) fn to(event: &str) -> Option<Self> {
+        let event: Ids = serde_json::from_str(event).ok()?;
+        let [TaskId { task_id }] = <[TaskId; 1]>::try_from(event.tasks).ok()?;
+        Some(Self {
+            schema_version: event.invocation_schema_version,
+            invocation_id: event.invocation_id,
+            task_id,
+        })
     }
 
-    #[test]
-    fn both_schemas_are_read() {
-        let task = S3BatchTask::read(V1).unwrap();
-        assert_eq!(task.job_id, "f3cc4f60-61f6-4a2b-8a21-d07600c373ce");
-        assert_eq!(task.bucket, "amzn-s3-demo-bucket");
-        assert_eq!(task.key, "customerImage1.jpg");
-        assert_eq!(task.version_id.as_deref(), Some("1"));
-        let task = S3BatchTask::read(V2).unwrap();
-        assert_eq!(task.bucket, "pictures");
-        assert_eq!(task.version_id, None);
-        assert_eq!(task.user_arguments["size"], "small");
+    /// Reports a task that is done, with this answer: a text as it is, `null` as the empty text,
+    /// and other JSON as JSON.
+    pub(in crate::invoke) fn succeeded(&self, answer: &RawValue) -> Box<RawValue> {
+        let text = match serde_json::from_str::<Option<String>>(answer.get()) {
+            Ok(text) => text.unwrap_or_default(),
+            Err(_) => answer.get().to_owned(),
+        };
+        self.result(ResultCode::Succeeded, &text)
     }
 
-    #[test]
-    fn a_key_is_decoded() {
-        let key = |key: &str| with(V1, "/tasks/0/s3Key", json!(key)).map(|task| task.key);
-        assert_eq!(key("a/red+flower.pdf").unwrap(), "a/red flower.pdf");
-        assert_eq!(key("1%2B1%20%C3%BC.txt").unwrap(), "1+1 ü.txt");
-        assert_eq!(
-            key("%7B%22to%22%3A%20%22b%22%7D").unwrap(),
-            r#"{"to": "b"}"#
-        );
-        assert_eq!(key("%FF"), Err(KindError::S3BatchKey));
+    /// Reports a task that has no answer.
+    pub(in crate::invoke) fn failed<E: Display + 'static>(
+        &self,
+        error: &InvokeError<E>,
+        is_rejected: bool,
+    ) -> Box<RawValue> {
+        let code = if is_rejected {
+            ResultCode::PermanentFailure
+        } else {
+            code(error)
+        };
+        let text = match (error, error.error_type()) {
+            (InvokeError::Handler(error), _) => error_text(error),
+            (error, word) => format!("{}: {error}", word.unwrap_or_default()),
+        };
+        self.result(code, &text)
     }
 
-    #[test]
-    fn the_token_is_of_the_object_in_its_job_and_not_of_the_try() {
-        let token = |pointer, value| with(V1, pointer, value).unwrap().token().unwrap();
-        let first = token("/tasks/0/taskId", json!("t-1"));
-        assert_eq!(token("/tasks/0/taskId", json!("t-2")), first);
-        assert_eq!(token("/invocationId", json!("i-2")), first);
-        for pointer in ["/job/id", "/tasks/0/s3Key", "/tasks/0/s3VersionId"] {
-            assert_ne!(token(pointer, json!("another")), first, "{pointer}");
-        }
-        assert_ne!(
-            token("/tasks/0/s3BucketArn", json!("arn:aws:s3:::b")),
-            first
-        );
+    fn result(&self, result_code: ResultCode, result_string: &str) -> Box<RawValue> {
+        let wire = Wire {
+            invocation_schema_version: &self.schema_version,
+            treat_missing_keys_as: ResultCode::TemporaryFailure,
+            invocation_id: &self.invocation_id,
+            results: [TaskResult {
+                task_id: &self.task_id,
+                result_code,
+                result_string,
+            }],
+        };
+        // Texts can always be written as JSON.
+        to_raw_value(&wire).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
+}
 
-    #[test]
-    fn what_a_task_asks_for_is_compared_and_not_its_job() {
-        let compared = |pointer, value| with(V2, pointer, value).unwrap().compared().unwrap();
-        let first = compared("/job/id", json!("j-1"));
-        assert_eq!(compared("/job/id", json!("j-2")), first);
-        assert_eq!(compared("/tasks/0/taskId", json!("t-2")), first);
-        assert_ne!(compared("/tasks/0/s3Key", json!("another")), first);
-        assert_ne!(compared("/job/userArguments/size", json!("large")), first);
-    }
-
-    #[test]
-    fn an_event_without_its_one_object_is_refused() {
-        let task = json!({ "taskId": "t", "s3Key": "k", "s3Bucket": "b" });
-        for (tasks, expected) in [
-            (json!([]), KindError::S3BatchTasks),
-            (json!([task, task]), KindError::S3BatchTasks),
-            (json!([{ "taskId": "t", "s3Key": "k" }]), KindError::S3Batch),
-            (
-                json!([{ "taskId": "t", "s3Key": "", "s3Bucket": "b" }]),
-                KindError::S3Batch,
-            ),
-            (
-                json!([{ "taskId": "t", "s3Key": "k", "s3Bucket": "" }]),
-                KindError::S3Batch,
-            ),
-            (
-                json!([{ "s3Key": "k", "s3Bucket": "b" }]),
-                KindError::S3Batch,
-            ),
-            (json!("secret"), KindError::S3Batch),
-        ] {
-            assert_eq!(with(V1, "/tasks", tasks.clone()), Err(expected), "{tasks}");
-        }
-        assert_eq!(with(V1, "/job/id", json!("")), Err(KindError::S3Batch));
+/// Judges an error that is no rejection.
+fn code<E>(error: &InvokeError<E>) -> ResultCode {
+    let InvokeError::Obstacle(obstacle) = error else {
+        return ResultCode::TemporaryFailure;
+    };
+    match obstacle.kind() {
+        // The work is done; its answer alone is missing.
+        ErrorKind::OutcomeOmitted => ResultCode::Succeeded,
+        // The job ends before an operator has looked.
+        ErrorKind::Interrupted
+        | ErrorKind::Exhausted
+        | ErrorKind::Unreadable
+        | ErrorKind::ConditionFailed => ResultCode::PermanentFailure,
+        _ => ResultCode::TemporaryFailure,
     }
 }

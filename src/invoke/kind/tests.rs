@@ -1,4 +1,7 @@
+//! Tests of the module above.
+
 use serde_json::{Value, json};
+use *;
 
 use super::*;
 
@@ -148,5 +151,24 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
         ),
     ] {
         assert_eq!(task(place.clone()), Err(expected), "{place}");
+    }
+}
+
+#[test]
+fn an_envelope_has_both_members_at_the_top_as_texts() {
+    let envelope = r#"{"CheckpointToken": "t", "DurableExecutionArn": "arn:…", "x": [1]}"#;
+    assert!(is_envelope(envelope));
+    for other in [
+        r#"{"DurableExecutionArn": "arn:…"}"#,
+        r#"{"CheckpointToken": "t"}"#,
+        r#"{"CheckpointToken": "t", "DurableExecutionArn": null}"#,
+        r#"{"CheckpointToken": 1, "DurableExecutionArn": "arn:…"}"#,
+        r#"{"detail": {"CheckpointToken": "t", "DurableExecutionArn": "arn:…"}}"#,
+        r#"["CheckpointToken", "DurableExecutionArn"]"#,
+        r#""CheckpointToken DurableExecutionArn""#,
+        r#"{"CheckpointToken": "t", "DurableExecutionArn": "arn:…""#,
+        "",
+    ] {
+        assert!(!is_envelope(other), "{other}");
     }
 }

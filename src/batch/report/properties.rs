@@ -4,8 +4,8 @@ use aws_lambda_events::event::sqs::SqsMessage;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
-use crate::batch::plan::tests::{Plan, message, plan};
+use crate::batch::reader::tests::{Plan, message, plan};
+use crate::batch::report::*;
 use crate::sqs::Sqs;
 
 /// Few ids, keys and amounts, so that they meet; bodies that are missing, garbled, or without a

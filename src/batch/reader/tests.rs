@@ -1,9 +1,11 @@
+//! Tests of the module above.
+
 use aws_lambda_events::event::sqs::SqsMessage;
 use serde_json::Value;
 
 use super::*;
-use crate::batch::fate::unknown;
 use crate::batch::key::KeySource;
+use crate::batch::report::unknown;
 use crate::protocol::causes::unlinked;
 use crate::protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
 use crate::sqs::Sqs;

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
 
@@ -5,6 +7,7 @@ use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tower::{ServiceExt, service_fn};
+use *;
 
 use super::*;
 use crate::Idempotency;
@@ -12,6 +15,17 @@ use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed, Refusal, Write};
 use crate::store::{Answer, MemoryStore, Store, StoreError};
+
+#[tokio::test]
+async fn a_body_may_be_as_long_as_the_limit() {
+    for (limit, fits) in [(4, true), (3, false)] {
+        let mut event = ApiGatewayV2httpRequest::default();
+        event.body = Some("four".to_owned());
+        let context = Context::default();
+        let (read, _) = EventBody::new(event, context).read(limit).await;
+        assert_eq!(read.is_ok(), fits, "{limit}");
+    }
+}
 
 /// A handler that has no room for a request, or is broken.
 #[derive(Clone)]
@@ -109,4 +123,19 @@ async fn a_failed_condition_is_answered_with_the_handlers_own_response_or_error(
     let lost = answered(17_u8).await.unwrap();
     assert_eq!(lost.status_code, 409, "an answer of another type is lost");
     assert_ne!(lost, response(409));
+}
+
+#[test]
+fn the_stage_is_taken_off_where_it_is_one() {
+    for (path, stage, expected) in [
+        ("/prod/orders", Some("prod"), "/orders"),
+        ("/prod", Some("prod"), "/"),
+        ("/prod/", Some("prod"), "/"),
+        ("/production/orders", Some("prod"), "/production/orders"),
+        ("/orders", Some("prod"), "/orders"),
+        ("/orders", Some("$default"), "/orders"),
+        ("/orders", None, "/orders"),
+    ] {
+        assert_eq!(without_stage(path, stage), expected, "{path}");
+    }
 }

@@ -1,0 +1,330 @@
+//! Reads request bodies for the fingerprint, and hands them on intact.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
+use http_body_util::{BodyExt, Full};
+
+use crate::store::BoxError;
+
+#[cfg(test)]
+mod tests;
+
+/// Reads a request body for the fingerprint, and still gives it to the handler.
+///
+/// Implemented for `lambda_http::Body` (feature `lambda-http`), which stays the text, binary or
+/// empty body that it was, for axum's (feature `axum`), for [`Full`], and for [`UnsyncBoxBody`] and
+/// [`BoxBody`]: any other body can be boxed into one of these before the layer, with
+/// `tower::ServiceBuilder::map_request`. For a body type of your own:
+///
+/// ```
+/// use bytes::Bytes;
+/// use lambda_idempotency::http::{ReadError, RequestBody};
+///
+/// struct Payload(Vec<u8>);
+///
+/// impl RequestBody for Payload {
+///     async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+///         if self.0.len() > limit {
+///             return (Err(ReadError::TooLarge), self);
+///         }
+///         (Ok(Bytes::copy_from_slice(&self.0)), self)
+///     }
+/// }
+/// ```
+pub trait RequestBody: Send + Sized + 'static {
+    /// Reads all bytes of the body, at most `limit` of them, and gives them with a body that yields
+    /// the same.
+    ///
+    /// With an error, too, it gives a body that yields all that this one would have: a handler that
+    /// is only [observed](crate::Builder::observe) gets it. No more than `limit` bytes are held,
+    /// and the piece that was one too many.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::TooLarge`] as soon as there are more than `limit` bytes, [`ReadError::Failed`]
+    /// where the body broke off.
+    fn read(self, limit: usize) -> impl Future<Output = (Result<Bytes, ReadError>, Self)> + Send;
+}
+
+#[cfg(feature = "lambda-http")]
+impl RequestBody for lambda_http::Body {
+    fn read(self, limit: usize) -> impl Future<Output = (Result<Bytes, ReadError>, Self)> + Send {
+        let bytes: &[u8] = self.as_ref();
+        let read = if bytes.len() > limit {
+            Err(ReadError::TooLarge)
+        } else {
+            Ok(Bytes::copy_from_slice(bytes))
+        };
+        std::future::ready((read, self))
+    }
+}
+
+#[cfg(feature = "axum")]
+impl RequestBody for axum::body::Body {
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let (read, body) = read(self, limit).await;
+        (read, Self::new(body))
+    }
+}
+
+impl RequestBody for Full<Bytes> {
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        if self.size_hint().lower() > limit as u64 {
+            return (Err(ReadError::TooLarge), self);
+        }
+        let (read, _) = read(self, limit).await;
+        let body = Self::new(read.clone().unwrap_or_default());
+        (read, body)
+    }
+}
+
+impl<E> RequestBody for UnsyncBoxBody<Bytes, E>
+where
+    E: Into<BoxError> + Send + 'static,
+{
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let (read, body) = read(self, limit).await;
+        (read, Self::new(body))
+    }
+}
+
+impl<E> RequestBody for BoxBody<Bytes, E>
+where
+    E: Into<BoxError> + Send + Sync + 'static,
+{
+    async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let (read, body) = read(self, limit).await;
+        (read, Self::new(body))
+    }
+}
+
+/// Carries the body of a response: whole, where the layer has read it; else the inner service's
+/// own, as it comes.
+pub struct ResponseBody<B>(Inner<B>);
+
+enum Inner<B> {
+    /// The trailers come after the bytes.
+    Whole(Full<Bytes>, Option<Box<HeaderMap>>),
+    /// The body proved too long: the part that was read, then the rest.
+    Passing { head: Bytes, rest: Pin<Box<B>> },
+}
+
+impl<B> ResponseBody<B> {
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        Self::with_trailers(bytes, HeaderMap::new())
+    }
+
+    pub(super) fn with_trailers(bytes: Bytes, trailers: HeaderMap) -> Self {
+        let trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
+        Self(Inner::Whole(Full::new(bytes), trailers))
+    }
+
+    pub(super) fn passing(body: B) -> Self {
+        Self::resumed(Bytes::new(), Box::pin(body))
+    }
+
+    pub(super) fn resumed(head: Bytes, rest: Pin<Box<B>>) -> Self {
+        Self(Inner::Passing { head, rest })
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Inner::Whole(..) => "ResponseBody(whole)",
+            Inner::Passing { .. } => "ResponseBody(passing)",
+        })
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match &mut self.get_mut().0 {
+            Inner::Whole(body, trailers) => match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(None) => {
+                    let trailers = trailers.take().map(|trailers| Frame::trailers(*trailers));
+                    Poll::Ready(trailers.map(Ok))
+                }
+                frame => frame.map_err(|never| match never {}),
+            },
+            Inner::Passing { head, rest } if head.is_empty() => rest.as_mut().poll_frame(cx),
+            Inner::Passing { head, .. } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(head))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Whole(body, trailers) => trailers.is_none() && body.is_end_stream(),
+            Inner::Passing { head, rest } => head.is_empty() && rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            // A server that knows the exact size writes a `Content-Length`, and no trailers.
+            Inner::Whole(body, Some(_)) => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(body.size_hint().lower());
+                hint
+            }
+            Inner::Whole(body, None) => body.size_hint(),
+            Inner::Passing { head, rest } => {
+                let (rest, read) = (rest.size_hint(), head.len() as u64);
+                let mut hint = SizeHint::new();
+                hint.set_lower(rest.lower().saturating_add(read));
+                if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+                    hint.set_upper(upper);
+                }
+                hint
+            }
+        }
+    }
+}
+
+/// Says why a request body could not be read. The reason itself is in the body that is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// There is more of it than the limit allows.
+    #[error("the request body is larger than the limit{}", see!("body-too-large"))]
+    TooLarge,
+    /// It broke off.
+    #[error("the request body could not be read{}", see!("body-unreadable"))]
+    Failed,
+}
+
+/// Yields what was read of a body, then what ended the reading, then the rest.
+pub(super) struct ResumedBody<B: Body> {
+    head: Bytes,
+    /// The frame that was one too many, the trailers, or the error.
+    next: Option<Result<Frame<Bytes>, B::Error>>,
+    /// `None` where the body has ended.
+    rest: Option<B>,
+}
+
+/// Reads a body whole, or as far as the limit allows.
+pub(super) async fn read<B>(body: B, limit: usize) -> (Result<Bytes, ReadError>, ResumedBody<B>)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut head = Head::default();
+    if body.size_hint().lower() > limit as u64 {
+        return head.then(Err(ReadError::TooLarge), None, Some(body));
+    }
+    let mut rest = body;
+    loop {
+        let frame = match rest.frame().await {
+            None => return head.then(Ok(()), None, None),
+            Some(Err(error)) => return head.then(Err(ReadError::Failed), Some(Err(error)), None),
+            Some(Ok(frame)) => frame,
+        };
+        match frame.into_data() {
+            Ok(data) if data.len() > limit - head.len() => {
+                let data = Some(Ok(Frame::data(data)));
+                return head.then(Err(ReadError::TooLarge), data, Some(rest));
+            }
+            Ok(data) => head.push(data),
+            // Nothing but the end comes after trailers.
+            Err(trailers) => return head.then(Ok(()), Some(Ok(trailers)), Some(rest)),
+        }
+    }
+}
+
+/// Gathers the bytes of a body. One in a single piece is not copied.
+#[derive(Default)]
+struct Head {
+    first: Bytes,
+    longer: BytesMut,
+}
+
+impl Head {
+    fn len(&self) -> usize {
+        self.first.len() + self.longer.len()
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.len() == 0 {
+            self.first = data;
+        } else {
+            self.longer
+                .extend_from_slice(&std::mem::take(&mut self.first));
+            self.longer.extend_from_slice(&data);
+        }
+    }
+
+    fn then<B: Body>(
+        self,
+        read: Result<(), ReadError>,
+        next: Option<Result<Frame<Bytes>, B::Error>>,
+        rest: Option<B>,
+    ) -> (Result<Bytes, ReadError>, ResumedBody<B>) {
+        let head = if self.longer.is_empty() {
+            self.first
+        } else {
+            self.longer.freeze()
+        };
+        (
+            read.map(|()| head.clone()),
+            ResumedBody { head, next, rest },
+        )
+    }
+}
+
+/// An error is handed on, and never pinned.
+impl<B: Body + Unpin> Unpin for ResumedBody<B> {}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for ResumedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.get_mut();
+        if !this.head.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.head)))));
+        }
+        match (this.next.take(), &mut this.rest) {
+            (Some(next), _) => Poll::Ready(Some(next)),
+            (None, Some(rest)) => Pin::new(rest).poll_frame(cx),
+            (None, None) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_over = self.rest.as_ref().is_none_or(Body::is_end_stream);
+        self.head.is_empty() && self.next.is_none() && is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let next = match &self.next {
+            // A body that breaks off has no size.
+            Some(Err(_)) => return SizeHint::default(),
+            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+            None => 0,
+        };
+        let read = (self.head.len() + next) as u64;
+        let ended = SizeHint::with_exact(0);
+        let rest = self.rest.as_ref().map_or(ended, Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(read));
+        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+            hint.set_upper(upper);
+        }
+        hint
+    }
+}
