@@ -26,7 +26,7 @@ use crate::protocol::pointer::Pointer;
 use crate::protocol::record::error_kind;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Says how long the outcome of a message is kept, by its decoded body or by the message as it was
 /// delivered.

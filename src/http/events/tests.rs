@@ -7,7 +7,6 @@ use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tower::{ServiceExt, service_fn};
-use *;
 
 use super::*;
 use crate::Idempotency;
@@ -36,7 +35,7 @@ impl Service<Incoming<ApiGatewayV2httpRequest>> for Handlers {
     type Error = &'static str;
     type Future = Ready<Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.0
     }
 

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use *;
-
 use super::*;
 
 fn print(uri: &str, content_type: &str, body: &str) -> Fingerprint {
@@ -91,17 +89,17 @@ fn a_chosen_header_counts_with_each_of_its_values() {
     }
 }
 
-const TYPE: &str = "application/x-www-form-urlencoded";
+const FORM: &str = "application/x-www-form-urlencoded";
 
-fn print(body: &str) -> Option<Fingerprint> {
-    fingerprint(TYPE, body.as_bytes())
+fn form_print(body: &str) -> Option<Fingerprint> {
+    of_form(FORM, body.as_bytes())
 }
 
 #[test]
 fn one_form_in_any_escapes_is_one_request() {
     let written = "name=T%C3%A9a+%26+%7Emilk&sku=a-1*";
     assert_eq!(
-        print(written),
+        form_print(written),
         Some(Fingerprint::bytes(written.as_bytes())),
         "as a browser writes it"
     );
@@ -110,7 +108,7 @@ fn one_form_in_any_escapes_is_one_request() {
         "name=Téa+%26+~milk&sku=a-1*",
         "n%61me=T%C3%A9a+%26+%7emilk&%73ku=a%2D1%2A",
     ] {
-        assert_eq!(print(same), print(written), "{same}");
+        assert_eq!(form_print(same), form_print(written), "{same}");
     }
 }
 
@@ -133,12 +131,12 @@ fn another_form_is_another_request() {
         "A=1",
     ];
     for (i, one) in all.iter().enumerate() {
-        assert!(print(one).is_some(), "{one}");
+        assert!(form_print(one).is_some(), "{one}");
         for other in all.iter().skip(i + 1) {
-            assert_ne!(print(one), print(other), "{one} {other}");
+            assert_ne!(form_print(one), form_print(other), "{one} {other}");
         }
     }
-    assert_eq!(print("a=1=2"), print("a=1%3D2"));
+    assert_eq!(form_print("a=1=2"), form_print("a=1%3D2"));
 }
 
 #[test]
@@ -151,7 +149,9 @@ fn no_two_forms_that_say_something_else_have_one_fingerprint() {
         let parsed: Vec<_> = form_urlencoded::parse(body.as_bytes())
             .into_owned()
             .collect();
-        let met = said.entry(print(&body)).or_insert_with(|| parsed.clone());
+        let met = said
+            .entry(form_print(&body))
+            .or_insert_with(|| parsed.clone());
         assert_eq!(*met, parsed, "{body}");
     }
 }
@@ -159,9 +159,9 @@ fn no_two_forms_that_say_something_else_have_one_fingerprint() {
 #[test]
 fn a_body_that_may_be_read_in_two_ways_is_no_form() {
     for body in ["a=%", "a=%4", "a=%zz", "%%41=1", "a=1&b=100%"] {
-        assert_eq!(print(body), None, "{body}");
+        assert_eq!(form_print(body), None, "{body}");
     }
-    let of = |content_type| fingerprint(content_type, b"a=1").is_some();
+    let of = |content_type| of_form(content_type, b"a=1").is_some();
     for form in [
         "Application/X-WWW-Form-Urlencoded",
         "application/x-www-form-urlencoded ; charset=UTF-8",
@@ -179,7 +179,7 @@ fn a_body_that_may_be_read_in_two_ways_is_no_form() {
     }
 }
 
-const TYPE: &str = "multipart/form-data; boundary=";
+const MULTIPART: &str = "multipart/form-data; boundary=";
 
 fn form(boundary: &str, parts: &[&str]) -> String {
     let part = |part: &&str| format!("--{boundary}\r\n{part}\r\n");
@@ -187,8 +187,8 @@ fn form(boundary: &str, parts: &[&str]) -> String {
     format!("{parts}--{boundary}--\r\n")
 }
 
-fn print(boundary: &str, body: &str) -> Option<Fingerprint> {
-    fingerprint(&format!("{TYPE}{boundary}"), body.as_bytes())
+fn multipart_print(boundary: &str, body: &str) -> Option<Fingerprint> {
+    of_multipart(&format!("{MULTIPART}{boundary}"), body.as_bytes())
 }
 
 const NAME: &str = "Content-Disposition: form-data; name=\"sku\"\r\n\r\ntea";
@@ -196,9 +196,9 @@ const FILE: &str = "Content-Disposition: form-data; name=\"f\"; filename=\"a\"\r
 
 #[test]
 fn the_boundary_does_not_count_and_everything_else_does() {
-    let one = print("----One7", &form("----One7", &[NAME, FILE]));
+    let one = multipart_print("----One7", &form("----One7", &[NAME, FILE]));
     assert!(one.is_some());
-    assert_eq!(print("two", &form("two", &[NAME, FILE])), one);
+    assert_eq!(multipart_print("two", &form("two", &[NAME, FILE])), one);
     for others in [
         &[NAME][..],
         &[FILE, NAME],
@@ -206,7 +206,7 @@ fn the_boundary_does_not_count_and_everything_else_does() {
         &[NAME, "\r\n"],
         &[],
     ] {
-        let other = print("two", &form("two", others));
+        let other = multipart_print("two", &form("two", others));
         assert!(other.is_some(), "{others:?}");
         assert_ne!(other, one, "{others:?}");
     }
@@ -214,12 +214,12 @@ fn the_boundary_does_not_count_and_everything_else_does() {
 
 #[test]
 fn padding_and_a_missing_line_end_do_not_count() {
-    let plain = print("b", &form("b", &[NAME]));
+    let plain = multipart_print("b", &form("b", &[NAME]));
     for same in [
         format!("--b \t\r\n{NAME}\r\n--b--"),
         format!("--b\r\n{NAME}\r\n--b--  \r\n"),
     ] {
-        assert_eq!(print("b", &same), plain, "{same}");
+        assert_eq!(multipart_print("b", &same), plain, "{same}");
     }
 }
 
@@ -241,7 +241,7 @@ fn a_body_that_may_be_read_in_two_ways_has_no_parts() {
         format!("--b\r\n{NAME}\r\n--b--b--\r\n"),
         "--b\r\n--b--\r\n".to_owned(),
     ] {
-        assert_eq!(print("b", &body), None, "{body}");
+        assert_eq!(multipart_print("b", &body), None, "{body}");
     }
 }
 
@@ -249,7 +249,7 @@ fn a_body_that_may_be_read_in_two_ways_has_no_parts() {
 fn the_boundary_is_read_as_content_types_write_it() {
     let named = |parameters: &str| {
         let content_type = format!("Multipart/Form-Data{parameters}");
-        fingerprint(&content_type, b"--a b\r\n\r\n\r\n--a b--").is_some()
+        of_multipart(&content_type, b"--a b\r\n\r\n\r\n--a b--").is_some()
     };
     for parameters in [
         "; boundary=\"a b\"",
@@ -273,20 +273,20 @@ fn the_boundary_is_read_as_content_types_write_it() {
     ] {
         assert!(!named(parameters), "{parameters}");
     }
-    assert_eq!(print("", &form("", &[NAME])), None);
+    assert_eq!(multipart_print("", &form("", &[NAME])), None);
     let long = "x".repeat(71);
-    assert_eq!(print(&long, &form(&long, &[NAME])), None);
-    assert!(print(&long[1..], &form(&long[1..], &[NAME])).is_some());
+    assert_eq!(multipart_print(&long, &form(&long, &[NAME])), None);
+    assert!(multipart_print(&long[1..], &form(&long[1..], &[NAME])).is_some());
     let mixed = "multipart/mixed; boundary=b";
-    assert_eq!(fingerprint(mixed, form("b", &[NAME]).as_bytes()), None);
+    assert_eq!(of_multipart(mixed, form("b", &[NAME]).as_bytes()), None);
 }
 
 #[test]
 fn a_form_of_very_many_parts_has_no_parts() {
     let most = vec!["x"; MOST_PARTS];
-    assert!(print("b", &form("b", &most)).is_some());
+    assert!(multipart_print("b", &form("b", &most)).is_some());
     let more = vec!["x"; MOST_PARTS + 1];
-    assert_eq!(print("b", &form("b", &more)), None);
+    assert_eq!(multipart_print("b", &form("b", &more)), None);
 }
 
 fn accepts(accepted: Option<&'static str>, coding: &'static str) -> bool {

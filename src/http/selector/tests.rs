@@ -112,7 +112,7 @@ fn parse_form(values: &[&[u8]], form: Form) -> Result<Option<String>, Problem> {
     for value in values {
         headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(value).unwrap());
     }
-    token(&headers, &IDEMPOTENCY_KEY, form)
+    super::token(&headers, &IDEMPOTENCY_KEY, form)
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Tests of the module above.
 
 use serde_json::{Value, json};
-use *;
 
 use super::*;
 

@@ -9,8 +9,8 @@ use crate::engine::error::{Error, Obstacle};
 use crate::protocol::record::Omission;
 use crate::store::transaction::Refusal;
 
-const V1: &str = include_str!("../../../tests/fixtures/s3-batch-v1.json");
-const V2: &str = include_str!("../../../tests/fixtures/s3-batch-v2.json");
+const V1: &str = include_str!("../../../../tests/fixtures/s3-batch-v1.json");
+const V2: &str = include_str!("../../../../tests/fixtures/s3-batch-v2.json");
 
 /// The task of the event with another value in this place.
 fn with(event: &str, pointer: &str, value: Value) -> Result<S3BatchTask, KindError> {
@@ -95,7 +95,7 @@ fn an_event_without_its_one_object_is_refused() {
     assert_eq!(with(V1, "/job/id", json!("")), Err(KindError::S3Batch));
 }
 
-const EVENT: &str = include_str!("../../tests/fixtures/s3-batch-v1.json");
+const EVENT: &str = include_str!("../../../../tests/fixtures/s3-batch-v1.json");
 
 fn reply() -> Reply {
     Reply::to(EVENT).unwrap()
@@ -115,7 +115,7 @@ fn failed(obstacle: Obstacle, is_rejected: bool) -> (String, String) {
 
 #[test]
 fn the_reply_has_the_form_that_aws_documents() {
-    let expected = include_str!("../../tests/fixtures/s3-batch-reply.json");
+    let expected = include_str!("../../../../tests/fixtures/s3-batch-reply.json");
     let answer = RawValue::from_string(r#"["Mary Major","John Stiles"]"#.into()).unwrap();
     let expected: Value = serde_json::from_str(expected).unwrap();
     assert_eq!(parsed(&reply().succeeded(&answer)), expected);
