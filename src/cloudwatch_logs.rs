@@ -52,11 +52,18 @@
 //!
 //! [async]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 
-mod event;
-mod source;
+use std::borrow::Cow;
+use std::sync::Arc;
 
-pub use event::{LogRecord, LogsEvent};
-pub use source::CloudWatchLogs;
+use data_encoding::BASE64;
+use lambda_runtime::Context;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::protocol::gzip::unpack;
+use crate::streams::token;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
@@ -70,3 +77,286 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<CloudWatchLogs, T,
 /// Holds one log event: its decoded message, the claim of its handler, and the log event as
 /// CloudWatch Logs delivered it.
 pub type Message<T> = crate::batch::Message<CloudWatchLogs, T>;
+
+/// The largest content that is unpacked. An asynchronous invocation carries 1 MB at most, which
+/// hostile data could unpack to 1 GB: more than the function's memory. Logs shrink to a tenth or a
+/// twentieth, so that a real batch has room.
+const MAX_UNPACKED: usize = 32 << 20;
+
+/// Holds the log events of one invocation, unpacked: the event of a
+/// [subscription filter][page]. A control message, which CloudWatch Logs sends to check the
+/// destination, has no records.
+///
+/// [page]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/SubscriptionFilters.html
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LogsEvent {
+    /// The log events, in their order.
+    pub records: Vec<LogRecord>,
+}
+
+/// Holds one log event, and the names of where it was written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LogRecord {
+    /// The id that CloudWatch Logs gave the log event; `None` where the event has none, which it
+    /// never sends.
+    pub id: Option<String>,
+    /// The time of the log event, in milliseconds since 1970.
+    pub timestamp: Option<i64>,
+    /// The text that was logged.
+    pub message: Option<String>,
+    stream: Arc<LogStream>,
+}
+
+/// Names the log stream of a batch.
+#[derive(Debug)]
+struct LogStream {
+    owner: String,
+    group: String,
+    stream: String,
+}
+
+impl LogRecord {
+    /// Gives the account that owns the log group.
+    pub fn owner(&self) -> &str {
+        &self.stream.owner
+    }
+
+    /// Names the log group.
+    pub fn log_group(&self) -> &str {
+        &self.stream.group
+    }
+
+    /// Names the log stream.
+    pub fn log_stream(&self) -> &str {
+        &self.stream.stream
+    }
+
+    /// An account's id has no colon, so no two groups have one name.
+    fn token(&self) -> Option<String> {
+        let group = format!("{}:{}", self.owner(), self.log_group());
+        Some(token(&group, self.id.as_deref()?))
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    awslogs: Packed,
+}
+
+#[derive(Deserialize)]
+struct Packed {
+    data: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Unpacked {
+    message_type: MessageType,
+    owner: String,
+    log_group: String,
+    log_stream: String,
+    log_events: Vec<Entry>,
+}
+
+/// The types that AWS documents. Another one is an error: what it asks for is not known.
+#[derive(PartialEq, Eq, Deserialize)]
+enum MessageType {
+    #[serde(rename = "DATA_MESSAGE")]
+    Data,
+    #[serde(rename = "CONTROL_MESSAGE")]
+    Control,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    id: Option<String>,
+    timestamp: Option<i64>,
+    message: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for LogsEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let data = Wire::deserialize(deserializer)?.awslogs.data;
+        let packed = BASE64.decode(data.as_bytes());
+        let packed = packed.map_err(|_| D::Error::custom("awslogs.data is not Base64"))?;
+        let text = unpack(&packed, MAX_UNPACKED).map_err(D::Error::custom)?;
+        let unpacked: Unpacked = serde_json::from_slice(&text).map_err(|error| {
+            // The parser's message may quote a log event.
+            let (kind, line, column) = (error.classify(), error.line(), error.column());
+            D::Error::custom(format_args!(
+                "awslogs.data does not hold log events: {kind:?} error at line {line}, column {column}"
+            ))
+        })?;
+        Ok(Self::from(unpacked))
+    }
+}
+
+impl From<Unpacked> for LogsEvent {
+    fn from(unpacked: Unpacked) -> Self {
+        let stream = Arc::new(LogStream {
+            owner: unpacked.owner,
+            group: unpacked.log_group,
+            stream: unpacked.log_stream,
+        });
+        let record = |entry: Entry| LogRecord {
+            id: entry.id,
+            timestamp: entry.timestamp,
+            message: entry.message,
+            stream: Arc::clone(&stream),
+        };
+        let is_data = unpacked.message_type == MessageType::Data;
+        let entries = unpacked.log_events.into_iter().filter(|_| is_data);
+        Self {
+            records: entries.map(record).collect(),
+        }
+    }
+}
+
+/// Names CloudWatch Logs as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CloudWatchLogs;
+
+impl Source for CloudWatchLogs {
+    type Event = LogsEvent;
+    type Record = LogRecord;
+    type Reply = ();
+
+    const NAME: &'static str = "cloudwatch_logs";
+
+    /// The invocation is asynchronous: only a failed one comes again.
+    const READS_REPLY: bool = false;
+
+    fn records(event: LogsEvent) -> Vec<LogRecord> {
+        event.records
+    }
+
+    fn id(record: &LogRecord) -> Option<&str> {
+        record.id.as_deref()
+    }
+
+    fn token(record: &LogRecord) -> Option<Cow<'_, str>> {
+        record.token().map(Cow::Owned)
+    }
+
+    fn body(record: &LogRecord) -> Result<&[u8], BodyError> {
+        let message = record.message.as_ref().ok_or(BodyError::MISSING)?;
+        Ok(message.as_bytes())
+    }
+
+    fn origin(record: &LogRecord) -> Option<&str> {
+        Some(record.log_group()).filter(|group| !group.is_empty())
+    }
+
+    fn order_key(record: &LogRecord) -> Option<&str> {
+        Some(record.log_stream())
+    }
+
+    fn reply(_: Vec<String>) {}
+
+    fn batch_span(records: &[LogRecord], context: &Context) -> Span {
+        let group = records.first().map_or("", LogRecord::log_group);
+        info_span!(
+            "cloudwatch_logs_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {group}"),
+            faas.trigger = "other",
+            faas.invocation_id = context.request_id,
+            aws.log.group.names = group,
+            aws.log.stream.names = records.first().map(LogRecord::log_stream),
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &LogRecord) -> Span {
+        info_span!(
+            "cloudwatch_logs_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {}", record.log_group()),
+            aws.log.group.names = record.log_group(),
+            messaging.message.id = record.id.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::BASE64;
+    use serde_json::{Value, json};
+
+    use crate::protocol::gzip::packed;
+
+    fn gzip(text: &str) -> String {
+        BASE64.encode(&packed(0, b"", text.as_bytes()))
+    }
+
+    fn event(unpacked: &Value) -> Result<Vec<LogRecord>, String> {
+        let text = unpacked.to_string();
+        let event = json!({ "awslogs": { "data": gzip(&text) } });
+        let event = serde_json::from_value(event);
+        event
+            .map(CloudWatchLogs::records)
+            .map_err(|error| error.to_string())
+    }
+
+    fn batch(message_type: &str) -> Value {
+        json!({
+            "messageType": message_type,
+            "owner": "123456789012",
+            "logGroup": "/aws/lambda/orders#2",
+            "logStream": "2026/11/20/[$LATEST]0a1b",
+            "subscriptionFilters": ["errors"],
+            "logEvents": [{ "id": "3195", "timestamp": 1_763_640_000_000_u64, "message": "7" }],
+        })
+    }
+
+    #[test]
+    fn a_key_names_owner_group_and_log_event() {
+        let records = event(&batch("DATA_MESSAGE")).unwrap();
+        let [record] = records.as_slice() else {
+            panic!("{records:?}")
+        };
+        assert_eq!(CloudWatchLogs::id(record), Some("3195"));
+        assert_eq!(CloudWatchLogs::body(record), Ok(b"7".as_slice()));
+        let token = CloudWatchLogs::token(record).unwrap();
+        assert_eq!(token.len(), 64, "the group has the separator in its name");
+        let mut other = batch("DATA_MESSAGE");
+        other["logGroup"] = json!("/aws/lambda/orders");
+        let expected = "123456789012:/aws/lambda/orders#3195";
+        assert_eq!(
+            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            expected
+        );
+        other["owner"] = json!("210987654321");
+        assert_ne!(
+            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_control_message_has_no_records() {
+        assert!(event(&batch("CONTROL_MESSAGE")).unwrap().is_empty());
+        let said = event(&batch("OTHER_MESSAGE")).unwrap_err();
+        assert!(said.contains("does not hold log events"), "{said}");
+    }
+
+    #[test]
+    fn data_that_is_not_packed_log_events_is_an_error_that_quotes_nothing() {
+        for (data, expected) in [
+            ("%%%".to_owned(), "awslogs.data is not Base64"),
+            (BASE64.encode(b"secret"), "the data is not gzip"),
+            (gzip("secret"), "Syntax error at line 1, column 1"),
+        ] {
+            let said = serde_json::from_value::<LogsEvent>(json!({ "awslogs": { "data": data } }));
+            let said = said.unwrap_err().to_string();
+            assert!(said.contains(expected), "{said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+        let sqs = json!({ "Records": [{ "messageId": "m-1", "body": "7" }] });
+        assert!(serde_json::from_value::<LogsEvent>(sqs).is_err());
+    }
+}

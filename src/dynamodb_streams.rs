@@ -100,14 +100,23 @@
 //! [parameters]: https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-params.html
 //! [failures]: https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
 
-mod change;
-mod event;
-mod plain;
-mod source;
+use std::borrow::Cow;
+use std::fmt;
+use std::time::SystemTime;
 
-pub use change::{Change, ChangeKind};
-pub use event::{DynamoDbStreamEvent, DynamoDbStreamRecord, UserIdentity};
-pub use source::DynamoDbStreams;
+use lambda_runtime::Context;
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::{Span, info_span};
+
+use crate::batch::Source;
+use crate::dynamodb_streams::plain::{write_item, write_text};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::streams::{OtherService, check_service, seconds, token};
+
+mod plain;
+#[cfg(test)]
+mod tests;
 
 pub use crate::batch::{
     BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
@@ -124,3 +133,318 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<DynamoDbStreams, T
 /// Holds one record: its decoded body, the claim of its handler, and the record as Lambda delivered
 /// it.
 pub type Message<T> = crate::batch::Message<DynamoDbStreams, T>;
+
+/// Holds a batch of records of one shard.
+///
+/// Deserializing the event of another service fails with an error that names this service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct DynamoDbStreamEvent {
+    /// The records, in the order of their sequence numbers.
+    #[serde(rename = "Records")]
+    pub records: Vec<DynamoDbStreamRecord>,
+}
+
+/// Holds the record of one change of one item. A field that the event lacks is `None`. The keys and
+/// the images are in the body, which is decoded to a [`Change`](Change).
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Received")]
+#[non_exhaustive]
+pub struct DynamoDbStreamRecord {
+    /// The id of the record, unique within the stream.
+    pub event_id: Option<String>,
+    /// The kind of the change: `INSERT`, `MODIFY` or `REMOVE`.
+    pub event_name: Option<String>,
+    /// The ARN of the stream.
+    pub event_source_arn: Option<String>,
+    /// The number of the record in its shard. The reply names records by it.
+    pub sequence_number: Option<String>,
+    /// The time of the change, with a resolution of seconds.
+    pub approximate_creation: Option<SystemTime>,
+    /// The service that made the change on its own account.
+    pub user_identity: Option<UserIdentity>,
+    body: Result<Vec<u8>, BodyError>,
+    order_key: Option<String>,
+}
+
+/// Names the service that made a change on its own account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UserIdentity {
+    /// The kind of the identity, such as `Service`.
+    pub r#type: Option<String>,
+    /// The name of the identity, such as `dynamodb.amazonaws.com`.
+    pub principal_id: Option<String>,
+}
+
+impl DynamoDbStreamRecord {
+    /// Tells whether DynamoDB removed the item because its
+    /// [time to live](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-streams.html)
+    /// was over. In a global table, the replicas' streams don't tell such a removal from another:
+    /// it is `true` only in the region where the item expired.
+    ///
+    /// ```
+    /// use lambda_idempotency::dynamodb_streams::DynamoDbStreamRecord;
+    ///
+    /// let record: DynamoDbStreamRecord = serde_json::from_str(
+    ///     r#"{"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}"#,
+    /// )?;
+    /// assert!(record.is_expiry());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn is_expiry(&self) -> bool {
+        let is_of_dynamodb = self.user_identity.as_ref().is_some_and(|identity| {
+            identity.r#type.as_deref() == Some("Service")
+                && identity.principal_id.as_deref() == Some("dynamodb.amazonaws.com")
+        });
+        is_of_dynamodb && self.event_name.as_deref() == Some("REMOVE")
+    }
+
+    fn body(&self) -> Result<&[u8], BodyError> {
+        self.body.as_deref().map_err(|error| *error)
+    }
+
+    /// Names the item: its table, and a hash of its keys.
+    fn order_key(&self) -> Option<&str> {
+        self.order_key.as_deref()
+    }
+}
+
+/// Shows the ids: the keys and the images are not for logs.
+impl fmt::Debug for DynamoDbStreamRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynamoDbStreamRecord")
+            .field("event_id", &self.event_id)
+            .field("event_name", &self.event_name)
+            .field("event_source_arn", &self.event_source_arn)
+            .field("sequence_number", &self.sequence_number)
+            .field("approximate_creation", &self.approximate_creation)
+            .field("user_identity", &self.user_identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A record as Lambda writes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Received {
+    #[serde(rename = "eventID")]
+    event_id: Option<String>,
+    event_name: Option<String>,
+    #[serde(rename = "eventSourceARN")]
+    event_source_arn: Option<String>,
+    /// SNS writes it with a capital letter.
+    #[serde(alias = "EventSource")]
+    event_source: Option<String>,
+    user_identity: Option<UserIdentity>,
+    dynamodb: Option<Images>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Images {
+    approximate_creation_date_time: Option<f64>,
+    keys: Option<Value>,
+    old_image: Option<Value>,
+    new_image: Option<Value>,
+    sequence_number: Option<String>,
+}
+
+impl TryFrom<Received> for DynamoDbStreamRecord {
+    type Error = OtherService;
+
+    fn try_from(received: Received) -> Result<Self, OtherService> {
+        check_service(received.event_source, "aws:dynamodb")?;
+        let images = received.dynamodb.unwrap_or_default();
+        let keys = keys(&images);
+        let table = received.event_source_arn.as_deref().and_then(table_arn);
+        let item = keys.as_deref().map(Fingerprint::json).ok();
+        let order_key = item.map(|item| format!("{}#{}", table.unwrap_or_default(), item.as_str()));
+        let body = keys.and_then(|keys| body(received.event_name.as_deref(), &keys, &images));
+        Ok(Self {
+            event_id: received.event_id,
+            event_name: received.event_name,
+            event_source_arn: received.event_source_arn,
+            sequence_number: images.sequence_number,
+            approximate_creation: images.approximate_creation_date_time.and_then(seconds),
+            user_identity: received.user_identity,
+            body,
+            order_key,
+        })
+    }
+}
+
+/// Takes `arn:aws:dynamodb:region:account:table/name` from the stream's ARN.
+fn table_arn(stream: &str) -> Option<&str> {
+    let (table, _) = stream.split_once("/stream/").unwrap_or((stream, ""));
+    (!table.is_empty()).then_some(table)
+}
+
+fn keys(images: &Images) -> Result<Vec<u8>, BodyError> {
+    const NO_KEYS: BodyError = BodyError::new("the record has no keys");
+    let mut keys = Vec::new();
+    write_item(images.keys.as_ref().ok_or(NO_KEYS)?, &mut keys)?;
+    Ok(keys)
+}
+
+/// Makes the JSON of a [`Change`](Change).
+fn body(event: Option<&str>, keys: &[u8], images: &Images) -> Result<Vec<u8>, BodyError> {
+    const NO_EVENT: BodyError = BodyError::new("the record has no event name");
+    let mut body = br#"{"event":"#.to_vec();
+    write_text(event.ok_or(NO_EVENT)?, &mut body);
+    body.extend_from_slice(br#","keys":"#);
+    body.extend_from_slice(keys);
+    for (name, image) in [("old", &images.old_image), ("new", &images.new_image)] {
+        if let Some(image) = image {
+            body.push(b',');
+            write_text(name, &mut body);
+            body.push(b':');
+            write_item(image, &mut body)?;
+        }
+    }
+    body.push(b'}');
+    Ok(body)
+}
+
+/// Holds the change of one item, as plain JSON: a text of DynamoDB's is a string, a number keeps all
+/// its digits, bytes are Base64 text, and sets are arrays.
+///
+/// Which images there are, the table's
+/// [stream view type](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StreamSpecification.html)
+/// says.
+///
+/// ```
+/// use lambda_idempotency::dynamodb_streams::{Change, ChangeKind};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order {
+///     state: String,
+/// }
+///
+/// let body = r#"{"event": "INSERT", "keys": {"id": 7}, "new": {"id": 7, "state": "placed"}}"#;
+/// let change: Change<Order> = serde_json::from_str(body)?;
+/// assert_eq!((change.event, change.keys["id"].as_u64()), (ChangeKind::Insert, Some(7)));
+/// assert!(change.old.is_none());
+/// assert_eq!(change.new.map(|order| order.state).as_deref(), Some("placed"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Change<T> {
+    /// The kind of the change.
+    pub event: ChangeKind,
+    /// The item's partition key, and its sort key where the table has one. As a [`Value`], a number
+    /// beyond 64 bits keeps as many digits as a double does; a body type of your own may keep all.
+    pub keys: Value,
+    /// The item before the change; `None` where it wasn't there, or the stream leaves it out.
+    pub old: Option<T>,
+    /// The item after the change; `None` where it was removed, or the stream leaves it out.
+    pub new: Option<T>,
+}
+
+/// Names the kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// The item is new.
+    Insert,
+    /// An attribute of the item changed.
+    Modify,
+    /// The item was removed.
+    Remove,
+}
+
+/// Names DynamoDB Streams as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DynamoDbStreams;
+
+impl Source for DynamoDbStreams {
+    type Event = DynamoDbStreamEvent;
+    type Record = DynamoDbStreamRecord;
+    type Reply = ItemFailures;
+
+    const NAME: &'static str = "dynamodb_streams";
+
+    fn records(event: DynamoDbStreamEvent) -> Vec<DynamoDbStreamRecord> {
+        event.records
+    }
+
+    fn id(record: &DynamoDbStreamRecord) -> Option<&str> {
+        record.sequence_number.as_deref()
+    }
+
+    /// Joins the stream's ARN and the event's id: ids are unique within one stream alone.
+    fn token(record: &DynamoDbStreamRecord) -> Option<Cow<'_, str>> {
+        let present = |text: &&str| !text.is_empty();
+        let stream = record.event_source_arn.as_deref().filter(present)?;
+        let id = record.event_id.as_deref().filter(present)?;
+        Some(Cow::Owned(token(stream, id)))
+    }
+
+    fn body(record: &DynamoDbStreamRecord) -> Result<&[u8], BodyError> {
+        record.body()
+    }
+
+    /// Takes the table's name.
+    fn origin(record: &DynamoDbStreamRecord) -> Option<&str> {
+        let (_, name) = table_arn(record.event_source_arn.as_deref()?)?.split_once(":table/")?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn order_key(record: &DynamoDbStreamRecord) -> Option<&str> {
+        record.order_key()
+    }
+
+    fn is_ordered(_: &DynamoDbStreamRecord) -> bool {
+        true
+    }
+
+    fn reply(failed: Vec<String>) -> ItemFailures {
+        ItemFailures::lowest(failed)
+    }
+
+    fn batch_span(records: &[DynamoDbStreamRecord], context: &Context) -> Span {
+        let table = records.first().map_or("", table);
+        info_span!(
+            "dynamodb_streams_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {table}"),
+            faas.trigger = "datasource",
+            faas.invocation_id = context.request_id,
+            messaging.system = "aws_dynamodb_streams",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = table,
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &DynamoDbStreamRecord) -> Span {
+        let table = table(record);
+        info_span!(
+            "dynamodb_streams_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {table}"),
+            messaging.system = "aws_dynamodb_streams",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = table,
+            messaging.message.id = record.sequence_number.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+fn table(record: &DynamoDbStreamRecord) -> &str {
+    DynamoDbStreams::origin(record).unwrap_or_default()
+}
+
+impl<T> Message<T> {
+    /// Tells whether DynamoDB removed the item because its time to live was over, as
+    /// [`DynamoDbStreamRecord::is_expiry`] does.
+    pub fn is_expiry(&self) -> bool {
+        self.metadata.is_expiry()
+    }
+}

@@ -1,24 +1,28 @@
 //! Opens the envelope that an AWS service puts around a producer's message. Pure.
 
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::protocol::fingerprint::Fingerprint;
+
 mod event_bridge;
-mod opened;
 mod s3;
-mod s3_pointer;
 mod sns;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "invoke")]
-pub(crate) use event_bridge::open as open_event_bridge;
+pub(crate) use crate::envelope::event_bridge::open as open_event_bridge;
 #[cfg(feature = "batch")]
-pub use opened::S3Pointer;
-pub(crate) use opened::{EnvelopeError, Opened};
+pub(crate) use crate::envelope::is_pointer as is_s3_pointer;
 #[cfg(feature = "streams")]
-pub(crate) use s3::identity as s3_identity;
+pub(crate) use crate::envelope::s3::identity as s3_identity;
 #[cfg(any(feature = "streams", feature = "invoke"))]
-pub(crate) use s3::object_key;
-#[cfg(feature = "batch")]
-pub(crate) use s3_pointer::is_pointer as is_s3_pointer;
+pub(crate) use crate::envelope::s3::object_key;
 #[cfg(feature = "invoke")]
-pub(crate) use sns::open as open_sns;
+pub(crate) use crate::envelope::sns::open as open_sns;
 
 /// The envelope that a service puts around what its producer sent.
 ///
@@ -78,7 +82,7 @@ impl Envelope {
             Self::Sns => sns::open(body).map(Some),
             Self::EventBridge => event_bridge::open(body).map(Some),
             Self::S3 => s3::open(body).map(Some),
-            Self::S3Pointer => Ok(s3_pointer::open(body, payload)),
+            Self::S3Pointer => Ok(open_pointer(body, payload)),
         }
     }
 
@@ -120,5 +124,100 @@ impl Envelope {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Says why a body is not in its envelope, without any of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EnvelopeError {
+    #[error(
+        "the body is no SNS notification (JSON with the texts `Type`, `MessageId`, `TopicArn` and `Message`): with raw message delivery there is no envelope, so declare none"
+    )]
+    Sns,
+    #[error(
+        "the body is an SNS message of another `Type` than `Notification`, such as the confirmation of a subscription"
+    )]
+    SnsType,
+    #[error(
+        "the body is no EventBridge event (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, there is no envelope, so declare none"
+    )]
+    EventBridge,
+    #[error("the body is no S3 notification (JSON with `Records`, and `s3` in the record)")]
+    S3,
+    #[error(
+        "the body is the test event that S3 sends when notifications are set up: it has no record"
+    )]
+    S3Test,
+    #[error("the S3 notification has another number of records than one")]
+    S3Records,
+    #[error(
+        "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`"
+    )]
+    S3Pointer,
+}
+
+/// Holds what an envelope contains.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// The JSON text inside.
+    pub(crate) text: String,
+    /// The id that the service gave the message, where it identifies one.
+    pub(crate) id: Option<String>,
+    /// No service did: the id is that of what is around it.
+    pub(crate) keeps_id: bool,
+    /// The text says where the payload is, which is no part of the request.
+    pub(crate) pointer: Option<S3Pointer>,
+    /// The attributes beside the text.
+    pub(crate) attributes: HashMap<String, String>,
+    /// The part of the envelope that says what the text asks for.
+    pub(crate) context: Vec<Fingerprint>,
+}
+
+/// Holds the place of a payload that a producer has put into S3.
+///
+/// It decodes from what a handler gets in its place, where nothing
+/// [fetches](crate::batch::BatchLayer::fetch) the object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[non_exhaustive]
+pub struct S3Pointer {
+    /// The name of the bucket.
+    #[serde(rename = "s3BucketName")]
+    pub bucket: String,
+    /// The key of the object: a new one each time that the producer sends.
+    #[serde(rename = "s3Key")]
+    pub key: String,
+}
+
+/// Reads a JSON text. The parser's message is dropped, because it quotes the text.
+fn read<'a, T: Deserialize<'a>>(body: &'a str, error: EnvelopeError) -> Result<T, EnvelopeError> {
+    serde_json::from_str(body).map_err(|_| error)
+}
+
+/// The classes that a pointer names: that of today's clients, and of the first one for Java.
+const CLASSES: [&str; 2] = [
+    "software.amazon.payloadoffloading.PayloadS3Pointer",
+    "com.amazon.sqs.javamessaging.MessageS3Pointer",
+];
+
+/// Opens a pointer; `None` for any other text. `payload` is what the object holds, where it was
+/// fetched.
+fn open_pointer(text: &str, payload: Option<&str>) -> Option<Opened> {
+    let (place, pointer) = read_pointer(text)?;
+    Some(Opened {
+        text: payload.unwrap_or(place.get()).to_owned(),
+        keeps_id: true,
+        pointer: payload.is_none().then_some(pointer),
+        ..Opened::default()
+    })
+}
+
+/// Tells whether a text is a pointer.
+#[cfg(feature = "batch")]
+pub(crate) fn is_pointer(text: &str) -> bool {
+    read_pointer(text).is_some()
+}
+
+fn read_pointer(text: &str) -> Option<(&RawValue, S3Pointer)> {
+    let (class, place): (String, &RawValue) = serde_json::from_str(text).ok()?;
+    let pointer = serde_json::from_str(place.get()).ok()?;
+    CLASSES
+        .contains(&class.as_str())
+        .then_some((place, pointer))
+}

@@ -81,15 +81,20 @@
 //! [partial]: https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html#kafka-partial-batch-response
 //! [retries]: https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html
 
-mod event;
-mod record;
-mod reply;
-mod source;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub use event::KafkaEvent;
-pub use record::{KafkaRecord, SchemaMetadata};
-pub use reply::{KafkaItemFailure, KafkaItemFailures, RecordPlace};
-pub use source::Kafka;
+use lambda_runtime::Context;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::streams::{Data, HeaderBytes, text, token};
+
+#[cfg(test)]
+mod tests;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
@@ -103,3 +108,352 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kafka, T, E, Svc>;
 /// Holds one Kafka record: its decoded value, the claim of its handler, and the record as Lambda
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Kafka, T>;
+
+/// Holds the records of one invocation, from one or several topics and partitions: the
+/// [event of Amazon MSK][msk] or of a [self-managed cluster][own].
+///
+/// [msk]: https://docs.aws.amazon.com/lambda/latest/dg/with-msk.html
+/// [own]: https://docs.aws.amazon.com/lambda/latest/dg/with-kafka.html
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
+#[non_exhaustive]
+pub struct KafkaEvent {
+    /// The records, by topic and partition, in the order of each partition.
+    pub records: Vec<KafkaRecord>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(rename = "eventSource")]
+    _source: EventSource,
+    event_source_arn: Option<String>,
+    bootstrap_servers: Option<String>,
+    records: BTreeMap<String, Vec<Fields>>,
+}
+
+/// The values that Lambda documents; the event of another source is an error.
+#[derive(Deserialize)]
+enum EventSource {
+    #[serde(rename = "aws:kafka")]
+    Msk,
+    #[serde(rename = "SelfManagedKafka", alias = "aws:SelfManagedKafka")]
+    SelfManaged,
+}
+
+impl From<Wire> for KafkaEvent {
+    fn from(wire: Wire) -> Self {
+        let arn = wire.event_source_arn.filter(|arn| !arn.is_empty());
+        let servers = || wire.bootstrap_servers.as_deref().and_then(sorted);
+        let cluster: Option<Arc<str>> = arn.or_else(servers).map(Arc::from);
+        let records = wire.records.into_iter().flat_map(|(partition, records)| {
+            let partition: Arc<str> = partition.into();
+            let cluster = cluster.clone();
+            let record = move |fields| KafkaRecord::new(cluster.clone(), &partition, fields);
+            records.into_iter().map(record)
+        });
+        Self {
+            records: records.collect(),
+        }
+    }
+}
+
+/// Sorts the names of servers: their order is not a part of the cluster's name.
+fn sorted(servers: &str) -> Option<String> {
+    let names = servers.split(',').map(str::trim);
+    let mut names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// The body of a record without a value.
+const NO_VALUE: &[u8] = b"null";
+
+/// Holds one record as Lambda delivers it. Lambda sends key and value in Base64, which is decoded
+/// here.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KafkaRecord {
+    /// The place in its partition; `None` where the event has none, which Kafka never sends.
+    pub offset: Option<u64>,
+    /// The time that Kafka has for the record, in milliseconds since 1970.
+    pub timestamp: Option<i64>,
+    /// Says whose time it is: `CREATE_TIME` is the producer's, `LOG_APPEND_TIME` the broker's.
+    pub timestamp_type: Option<String>,
+    /// The schema of the key, where the mapping has a schema registry.
+    pub key_schema: Option<SchemaMetadata>,
+    /// The schema of the value, where the mapping has a schema registry.
+    pub value_schema: Option<SchemaMetadata>,
+    cluster: Option<Arc<str>>,
+    topic_partition: Arc<str>,
+    id: Option<String>,
+    key: Option<Data>,
+    value: Option<Data>,
+    headers: Vec<(String, HeaderBytes)>,
+}
+
+/// Holds what Lambda tells of a schema that it took from a [registry][page]. With the record format
+/// `SOURCE`, Lambda takes the schema's id from the bytes, so that it is here alone.
+///
+/// [page]: https://docs.aws.amazon.com/lambda/latest/dg/services-consume-kafka-events.html
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SchemaMetadata {
+    /// The id in the registry: a number in Confluent's, a UUID in Glue's.
+    #[serde(default, deserialize_with = "text_or_number")]
+    pub schema_id: Option<String>,
+    /// `AVRO`, `PROTOBUF` or `JSON`.
+    #[serde(default, deserialize_with = "text_or_number")]
+    pub data_format: Option<String>,
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(value)? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
+}
+
+/// Reads what is no object as nothing: it is beside the record, and costs no batch.
+fn object<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SchemaMetadata>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(value)?).ok())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    offset: Option<u64>,
+    timestamp: Option<i64>,
+    timestamp_type: Option<String>,
+    #[serde(default, deserialize_with = "object")]
+    key_schema_metadata: Option<SchemaMetadata>,
+    #[serde(default, deserialize_with = "object")]
+    value_schema_metadata: Option<SchemaMetadata>,
+    key: Option<Data>,
+    value: Option<Data>,
+    headers: Option<Vec<BTreeMap<String, HeaderBytes>>>,
+}
+
+impl KafkaRecord {
+    fn new(cluster: Option<Arc<str>>, topic_partition: &Arc<str>, fields: Fields) -> Self {
+        let offset = fields.offset.filter(|_| !topic_partition.is_empty());
+        Self {
+            offset: fields.offset,
+            timestamp: fields.timestamp,
+            timestamp_type: fields.timestamp_type,
+            key_schema: fields.key_schema_metadata,
+            value_schema: fields.value_schema_metadata,
+            cluster,
+            topic_partition: Arc::clone(topic_partition),
+            id: offset.map(|offset| format!("{topic_partition}-{offset}")),
+            key: fields.key,
+            value: fields.value,
+            headers: fields.headers.into_iter().flatten().flatten().collect(),
+        }
+    }
+
+    /// Names topic and partition as the event does, such as `movements-0`.
+    pub fn topic_partition(&self) -> &str {
+        &self.topic_partition
+    }
+
+    /// Names the topic.
+    pub fn topic(&self) -> &str {
+        let parts = self.topic_partition.rsplit_once('-');
+        parts.map_or(&self.topic_partition, |(topic, _)| topic)
+    }
+
+    /// Gives the number of the partition.
+    pub fn partition(&self) -> Option<u32> {
+        let (_, partition) = self.topic_partition.rsplit_once('-')?;
+        partition.parse().ok()
+    }
+
+    /// Gives the bytes of the record's key; `None` where it has none.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.key.as_ref()?.bytes().ok()
+    }
+
+    /// Gives the record's key as text, or in Base64 where it is not UTF-8; `None` where it has
+    /// none.
+    pub fn key_text(&self) -> Option<String> {
+        self.key().map(text)
+    }
+
+    /// Gives the bytes of the value; `None` where it is null.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.value.as_ref()?.bytes().ok()
+    }
+
+    /// Tells whether the value is null: on a compacted topic, such a record deletes its key.
+    pub fn is_tombstone(&self) -> bool {
+        self.value.is_none()
+    }
+
+    /// Gives the bytes of the last header of this name.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.last(name)?.bytes()
+    }
+
+    fn header_text(&self, name: &str) -> Option<String> {
+        self.last(name)?.text()
+    }
+
+    fn last(&self, name: &str) -> Option<&HeaderBytes> {
+        let mut headers = self.headers.iter().rev();
+        headers.find_map(|(own, value)| (own == name).then_some(value))
+    }
+
+    fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    fn token(&self) -> Option<String> {
+        Some(token(self.cluster.as_deref()?, self.id()?))
+    }
+
+    fn body(&self) -> Result<&[u8], BodyError> {
+        self.value.as_ref().map_or(Ok(NO_VALUE), Data::bytes)
+    }
+}
+
+/// The reply of a function whose Kafka event source mapping has `ReportBatchItemFailures`. An empty
+/// list says that the whole batch is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KafkaItemFailures {
+    /// The records that must come again.
+    pub batch_item_failures: Vec<KafkaItemFailure>,
+}
+
+/// Names one record that must come again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KafkaItemFailure {
+    /// The place of the record.
+    pub item_identifier: RecordPlace,
+}
+
+/// Holds the place of a record in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RecordPlace {
+    /// The topic and the number of the partition, as the event names them: `movements-0`.
+    pub partition: String,
+    /// The place in the partition.
+    pub offset: u64,
+}
+
+impl KafkaItemFailures {
+    /// Names each of these records: Lambda's page says that only the failed ones come again, so one
+    /// that is left out could be lost.
+    fn of(failed: Vec<String>) -> Self {
+        let item = |id: String| KafkaItemFailure {
+            item_identifier: RecordPlace::of(&id).unwrap_or(RecordPlace {
+                partition: id,
+                offset: 0,
+            }),
+        };
+        Self {
+            batch_item_failures: failed.into_iter().map(item).collect(),
+        }
+    }
+}
+
+impl RecordPlace {
+    /// Reads the id of a record. A topic's name may have hyphens, an offset has none.
+    fn of(id: &str) -> Option<Self> {
+        let (partition, offset) = id.rsplit_once('-')?;
+        Some(Self {
+            partition: partition.to_owned(),
+            offset: offset.parse().ok()?,
+        })
+    }
+}
+
+/// Names Kafka as the [`Source`] of a batch: Amazon MSK, or a self-managed cluster.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Kafka;
+
+impl Source for Kafka {
+    type Event = KafkaEvent;
+    type Record = KafkaRecord;
+    type Reply = KafkaItemFailures;
+
+    const NAME: &'static str = "kafka";
+
+    fn records(event: KafkaEvent) -> Vec<KafkaRecord> {
+        event.records
+    }
+
+    fn id(record: &KafkaRecord) -> Option<&str> {
+        record.id()
+    }
+
+    fn token(record: &KafkaRecord) -> Option<Cow<'_, str>> {
+        record.token().map(Cow::Owned)
+    }
+
+    /// Gives the value, or the JSON text `null` where it is null.
+    fn body(record: &KafkaRecord) -> Result<&[u8], BodyError> {
+        record.body()
+    }
+
+    fn origin(record: &KafkaRecord) -> Option<&str> {
+        Some(record.topic())
+    }
+
+    fn order_key(record: &KafkaRecord) -> Option<&str> {
+        Some(record.topic_partition())
+    }
+
+    fn is_ordered(_: &KafkaRecord) -> bool {
+        true
+    }
+
+    /// Gives the last header of this name as text, or in Base64 where it is not UTF-8.
+    fn attribute(record: &KafkaRecord, name: &str) -> Option<String> {
+        record.header_text(name)
+    }
+
+    fn reply(failed: Vec<String>) -> KafkaItemFailures {
+        KafkaItemFailures::of(failed)
+    }
+
+    fn batch_span(records: &[KafkaRecord], context: &Context) -> Span {
+        let topic = records.first().map_or("", KafkaRecord::topic);
+        info_span!(
+            "kafka_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("poll {topic}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "kafka",
+            messaging.operation.name = "poll",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = topic,
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &KafkaRecord) -> Span {
+        let topic = record.topic();
+        info_span!(
+            "kafka_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {topic}"),
+            messaging.system = "kafka",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = topic,
+            messaging.destination.partition.id = record.partition(),
+            messaging.kafka.offset = record.offset,
+            messaging.kafka.message.tombstone = record.is_tombstone().then_some(true),
+        )
+    }
+}

@@ -127,12 +127,19 @@
 //! [failures]: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html
 //! [retention]: https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html
 
-mod aggregate;
-mod event;
-mod source;
+use std::borrow::Cow;
+use std::fmt;
+use std::time::SystemTime;
 
-pub use event::{KinesisEvent, KinesisRecord};
-pub use source::Kinesis;
+use lambda_runtime::Context;
+use serde::Deserialize;
+use tracing::{Span, info_span};
+
+use crate::batch::Source;
+use crate::kinesis::aggregate::{Damaged, SubRecord};
+use crate::streams::{Data, OtherService, check_service, seconds, token};
+
+mod aggregate;
 
 pub use crate::batch::{
     BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
@@ -149,3 +156,385 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kinesis, T, E, Svc
 /// Holds one record: its decoded data, the claim of its handler, and the record as Lambda delivered
 /// it.
 pub type Message<T> = crate::batch::Message<Kinesis, T>;
+
+/// Holds a batch of records of one shard.
+///
+/// Deserializing the event of another service fails with an error that names this service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct KinesisEvent {
+    /// The records, in the order of their sequence numbers.
+    #[serde(rename = "Records")]
+    pub records: Vec<KinesisRecord>,
+}
+
+/// Holds one record. A field that the event lacks is `None`.
+///
+/// ```
+/// use lambda_idempotency::kinesis::KinesisRecord;
+///
+/// let record: KinesisRecord = serde_json::from_str(
+///     r#"{"kinesis": {"partitionKey": "tea", "sequenceNumber": "4959", "data": "aGVsbG8="}}"#,
+/// )?;
+/// assert_eq!(record.partition_key.as_deref(), Some("tea"));
+/// assert_eq!(record.data()?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Received")]
+#[non_exhaustive]
+pub struct KinesisRecord {
+    /// The id of the shard and the sequence number, joined by `:`. It is unique within the stream.
+    pub event_id: Option<String>,
+    /// The ARN of the stream. AWS's page shows no event of a consumer with enhanced fan-out; the
+    /// ARN of a consumer makes the same keys as that of its stream.
+    pub event_source_arn: Option<String>,
+    /// The key by which the producer chose the shard. Records of one key are ordered.
+    pub partition_key: Option<String>,
+    /// The hash by which the producer chose the shard instead, of a record that was in an aggregate.
+    pub explicit_hash_key: Option<String>,
+    /// The number of the record in its shard, which records of one aggregate share. The reply names
+    /// records by it.
+    pub sequence_number: Option<String>,
+    /// The place, from 0, of a record that was in an aggregate of the Kinesis Producer Library.
+    pub sub_sequence_number: Option<usize>,
+    /// The time at which the stream took the record in, with a resolution of milliseconds.
+    pub approximate_arrival: Option<SystemTime>,
+    data: Data,
+}
+
+impl KinesisRecord {
+    /// Gives the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
+    /// Producer Library is given as it is.
+    ///
+    /// # Errors
+    ///
+    /// The record has no data, its data is not Base64, or the aggregate that it is can't be read.
+    pub fn data(&self) -> Result<&[u8], BodyError> {
+        self.data.bytes()
+    }
+
+    /// Takes the records out of an aggregate. Any other record stays as it is.
+    fn opened(mut self) -> Vec<Self> {
+        const DAMAGED: BodyError = BodyError::new(
+            "the data is an aggregate of the Kinesis Producer Library that can't be read",
+        );
+        let data = std::mem::take(&mut self.data);
+        let inside = |(place, record): (usize, &SubRecord<'_>)| Self {
+            partition_key: Some(record.partition_key.to_owned()),
+            explicit_hash_key: record.explicit_hash_key.map(str::to_owned),
+            sub_sequence_number: Some(place),
+            data: Data::decoded(Ok(record.data)),
+            ..self.clone()
+        };
+        let opened = data.bytes().ok().and_then(aggregate::open);
+        let opened = opened.map(|records| match records {
+            Ok(records) => records.iter().enumerate().map(inside).collect(),
+            Err(Damaged) => vec![Self {
+                data: Data::decoded(Err(DAMAGED)),
+                ..self.clone()
+            }],
+        });
+        opened.unwrap_or_else(|| vec![Self { data, ..self }])
+    }
+}
+
+/// Shows the ids: the data and the partition key are not for logs.
+impl fmt::Debug for KinesisRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KinesisRecord")
+            .field("event_id", &self.event_id)
+            .field("event_source_arn", &self.event_source_arn)
+            .field("sequence_number", &self.sequence_number)
+            .field("sub_sequence_number", &self.sub_sequence_number)
+            .field("approximate_arrival", &self.approximate_arrival)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A record as Lambda writes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Received {
+    #[serde(rename = "eventID")]
+    event_id: Option<String>,
+    #[serde(rename = "eventSourceARN")]
+    event_source_arn: Option<String>,
+    /// SNS writes it with a capital letter.
+    #[serde(alias = "EventSource")]
+    event_source: Option<String>,
+    kinesis: Option<Payload>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload {
+    partition_key: Option<String>,
+    sequence_number: Option<String>,
+    approximate_arrival_timestamp: Option<f64>,
+    #[serde(default)]
+    data: Data,
+}
+
+impl TryFrom<Received> for KinesisRecord {
+    type Error = OtherService;
+
+    fn try_from(received: Received) -> Result<Self, OtherService> {
+        check_service(received.event_source, "aws:kinesis")?;
+        let payload = received.kinesis.unwrap_or_default();
+        Ok(Self {
+            event_id: received.event_id,
+            event_source_arn: received.event_source_arn,
+            partition_key: payload.partition_key,
+            explicit_hash_key: None,
+            sequence_number: payload.sequence_number,
+            sub_sequence_number: None,
+            approximate_arrival: payload.approximate_arrival_timestamp.and_then(seconds),
+            data: payload.data,
+        })
+    }
+}
+
+/// Names Kinesis data streams as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Kinesis;
+
+impl Source for Kinesis {
+    type Event = KinesisEvent;
+    type Record = KinesisRecord;
+    type Reply = ItemFailures;
+
+    const NAME: &'static str = "kinesis";
+
+    /// Takes aggregates of the Kinesis Producer Library apart.
+    fn records(event: KinesisEvent) -> Vec<KinesisRecord> {
+        let records = event.records.into_iter();
+        records.flat_map(KinesisRecord::opened).collect()
+    }
+
+    fn id(record: &KinesisRecord) -> Option<&str> {
+        record.sequence_number.as_deref()
+    }
+
+    /// Joins the stream's ARN, the event's id and the place in an aggregate: two streams may have
+    /// shards and sequence numbers of equal names.
+    fn token(record: &KinesisRecord) -> Option<Cow<'_, str>> {
+        let id = record.event_id.as_deref().filter(|id| !id.is_empty())?;
+        let arn = stream_arn(record)?;
+        Some(Cow::Owned(match record.sub_sequence_number {
+            Some(place) => token(arn, &format!("{id}:{place}")),
+            None => token(arn, id),
+        }))
+    }
+
+    fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
+        record.data()
+    }
+
+    /// Takes the last part of `arn:aws:kinesis:region:account:stream/name`.
+    fn origin(record: &KinesisRecord) -> Option<&str> {
+        let (_, name) = stream_arn(record)?.rsplit_once('/')?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    fn order_key(record: &KinesisRecord) -> Option<&str> {
+        record.partition_key.as_deref()
+    }
+
+    fn is_ordered(_: &KinesisRecord) -> bool {
+        true
+    }
+
+    fn reply(failed: Vec<String>) -> ItemFailures {
+        ItemFailures::lowest(failed)
+    }
+
+    fn batch_span(records: &[KinesisRecord], context: &Context) -> Span {
+        let stream = records.first().map_or("", stream);
+        info_span!(
+            "kinesis_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {stream}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "aws_kinesis",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = stream,
+            messaging.destination.partition.id = records.first().map(shard),
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &KinesisRecord) -> Span {
+        let stream = stream(record);
+        info_span!(
+            "kinesis_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {stream}"),
+            messaging.system = "aws_kinesis",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = stream,
+            messaging.destination.partition.id = shard(record),
+            messaging.message.id = record.sequence_number.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+/// Gives the stream's ARN, which a consumer's ARN begins with: a mapping that moves to a consumer
+/// keeps its keys, whichever of the two ARNs its events name.
+fn stream_arn(record: &KinesisRecord) -> Option<&str> {
+    let arn = record.event_source_arn.as_deref()?;
+    let stream = arn.split_once("/consumer/").map_or(arn, |(arn, _)| arn);
+    (!stream.is_empty()).then_some(stream)
+}
+
+fn stream(record: &KinesisRecord) -> &str {
+    Kinesis::origin(record).unwrap_or_default()
+}
+
+/// Takes the shard from `shardId-000000000006:sequence number`.
+fn shard(record: &KinesisRecord) -> &str {
+    let id = record.event_id.as_deref().unwrap_or_default();
+    id.rsplit_once(':').map_or("", |(shard, _)| shard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    use super::aggregate::packed;
+    use crate::streams::Data;
+
+    #[test]
+    fn what_a_record_lacks_is_none_and_its_data_an_error() {
+        let record: KinesisRecord = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(record, KinesisRecord::default());
+        assert_eq!(record.data(), Err(BodyError::MISSING));
+        let bare: KinesisRecord = serde_json::from_value(json!({ "kinesis": {} })).unwrap();
+        assert_eq!(bare, record);
+    }
+
+    #[test]
+    fn the_event_of_another_service_is_named() {
+        for (member, service) in [("eventSource", "aws:sqs"), ("EventSource", "aws:sns")] {
+            let event = json!({ "Records": [{ member: service }] });
+            let error = serde_json::from_value::<KinesisEvent>(event).unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains(&format!("an event of {service}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn neither_data_nor_partition_key_is_shown() {
+        let kinesis = json!({ "partitionKey": "secret-key", "data": "c2VjcmV0" });
+        let record = serde_json::from_value::<KinesisRecord>(json!({ "kinesis": kinesis }));
+        let shown = format!("{:?}", record.unwrap());
+        assert!(
+            !shown.contains("secret") && !shown.contains("115"),
+            "{shown}"
+        );
+    }
+
+    const STREAM: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/movements";
+
+    fn record(arn: &str, event_id: &str) -> KinesisRecord {
+        let record = json!({ "eventSourceARN": arn, "eventID": event_id });
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn with_data(record: KinesisRecord, data: &[u8]) -> KinesisRecord {
+        let data = Data::decoded(Ok(data));
+        KinesisRecord { data, ..record }
+    }
+
+    #[test]
+    fn a_token_names_stream_shard_and_number() {
+        let first = record(STREAM, "shardId-000:7");
+        let expected = format!("{STREAM}#shardId-000:7");
+        assert_eq!(Kinesis::token(&first).as_deref(), Some(expected.as_str()));
+        let other = record(&format!("{STREAM}-2"), "shardId-000:7");
+        assert_ne!(Kinesis::token(&first), Kinesis::token(&other));
+    }
+
+    #[test]
+    fn a_consumer_has_the_keys_and_the_name_of_its_stream() {
+        let consumer = record(
+            &format!("{STREAM}/consumer/ledger:1700000000"),
+            "shardId-000:7",
+        );
+        let shared = record(STREAM, "shardId-000:7");
+        assert_eq!(Kinesis::token(&consumer), Kinesis::token(&shared));
+        assert_eq!(Kinesis::origin(&consumer), Some("movements"));
+    }
+
+    #[test]
+    fn without_its_stream_or_its_id_a_record_has_no_token() {
+        assert_eq!(Kinesis::token(&record("", "shardId-000:7")), None);
+        assert_eq!(Kinesis::token(&record(STREAM, "")), None);
+        assert_eq!(Kinesis::token(&KinesisRecord::default()), None);
+    }
+
+    #[test]
+    fn a_shard_is_what_precedes_the_number() {
+        assert_eq!(
+            shard(&record(STREAM, "shard:with#signs:7")),
+            "shard:with#signs"
+        );
+        assert_eq!(shard(&KinesisRecord::default()), "");
+    }
+
+    #[test]
+    fn the_records_of_an_aggregate_have_keys_and_places_of_their_own() {
+        let packed = packed(&[("tea", Some("17"), b"1"), ("salt", None, b"2")]);
+        let aggregate = KinesisRecord {
+            sequence_number: Some("7".to_owned()),
+            ..with_data(record(STREAM, "shardId-000:7"), &packed)
+        };
+        let plain = with_data(record(STREAM, "shardId-000:8"), b"3");
+        let records = Kinesis::records(KinesisEvent {
+            records: vec![aggregate, plain],
+        });
+        let seen: Vec<_> = records
+            .iter()
+            .map(|record| {
+                let token = Kinesis::token(record).unwrap();
+                let (_, place) = token.split_once('#').unwrap();
+                let data = Kinesis::body(record).unwrap()[0];
+                (
+                    place.to_owned(),
+                    Kinesis::order_key(record),
+                    char::from(data),
+                )
+            })
+            .collect();
+        let expected = [
+            ("shardId-000:7:0".to_owned(), Some("tea"), '1'),
+            ("shardId-000:7:1".to_owned(), Some("salt"), '2'),
+            ("shardId-000:8".to_owned(), None, '3'),
+        ];
+        assert_eq!(seen, expected);
+        assert!(
+            records[..2]
+                .iter()
+                .all(|record| Kinesis::id(record) == Some("7"))
+        );
+        assert_eq!(records[0].explicit_hash_key.as_deref(), Some("17"));
+    }
+
+    #[test]
+    fn an_aggregate_that_cannot_be_read_is_the_error_of_its_record() {
+        // `{`, which begins a group, between the first bytes and its digest.
+        let damaged =
+            b"\xf3\x89\x9a\xc2{\xf9\x5b\x70\xfd\xc3\x08\x85\x60\x73\x2a\x5a\xc1\x35\x64\x45\x06";
+        let event = KinesisEvent {
+            records: vec![with_data(KinesisRecord::default(), damaged)],
+        };
+        let records = Kinesis::records(event);
+        let said = Kinesis::body(&records[0]).unwrap_err().to_string();
+        assert!(said.contains("can't be read"), "{said}");
+    }
+}

@@ -61,13 +61,19 @@
 //! [content]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
 //! [twice]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventNotifications.html
 
-mod event;
-mod sequencer;
-mod source;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::iter::repeat;
 
-pub use event::{S3Event, S3Record};
-pub use sequencer::Sequencer;
-pub use source::S3Events;
+use lambda_runtime::Context;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::envelope::{object_key, s3_identity};
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 
@@ -81,3 +87,400 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<S3Events, T, E, Sv
 /// Holds one record of an S3 notification: its decoded JSON, the claim of its handler, and the
 /// record as S3 delivered it.
 pub type Message<T> = crate::batch::Message<S3Events, T>;
+
+/// Holds the records of one [notification][page]. The test event that S3 sends when notifications
+/// are set up has none.
+///
+/// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct S3Event {
+    /// The records, in their order.
+    pub records: Vec<S3Record>,
+}
+
+/// Holds one record as S3 delivers it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct S3Record {
+    /// The name of the event, such as `ObjectCreated:Put`.
+    pub event_name: String,
+    /// The time of the event, in ISO 8601.
+    pub event_time: Option<String>,
+    /// The name of the bucket.
+    pub bucket: String,
+    /// The object's key as it arrives, URL-encoded; [`object_key`](Self::object_key) decodes it.
+    pub encoded_key: String,
+    /// The object's size in bytes; `None` where it was deleted.
+    pub size: Option<u64>,
+    /// The object's entity tag.
+    pub e_tag: Option<String>,
+    /// The object's version, in a bucket with versions.
+    pub version_id: Option<String>,
+    /// The place of the event among those of its object; `None` where the event has none. AWS
+    /// documents it for events that create or delete an object.
+    pub sequencer: Option<Sequencer>,
+    id: String,
+    token: Option<String>,
+    json: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(rename = "Event")]
+    event: Option<String>,
+    #[serde(rename = "Records")]
+    records: Option<Vec<Box<RawValue>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    #[serde(rename = "eventSource")]
+    _source: EventSource,
+    event_name: String,
+    event_time: Option<String>,
+    s3: Entity,
+}
+
+/// The value that S3 documents; a record of another source is an error.
+#[derive(Deserialize)]
+enum EventSource {
+    #[serde(rename = "aws:s3")]
+    S3,
+}
+
+#[derive(Deserialize)]
+struct Entity {
+    bucket: Bucket,
+    object: Object,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Object {
+    key: String,
+    size: Option<u64>,
+    e_tag: Option<String>,
+    version_id: Option<String>,
+    sequencer: Option<Sequencer>,
+}
+
+impl<'de> Deserialize<'de> for S3Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const NO_NOTIFICATION: &str = "the event is no S3 notification: it has no `Records`";
+        const NO_RECORD: &str = "the event holds a record that is not of S3";
+        let wire = Wire::deserialize(deserializer)?;
+        let records = match (wire.records, wire.event.as_deref()) {
+            (Some(records), _) => records,
+            (None, Some("s3:TestEvent")) => Vec::new(),
+            (None, _) => return Err(D::Error::custom(NO_NOTIFICATION)),
+        };
+        // The parser's message may quote the record.
+        let read = |(position, json): (usize, Box<RawValue>)| {
+            let fields = serde_json::from_str(json.get());
+            let fields = fields.map_err(|_| D::Error::custom(NO_RECORD))?;
+            Ok(S3Record::new(position, fields, json))
+        };
+        let records: Result<_, D::Error> = records.into_iter().enumerate().map(read).collect();
+        Ok(Self { records: records? })
+    }
+}
+
+impl S3Record {
+    fn new(position: usize, fields: Fields, json: Box<RawValue>) -> Self {
+        let Entity { bucket, object } = fields.s3;
+        let sequencer = object.sequencer.as_ref().map_or("", Sequencer::as_str);
+        let token = s3_identity(
+            bucket.name.clone(),
+            object.key.clone(),
+            sequencer.to_owned(),
+        );
+        Self {
+            event_name: fields.event_name,
+            event_time: fields.event_time,
+            bucket: bucket.name,
+            encoded_key: object.key,
+            size: object.size,
+            e_tag: object.e_tag,
+            version_id: object.version_id,
+            sequencer: object.sequencer,
+            id: token
+                .clone()
+                .unwrap_or_else(|| format!("record-{position}")),
+            token,
+            json: json.into(),
+        }
+    }
+
+    /// Gives the object's key, decoded: notifications have it URL-encoded, with `+` for a space.
+    /// `None` where the decoded key is not UTF-8, which S3 never sends.
+    pub fn object_key(&self) -> Option<String> {
+        object_key(&self.encoded_key)
+    }
+
+    /// Gives the JSON text of the record.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The token, or the place in the event: the notification has no id of its own.
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+}
+
+/// Names S3 notifications as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct S3Events;
+
+impl Source for S3Events {
+    type Event = S3Event;
+    type Record = S3Record;
+    type Reply = ();
+
+    const NAME: &'static str = "s3_events";
+
+    /// The invocation is asynchronous: only a failed one comes again.
+    const READS_REPLY: bool = false;
+
+    fn records(event: S3Event) -> Vec<S3Record> {
+        event.records
+    }
+
+    fn id(record: &S3Record) -> Option<&str> {
+        Some(record.id())
+    }
+
+    fn token(record: &S3Record) -> Option<Cow<'_, str>> {
+        record.token().map(Cow::Borrowed)
+    }
+
+    /// Gives the JSON text of the record.
+    fn body(record: &S3Record) -> Result<&[u8], BodyError> {
+        Ok(record.json().as_bytes())
+    }
+
+    fn origin(record: &S3Record) -> Option<&str> {
+        Some(record.bucket.as_str()).filter(|bucket| !bucket.is_empty())
+    }
+
+    fn order_key(record: &S3Record) -> Option<&str> {
+        Some(&record.encoded_key)
+    }
+
+    /// S3 promises no order: compare sequencers.
+    fn is_ordered(_: &S3Record) -> bool {
+        false
+    }
+
+    fn reply(_: Vec<String>) {}
+
+    fn batch_span(records: &[S3Record], context: &Context) -> Span {
+        let bucket = records.first().map_or("", |record| &record.bucket);
+        info_span!(
+            "s3_events_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {bucket}"),
+            faas.trigger = "datasource",
+            faas.invocation_id = context.request_id,
+            faas.document.collection = bucket,
+            messaging.batch.message_count = records.len(),
+        )
+    }
+
+    fn record_span(record: &S3Record) -> Span {
+        let operation = match record.event_name.split(':').next() {
+            Some("ObjectCreated") => "insert",
+            Some("ObjectRemoved" | "LifecycleExpiration") => "delete",
+            _ => "edit",
+        };
+        info_span!(
+            "s3_events_record",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {}", record.bucket),
+            faas.trigger = "datasource",
+            faas.document.collection = record.bucket,
+            faas.document.operation = operation,
+            faas.document.time = record.event_time,
+        )
+    }
+}
+
+/// Holds the sequencer of a notification. Of two notifications on *one* object, the one with the
+/// greater sequencer happened later; those of two objects say nothing about each other.
+///
+/// Sequencers may have different lengths. They are compared [as AWS documents][page]: the shorter
+/// one is padded with zeros on the right, then both are compared as text.
+///
+/// ```
+/// use lambda_idempotency::s3_events::Sequencer;
+///
+/// let (stored, arrived) = (Sequencer::new("0055AED6DCD90281E5"), Sequencer::new("0055AED6DD"));
+/// assert!(arrived > stored); // the object changed since
+/// assert_eq!(Sequencer::new("0055"), Sequencer::new("005500"));
+/// ```
+///
+/// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sequencer(String);
+
+impl Sequencer {
+    /// Takes the text of a sequencer.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Gives the text, as S3 sent it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn significant(&self) -> &str {
+        self.0.trim_end_matches('0')
+    }
+}
+
+impl Ord for Sequencer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let length = self.0.len().max(other.0.len());
+        let padded = |text: &Self| -> Vec<u8> {
+            let bytes = text.0.bytes().chain(repeat(b'0'));
+            bytes.take(length).collect()
+        };
+        padded(self).cmp(&padded(other))
+    }
+}
+
+impl PartialOrd for Sequencer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Sequencer {
+    fn eq(&self, other: &Self) -> bool {
+        self.significant() == other.significant()
+    }
+}
+
+impl Eq for Sequencer {}
+
+impl Hash for Sequencer {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.significant().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use crate::envelope::Envelope;
+
+    const NOTIFICATION: &str = include_str!("../tests/fixtures/s3-notification.json");
+
+    fn read(event: &str) -> Result<Vec<S3Record>, String> {
+        let event = serde_json::from_str(event);
+        event
+            .map(S3Events::records)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_is_that_of_the_same_notification_in_a_queue() {
+        let record = read(NOTIFICATION).unwrap().remove(0);
+        let queued = Envelope::open_all(&[Envelope::S3], NOTIFICATION.as_bytes(), None);
+        let queued = queued.unwrap().unwrap();
+        assert!(queued.id.is_some());
+        assert_eq!(S3Events::token(&record).as_deref(), queued.id.as_deref());
+        assert_eq!(record.json(), queued.text);
+    }
+
+    #[test]
+    fn an_object_key_is_decoded() {
+        let record = |key: &str| {
+            let mut event: Value = serde_json::from_str(NOTIFICATION).unwrap();
+            event["Records"][0]["s3"]["object"]["key"] = json!(key);
+            read(&event.to_string()).unwrap().remove(0)
+        };
+        let decoded = |key: &str| record(key).object_key();
+        assert_eq!(
+            decoded("a/red+flower.pdf").as_deref(),
+            Some("a/red flower.pdf")
+        );
+        assert_eq!(decoded("1%2B1+%C3%BC.txt").as_deref(), Some("1+1 ü.txt"));
+        assert_eq!(decoded("%FF"), None);
+    }
+
+    #[test]
+    fn a_record_without_a_sequencer_has_no_key() {
+        let mut event: Value = serde_json::from_str(NOTIFICATION).unwrap();
+        let object = event["Records"][0]["s3"]["object"].as_object_mut().unwrap();
+        object.remove("sequencer").unwrap();
+        let record = read(&event.to_string()).unwrap().remove(0);
+        assert_eq!(S3Events::token(&record), None);
+        assert_eq!(S3Events::id(&record), Some("record-0"));
+    }
+
+    #[test]
+    fn a_test_event_has_no_records_and_another_event_is_an_error() {
+        let test = r#"{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"b"}"#;
+        assert!(read(test).unwrap().is_empty());
+        for (event, expected) in [
+            (r#"{"Event":"secret"}"#, "no S3 notification"),
+            (
+                r#"{"Records":[{"eventSource":"aws:sqs","body":"secret"}]}"#,
+                "not of S3",
+            ),
+            (
+                r#"{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put"}]}"#,
+                "not of S3",
+            ),
+        ] {
+            let said = read(event).unwrap_err();
+            assert!(
+                said.contains(expected) && !said.contains("secret"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_shorter_one_is_padded_on_the_right() {
+        for (earlier, later) in [
+            ("0055AED6DCD90281E5", "0055AED6DD"),
+            ("0055", "00551"),
+            ("", "1"),
+            ("0A", "A"),
+            ("9F", "A"),
+        ] {
+            assert!(
+                Sequencer::new(earlier) < Sequencer::new(later),
+                "{earlier} {later}"
+            );
+        }
+        assert_eq!(Sequencer::new("00"), Sequencer::new(""));
+    }
+
+    proptest! {
+        #[test]
+        fn equal_is_what_compares_as_equal(one in "[01]{0,4}", other in "[01]{0,4}") {
+            let (one, other) = (Sequencer::new(one), Sequencer::new(other));
+            prop_assert_eq!(one == other, one.cmp(&other) == Ordering::Equal);
+        }
+    }
+}

@@ -178,21 +178,23 @@
 //!
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 
-mod source;
-mod trace;
+use data_encoding::BASE64;
+use lambda_runtime::Context;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+
 #[cfg(feature = "visibility")]
 mod visibility;
-
-#[doc(no_inline)]
-pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-pub use source::Sqs;
-#[cfg(feature = "visibility")]
-#[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
-pub use visibility::Visibility;
 
 pub use crate::batch::{
     BatchError, Envelope, Order, Rejected, Rejection, S3Pointer, Selector, SelectorError,
 };
+#[cfg(feature = "visibility")]
+#[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
+pub use crate::sqs::visibility::Visibility;
+#[doc(no_inline)]
+pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 
 /// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -204,3 +206,228 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<Sqs, T, E, Svc>;
 /// Holds one SQS message: its decoded body, the claim of its handler, and the message as SQS
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Sqs, T>;
+
+/// Names SQS as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Sqs;
+
+impl Source for Sqs {
+    type Event = SqsEvent;
+    type Record = SqsMessage;
+    type Reply = SqsBatchResponse;
+
+    const NAME: &'static str = "sqs";
+
+    fn records(event: SqsEvent) -> Vec<SqsMessage> {
+        event.records
+    }
+
+    fn id(message: &SqsMessage) -> Option<&str> {
+        message.message_id.as_deref()
+    }
+
+    fn body(message: &SqsMessage) -> Result<&[u8], BodyError> {
+        let body = message.body.as_ref().ok_or(BodyError::MISSING)?;
+        Ok(body.as_bytes())
+    }
+
+    /// Takes the last part of `arn:aws:sqs:region:account:queue`.
+    fn origin(message: &SqsMessage) -> Option<&str> {
+        let arn = message.event_source_arn.as_deref()?;
+        arn.rsplit(':').next().filter(|name| !name.is_empty())
+    }
+
+    fn order_key(message: &SqsMessage) -> Option<&str> {
+        message.attributes.get("MessageGroupId").map(String::as_str)
+    }
+
+    fn is_ordered(message: &SqsMessage) -> bool {
+        let arn = message.event_source_arn.as_deref();
+        arn.is_some_and(|arn| arn.strip_suffix(".fifo").is_some())
+    }
+
+    fn deliveries(message: &SqsMessage) -> Option<u32> {
+        let count = message.attributes.get("ApproximateReceiveCount")?;
+        count.parse().ok()
+    }
+
+    /// Gives the text of a message attribute, or the Base64 text of its bytes.
+    fn attribute(message: &SqsMessage, name: &str) -> Option<String> {
+        let attribute = message.message_attributes.get(name)?;
+        match (&attribute.string_value, &attribute.binary_value) {
+            (Some(text), _) => Some(text.clone()),
+            (None, Some(bytes)) => Some(BASE64.encode(&bytes.0)),
+            (None, None) => None,
+        }
+    }
+
+    fn reply(failed: Vec<String>) -> SqsBatchResponse {
+        let mut response = SqsBatchResponse::default();
+        for id in failed {
+            response.add_failure(id);
+        }
+        response
+    }
+
+    fn batch_span(messages: &[SqsMessage], context: &Context) -> Span {
+        let queue = messages.first().map_or("", queue);
+        info_span!(
+            "sqs_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {queue}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "aws_sqs",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = queue,
+            messaging.batch.message_count = messages.len(),
+        )
+    }
+
+    /// Links the producer's span instead of making it the parent: one invocation works for many
+    /// producers.
+    fn record_span(message: &SqsMessage) -> Span {
+        let queue = queue(message);
+        info_span!(
+            "sqs_message",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {queue}"),
+            messaging.system = "aws_sqs",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = queue,
+            messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
+            link.traceparent = Origin::of(message).map(|origin| origin.traceparent()),
+        )
+    }
+}
+
+fn queue(message: &SqsMessage) -> &str {
+    Sqs::origin(message).unwrap_or_default()
+}
+
+impl<T> Message<T> {
+    /// Counts the receives of the message, this one included: SQS's `ApproximateReceiveCount`.
+    /// `None` where the event has no such number.
+    pub fn receive_count(&self) -> Option<u32> {
+        Sqs::deliveries(&self.metadata)
+    }
+
+    /// Gives the producer's place in its trace, as a W3C `traceparent`: from `AWSTraceHeader`,
+    /// which SQS passes on where the producer was traced. The message's span has it as
+    /// `link.traceparent`; hand it to your tracer to make a real link of it.
+    ///
+    /// ```
+    /// # fn shown(message: &lambda_idempotency::sqs::Message<u32>) {
+    /// if let Some(traceparent) = message.traceparent() {
+    ///     // With `tracing-opentelemetry`: extract a `SpanContext` from it, and `Span::current().add_link(context)`.
+    ///     println!("{traceparent}"); // 00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01
+    /// }
+    /// # }
+    /// ```
+    pub fn traceparent(&self) -> Option<String> {
+        Origin::of(&self.metadata).map(|origin| origin.traceparent())
+    }
+}
+
+/// The producer's place in its trace, from the attribute `AWSTraceHeader`:
+/// `Root=1-5759e988-bd862e…;Parent=53995c3f…;Sampled=1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Origin<'a> {
+    epoch: &'a str,
+    unique: &'a str,
+    parent: &'a str,
+    is_sampled: bool,
+}
+
+impl<'a> Origin<'a> {
+    fn of(message: &'a SqsMessage) -> Option<Self> {
+        Self::parse(message.attributes.get("AWSTraceHeader")?)
+    }
+
+    fn parse(header: &'a str) -> Option<Self> {
+        let field = |name: &str| {
+            header.split(';').find_map(|part| {
+                let (found, value) = part.trim().split_once('=')?;
+                (found == name).then_some(value)
+            })
+        };
+        let mut root = field("Root")?.split('-');
+        let ("1", epoch, unique, None) = (root.next()?, root.next()?, root.next()?, root.next())
+        else {
+            return None;
+        };
+        let parent = field("Parent")?;
+        let is_hex = |text: &str, length: usize| {
+            text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        (is_hex(epoch, 8) && is_hex(unique, 24) && is_hex(parent, 16)).then(|| Self {
+            epoch,
+            unique,
+            parent,
+            is_sampled: field("Sampled") == Some("1"),
+        })
+    }
+
+    /// Writes it as a W3C `traceparent`.
+    fn traceparent(&self) -> String {
+        let flags = u8::from(self.is_sampled);
+        format!(
+            "00-{}{}-{}-{flags:02x}",
+            self.epoch, self.unique, self.parent
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(attribute: &serde_json::Value) -> Option<String> {
+        let message = json!({ "messageAttributes": { "id": attribute } });
+        let message = serde_json::from_value(message).unwrap();
+        Sqs::attribute(&message, "id")
+    }
+
+    #[test]
+    fn text_is_taken_as_it_is_and_bytes_as_base64() {
+        let text = json!({ "stringValue": "p-1", "dataType": "String" });
+        assert_eq!(found(&text).as_deref(), Some("p-1"));
+        let bytes = json!({ "binaryValue": "AP8=", "dataType": "Binary" });
+        assert_eq!(found(&bytes).as_deref(), Some("AP8="));
+    }
+
+    #[test]
+    fn an_attribute_that_is_not_there_gives_nothing() {
+        assert_eq!(found(&json!({ "dataType": "String" })), None);
+        assert_eq!(Sqs::attribute(&SqsMessage::default(), "id"), None);
+    }
+
+    #[test]
+    fn a_trace_header_becomes_a_traceparent() {
+        let sampled = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1";
+        let expected = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
+        assert_eq!(Origin::parse(sampled).unwrap().traceparent(), expected);
+        let lineage = "Lineage=a87bd80c:1|68fd508a:5; Parent=53995c3f42cd8ad8; Root=1-5759e988-bd862e3fe1be46a994272793";
+        let traceparent = Origin::parse(lineage).unwrap().traceparent();
+        assert!(traceparent.ends_with("-00"), "{traceparent}");
+    }
+
+    #[test]
+    fn what_is_no_trace_header_is_no_link() {
+        for header in [
+            "",
+            "Root=1-5759e988-bd862e3fe1be46a994272793",
+            "Root=2-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8",
+            "Root=1-5759e988-bd862e3fe1be46a99427279;Parent=53995c3f42cd8ad8",
+            "Root=1-5759e988-bd862e3fe1be46a994272793-1;Parent=53995c3f42cd8ad8",
+            "Root=1-5759e988-bd862e3fe1be46a99427279Z;Parent=53995c3f42cd8ad8",
+            "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=secret",
+        ] {
+            assert_eq!(Origin::parse(header), None, "{header}");
+        }
+    }
+}

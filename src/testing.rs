@@ -45,7 +45,6 @@
 mod claim;
 mod clock;
 mod conformance;
-mod crash;
 #[cfg(feature = "test-dynamodb")]
 mod dynamodb;
 mod error;
@@ -54,14 +53,12 @@ mod faults;
 mod http;
 #[cfg(feature = "invoke")]
 mod invoke;
-mod outcome;
 #[cfg(feature = "sqs")]
 mod sqs;
 
-pub use claim::TestClaim;
+pub use claim::{Crash, TestClaim, reads_back};
 pub use clock::ManualClock;
 pub use conformance::{Violation, conformance};
-pub use crash::Crash;
 #[cfg(feature = "test-dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-dynamodb")))]
 pub use dynamodb::TestDynamoDb;
@@ -73,7 +70,6 @@ pub use http::TestRequest;
 #[cfg(feature = "invoke")]
 #[cfg_attr(docsrs, doc(cfg(feature = "invoke")))]
 pub use invoke::TestInvocation;
-pub use outcome::reads_back;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub use sqs::TestMessage;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::opened::{EnvelopeError, Opened, read};
+use crate::envelope::{EnvelopeError, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::opened::{EnvelopeError, Opened, read};
+use crate::envelope::{EnvelopeError, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Decodes an object's key as S3 sends it: URL-encoded, with `+` for a space; `None` where it is not

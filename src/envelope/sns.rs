@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::opened::{EnvelopeError, Opened, read};
+use crate::envelope::{EnvelopeError, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use serde_json::{Value, json};
 
 use super::*;

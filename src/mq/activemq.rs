@@ -24,11 +24,17 @@
 //! # Ok(()) }
 //! ```
 
-mod event;
-mod source;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub use event::{ActiveMqEvent, ActiveMqMessage};
-pub use source::ActiveMq;
+use lambda_runtime::Context;
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::streams::{Data, token};
 
 /// Makes a handler of ActiveMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -40,3 +46,262 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<ActiveMq, T, E, Sv
 /// Holds one ActiveMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
 pub type Message<T> = crate::batch::Message<ActiveMq, T>;
+
+/// Holds the messages of one invocation: the [event of an ActiveMQ broker][page].
+///
+/// [page]: https://docs.aws.amazon.com/lambda/latest/dg/with-mq.html
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
+#[non_exhaustive]
+pub struct ActiveMqEvent {
+    /// The messages, in the order of the event.
+    pub messages: Vec<ActiveMqMessage>,
+}
+
+/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ActiveMqMessage {
+    /// The id that ActiveMQ gave the message.
+    pub message_id: Option<String>,
+    /// The type, such as `jms/text-message`.
+    pub message_type: Option<String>,
+    /// The id of the request that the message belongs to, where the producer set one.
+    pub correlation_id: Option<String>,
+    /// The time of the message, in milliseconds since 1970.
+    pub timestamp: Option<i64>,
+    /// Says whether the broker has delivered the message before.
+    pub redelivered: bool,
+    broker: Option<Arc<str>>,
+    queue: Option<String>,
+    data: Data,
+    properties: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(rename = "eventSource")]
+    _source: EventSource,
+    event_source_arn: Option<Arc<str>>,
+    messages: Vec<Fields>,
+}
+
+/// The value that Lambda documents; the event of another source is an error.
+#[derive(Deserialize)]
+enum EventSource {
+    #[serde(rename = "aws:mq")]
+    ActiveMq,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    #[serde(rename = "messageID")]
+    message_id: Option<String>,
+    message_type: Option<String>,
+    #[serde(rename = "correlationID")]
+    correlation_id: Option<String>,
+    timestamp: Option<i64>,
+    redelivered: Option<bool>,
+    destination: Option<Destination>,
+    #[serde(default)]
+    data: Data,
+    properties: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Destination {
+    physical_name: Option<String>,
+}
+
+impl From<Wire> for ActiveMqEvent {
+    fn from(wire: Wire) -> Self {
+        let broker = wire.event_source_arn;
+        let message = |fields: Fields| ActiveMqMessage {
+            message_id: fields.message_id,
+            message_type: fields.message_type,
+            correlation_id: fields.correlation_id,
+            timestamp: fields.timestamp,
+            redelivered: fields.redelivered.unwrap_or_default(),
+            broker: broker.clone(),
+            queue: fields.destination.and_then(|place| place.physical_name),
+            data: fields.data,
+            properties: fields.properties.unwrap_or_default(),
+        };
+        Self {
+            messages: wire.messages.into_iter().map(message).collect(),
+        }
+    }
+}
+
+impl ActiveMqMessage {
+    /// Names the queue.
+    pub fn queue(&self) -> Option<&str> {
+        self.queue.as_deref().filter(|queue| !queue.is_empty())
+    }
+
+    /// Gives the text of a property that the producer set: a string, or the JSON text of a number
+    /// or a truth value.
+    pub fn property(&self, name: &str) -> Option<String> {
+        match self.properties.get(name)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Null => None,
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// Gives the bytes of the message; `None` where it has none, or where they are not Base64.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.data.bytes().ok()
+    }
+
+    fn body(&self) -> Result<&[u8], BodyError> {
+        self.data.bytes()
+    }
+
+    /// Copies of one message in several queues have one id, so the queue is in the token.
+    fn token(&self) -> Option<String> {
+        let broker = self.broker.as_deref()?;
+        let queue = token(broker, self.queue().unwrap_or_default());
+        Some(token(&queue, self.message_id.as_deref()?))
+    }
+}
+
+/// Names ActiveMQ as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ActiveMq;
+
+impl Source for ActiveMq {
+    type Event = ActiveMqEvent;
+    type Record = ActiveMqMessage;
+    type Reply = ();
+
+    const NAME: &'static str = "activemq";
+
+    /// Lambda has no partial replies for Amazon MQ.
+    const READS_REPLY: bool = false;
+
+    fn records(event: ActiveMqEvent) -> Vec<ActiveMqMessage> {
+        event.messages
+    }
+
+    fn id(message: &ActiveMqMessage) -> Option<&str> {
+        message.message_id.as_deref()
+    }
+
+    fn token(message: &ActiveMqMessage) -> Option<Cow<'_, str>> {
+        message.token().map(Cow::Owned)
+    }
+
+    fn body(message: &ActiveMqMessage) -> Result<&[u8], BodyError> {
+        message.body()
+    }
+
+    fn origin(message: &ActiveMqMessage) -> Option<&str> {
+        message.queue()
+    }
+
+    fn order_key(message: &ActiveMqMessage) -> Option<&str> {
+        message.queue()
+    }
+
+    /// Lambda promises no order: by default, up to five invocations read one queue side by side.
+    fn is_ordered(_: &ActiveMqMessage) -> bool {
+        false
+    }
+
+    /// The broker says that a delivery is repeated, but not how often.
+    fn deliveries(message: &ActiveMqMessage) -> Option<u32> {
+        message.redelivered.then_some(2)
+    }
+
+    fn attribute(message: &ActiveMqMessage, name: &str) -> Option<String> {
+        message.property(name)
+    }
+
+    fn reply(_: Vec<String>) {}
+
+    fn batch_span(messages: &[ActiveMqMessage], context: &Context) -> Span {
+        let queue = messages.first().and_then(ActiveMqMessage::queue);
+        let queue = queue.unwrap_or_default();
+        info_span!(
+            "activemq_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {queue}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "activemq",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = queue,
+            messaging.batch.message_count = messages.len(),
+        )
+    }
+
+    fn record_span(message: &ActiveMqMessage) -> Span {
+        let queue = message.queue().unwrap_or_default();
+        info_span!(
+            "activemq_message",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {queue}"),
+            messaging.system = "activemq",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = queue,
+            messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn message(fields: &Value) -> ActiveMqMessage {
+        let arn = "arn:aws:mq:eu-central-1:123456789012:broker:shop:b-1";
+        let event = json!({ "eventSource": "aws:mq", "eventSourceArn": arn, "messages": [fields] });
+        let event = serde_json::from_value(event).unwrap();
+        ActiveMq::records(event).remove(0)
+    }
+
+    fn token(id: &str, queue: &str) -> String {
+        let fields = json!({ "messageID": id, "destination": { "physicalName": queue } });
+        ActiveMq::token(&message(&fields)).unwrap().into_owned()
+    }
+
+    #[test]
+    fn a_key_names_broker_queue_and_message() {
+        assert_eq!(token("ID:1", "orders"), token("ID:1", "orders"));
+        assert_ne!(token("ID:1", "orders"), token("ID:2", "orders"));
+        assert_ne!(token("ID:1", "orders"), token("ID:1", "bills"));
+        assert_eq!(ActiveMq::id(&message(&json!({}))), None);
+        let on_a_queue = message(&json!({ "destination": { "physicalName": "orders" } }));
+        assert_eq!(ActiveMq::origin(&on_a_queue), Some("orders"));
+    }
+
+    #[test]
+    fn a_redelivered_message_is_a_repeated_one() {
+        let deliveries = |fields: Value| ActiveMq::deliveries(&message(&fields));
+        assert_eq!(deliveries(json!({ "redelivered": true })), Some(2));
+        assert_eq!(deliveries(json!({ "redelivered": false })), None);
+        assert_eq!(deliveries(json!({})), None);
+    }
+
+    #[test]
+    fn properties_are_text() {
+        let message = message(&json!({ "properties": { "id": "p-1", "count": 7, "none": null } }));
+        assert_eq!(ActiveMq::attribute(&message, "id").as_deref(), Some("p-1"));
+        assert_eq!(ActiveMq::attribute(&message, "count").as_deref(), Some("7"));
+        assert_eq!(ActiveMq::attribute(&message, "none"), None);
+    }
+
+    #[test]
+    fn the_event_of_another_source_is_an_error() {
+        let rabbit = json!({ "eventSource": "aws:rmq", "messages": [] });
+        assert!(serde_json::from_value::<ActiveMqEvent>(rabbit).is_err());
+    }
+}

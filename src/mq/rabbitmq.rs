@@ -25,11 +25,17 @@
 //! # Ok(()) }
 //! ```
 
-mod event;
-mod source;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub use event::{BasicProperties, RabbitMqEvent, RabbitMqMessage};
-pub use source::RabbitMq;
+use lambda_runtime::Context;
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::{Span, info_span};
+
+use crate::batch::{BodyError, Source};
+use crate::streams::{Data, HeaderBytes, token};
 
 /// Makes a handler of RabbitMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -41,3 +47,307 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<RabbitMq, T, E, Sv
 /// Holds one RabbitMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
 pub type Message<T> = crate::batch::Message<RabbitMq, T>;
+
+/// Holds the messages of one invocation: the [event of a RabbitMQ broker][page].
+///
+/// [page]: https://docs.aws.amazon.com/lambda/latest/dg/with-mq.html
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
+#[non_exhaustive]
+pub struct RabbitMqEvent {
+    /// The messages, by queue, in the order of each queue.
+    pub messages: Vec<RabbitMqMessage>,
+}
+
+/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RabbitMqMessage {
+    /// The properties that the producer set.
+    pub properties: BasicProperties,
+    /// Says whether the broker has delivered the message before.
+    pub redelivered: bool,
+    broker: Option<Arc<str>>,
+    queue: Arc<str>,
+    place: String,
+    data: Data,
+}
+
+/// Holds the properties of a RabbitMQ message; each is `None` where the producer set none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct BasicProperties {
+    /// The id of the message.
+    pub message_id: Option<String>,
+    /// The id of the request that the message belongs to.
+    pub correlation_id: Option<String>,
+    /// The media type of the data.
+    pub content_type: Option<String>,
+    /// The type of the message, in the producer's words.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The program that sent the message.
+    pub app_id: Option<String>,
+    headers: Option<BTreeMap<String, Header>>,
+}
+
+/// Texts arrive as bytes, numbers and truth values as such.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Header {
+    Text { bytes: HeaderBytes },
+    Other(Value),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(rename = "eventSource")]
+    _source: EventSource,
+    event_source_arn: Option<Arc<str>>,
+    rmq_messages_by_queue: BTreeMap<String, Vec<Fields>>,
+}
+
+/// The value that Lambda documents; the event of another source is an error.
+#[derive(Deserialize)]
+enum EventSource {
+    #[serde(rename = "aws:rmq")]
+    RabbitMq,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    basic_properties: Option<BasicProperties>,
+    redelivered: Option<bool>,
+    #[serde(default)]
+    data: Data,
+}
+
+impl From<Wire> for RabbitMqEvent {
+    fn from(wire: Wire) -> Self {
+        let broker = wire.event_source_arn;
+        let queues = wire.rmq_messages_by_queue.into_iter();
+        let messages = queues.flat_map(|(queue, messages)| {
+            let (queue, broker): (Arc<str>, _) = (queue.into(), broker.clone());
+            let message = move |(position, fields): (usize, Fields)| RabbitMqMessage {
+                properties: fields.basic_properties.unwrap_or_default(),
+                redelivered: fields.redelivered.unwrap_or_default(),
+                broker: broker.clone(),
+                place: format!("{queue}[{position}]"),
+                queue: Arc::clone(&queue),
+                data: fields.data,
+            };
+            messages.into_iter().enumerate().map(message)
+        });
+        Self {
+            messages: messages.collect(),
+        }
+    }
+}
+
+impl RabbitMqMessage {
+    /// Names queue and virtual host as the event does, such as `bills::/`.
+    pub fn queue_and_host(&self) -> &str {
+        &self.queue
+    }
+
+    /// Names the queue.
+    pub fn queue(&self) -> &str {
+        let parts = self.queue.rsplit_once("::");
+        parts.map_or(&self.queue, |(queue, _)| queue)
+    }
+
+    /// Gives the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
+    /// or the JSON text of a number or a truth value.
+    pub fn header(&self, name: &str) -> Option<String> {
+        match self.properties.headers.as_ref()?.get(name)? {
+            Header::Text { bytes } => bytes.text(),
+            Header::Other(Value::String(text)) => Some(text.clone()),
+            Header::Other(Value::Null) => None,
+            Header::Other(other) => Some(other.to_string()),
+        }
+    }
+
+    /// Gives the bytes of the message; `None` where it has none, or where they are not Base64.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.data.bytes().ok()
+    }
+
+    fn body(&self) -> Result<&[u8], BodyError> {
+        self.data.bytes()
+    }
+
+    fn message_id(&self) -> Option<&str> {
+        let id = self.properties.message_id.as_deref();
+        id.filter(|id| !id.is_empty())
+    }
+
+    /// The message id, or the message's place in the event: the broker gives no id.
+    fn id(&self) -> &str {
+        self.message_id().unwrap_or(&self.place)
+    }
+
+    /// Copies of one message in several queues have one id, so the queue is in the token.
+    fn token(&self) -> Option<String> {
+        let queue = token(self.broker.as_deref()?, &self.queue);
+        Some(token(&queue, self.message_id()?))
+    }
+}
+
+/// Names RabbitMQ as the [`Source`] of a batch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RabbitMq;
+
+impl Source for RabbitMq {
+    type Event = RabbitMqEvent;
+    type Record = RabbitMqMessage;
+    type Reply = ();
+
+    const NAME: &'static str = "rabbitmq";
+
+    /// Lambda has no partial replies for Amazon MQ.
+    const READS_REPLY: bool = false;
+
+    fn records(event: RabbitMqEvent) -> Vec<RabbitMqMessage> {
+        event.messages
+    }
+
+    /// Gives the message id, or the queue and the message's position in the event: RabbitMQ has an
+    /// id only where the producer set one.
+    fn id(message: &RabbitMqMessage) -> Option<&str> {
+        Some(message.id())
+    }
+
+    fn token(message: &RabbitMqMessage) -> Option<Cow<'_, str>> {
+        message.token().map(Cow::Owned)
+    }
+
+    fn body(message: &RabbitMqMessage) -> Result<&[u8], BodyError> {
+        message.body()
+    }
+
+    fn origin(message: &RabbitMqMessage) -> Option<&str> {
+        Some(message.queue_and_host()).filter(|queue| !queue.is_empty())
+    }
+
+    fn order_key(message: &RabbitMqMessage) -> Option<&str> {
+        Some(message.queue_and_host())
+    }
+
+    /// Lambda promises no order: a message that comes again may come after a later one.
+    fn is_ordered(_: &RabbitMqMessage) -> bool {
+        false
+    }
+
+    /// The broker says that a delivery is repeated, but not how often.
+    fn deliveries(message: &RabbitMqMessage) -> Option<u32> {
+        message.redelivered.then_some(2)
+    }
+
+    fn attribute(message: &RabbitMqMessage, name: &str) -> Option<String> {
+        message.header(name)
+    }
+
+    fn reply(_: Vec<String>) {}
+
+    fn batch_span(messages: &[RabbitMqMessage], context: &Context) -> Span {
+        let queue = messages.first().map_or("", RabbitMqMessage::queue);
+        info_span!(
+            "rabbitmq_batch",
+            otel.kind = "consumer",
+            otel.name = format_args!("receive {queue}"),
+            faas.trigger = "pubsub",
+            faas.invocation_id = context.request_id,
+            messaging.system = "rabbitmq",
+            messaging.operation.name = "receive",
+            messaging.operation.r#type = "receive",
+            messaging.destination.name = queue,
+            messaging.batch.message_count = messages.len(),
+        )
+    }
+
+    fn record_span(message: &RabbitMqMessage) -> Span {
+        let queue = message.queue();
+        info_span!(
+            "rabbitmq_message",
+            otel.kind = "consumer",
+            otel.name = format_args!("process {queue}"),
+            messaging.system = "rabbitmq",
+            messaging.operation.name = "process",
+            messaging.operation.r#type = "process",
+            messaging.destination.name = queue,
+            messaging.message.id = message.id(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn messages(fields: &[Value]) -> Vec<RabbitMqMessage> {
+        let arn = "arn:aws:mq:eu-central-1:123456789012:broker:shop:b-1";
+        let event = json!({
+            "eventSource": "aws:rmq",
+            "eventSourceArn": arn,
+            "rmqMessagesByQueue": { "bills::/": fields },
+        });
+        let event = serde_json::from_value(event).unwrap();
+        RabbitMq::records(event)
+    }
+
+    fn with_id(id: &Value) -> Value {
+        json!({ "basicProperties": { "messageId": id }, "data": "Nw==" })
+    }
+
+    #[test]
+    fn a_message_without_an_id_has_no_key_and_can_be_reported() {
+        let ids = [json!("p-1"), json!(null), json!(""), json!("p-1")];
+        let messages = messages(&ids.each_ref().map(with_id));
+        let ids: Vec<_> = messages
+            .iter()
+            .map(|message| RabbitMq::id(message).unwrap())
+            .collect();
+        assert_eq!(ids, ["p-1", "bills::/[1]", "bills::/[2]", "p-1"]);
+        let tokens: Vec<_> = messages.iter().map(RabbitMq::token).collect();
+        assert!(tokens[0].is_some() && tokens[0] == tokens[3]);
+        assert_eq!(tokens[1..3], [None, None]);
+    }
+
+    #[test]
+    fn headers_are_text() {
+        let headers = json!({ "id": { "bytes": [112, 45, 49] }, "raw": { "bytes": [-56] }, "count": 10, "none": null });
+        let messages = messages(&[
+            json!({ "basicProperties": { "headers": headers } }),
+            json!({}),
+        ]);
+        for (name, expected) in [
+            ("id", Some("p-1")),
+            ("raw", Some("yA==")),
+            ("count", Some("10")),
+            ("none", None),
+            ("other", None),
+        ] {
+            assert_eq!(RabbitMq::attribute(&messages[0], name).as_deref(), expected);
+            assert_eq!(RabbitMq::attribute(&messages[1], name), None);
+        }
+        assert!(RabbitMq::body(&messages[1]).is_err());
+    }
+
+    #[test]
+    fn the_queue_has_its_virtual_host_where_names_must_differ() {
+        let message = &messages(&[with_id(&json!(null))])[0];
+        assert_eq!(message.queue(), "bills");
+        assert_eq!(RabbitMq::origin(message), Some("bills::/"));
+    }
+
+    #[test]
+    fn the_event_of_another_source_is_an_error() {
+        let active = json!({ "eventSource": "aws:mq", "rmqMessagesByQueue": {} });
+        assert!(serde_json::from_value::<RabbitMqEvent>(active).is_err());
+    }
+}

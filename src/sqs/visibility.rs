@@ -1,5 +1,6 @@
 //! Hides messages that are in flight elsewhere until the lease of the other attempt is over.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::batch::{Defer, Deferral};
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::sqs::BatchLayer;
 
-mod timeout;
+#[cfg(test)]
+mod tests;
 
 /// The longest time that one request may take: the request is a courtesy, and each millisecond of
 /// the function is paid for.
@@ -89,12 +91,12 @@ impl Visibility {
     }
 
     fn receipt(&self, message: &SqsMessage) -> Receipt {
-        let of_arn = || timeout::queue_url(message.event_source_arn.as_deref()?);
+        let of_arn = || queue_url(message.event_source_arn.as_deref()?);
         Receipt {
             message_id: message.message_id.clone().unwrap_or_default(),
             handle: message.receipt_handle.clone(),
             queue_url: self.queue_url.clone().or_else(|| of_arn().map(Into::into)),
-            received_at: timeout::received_at(&message.attributes, SystemClock.now()),
+            received_at: received_at(&message.attributes, SystemClock.now()),
         }
     }
 
@@ -103,7 +105,7 @@ impl Visibility {
         let left = free_at.saturating_duration_since(Instant::now());
         let left = left.min(self.limit);
         let held = SystemClock.now().saturating_since(receipt.received_at);
-        let Some(seconds) = timeout::seconds(left, held) else {
+        let Some(seconds) = seconds(left, held) else {
             return;
         };
         let message_id = &receipt.message_id;
@@ -174,5 +176,60 @@ impl fmt::Debug for Visibility {
 }
 
 // The wire that is replaced is that of the feature `dynamodb`.
-#[cfg(all(test, feature = "dynamodb"))]
-mod tests;
+
+/// The longest that SQS hides a message, from its receive on
+/// ([`ChangeMessageVisibility`](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html)).
+const LONGEST: u64 = 43_200;
+
+/// The longest that Lambda gathers messages for one batch
+/// ([`MaximumBatchingWindowInSeconds`](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html)).
+const BATCHING_WINDOW: Duration = Duration::from_mins(5);
+
+/// Makes the URL of `arn:aws:sqs:region:account:name`; `None` in a partition whose endpoints are
+/// not known here.
+fn queue_url(arn: &str) -> Option<String> {
+    let mut parts = arn.split(':');
+    let mut part = || parts.next().filter(|part| !part.is_empty());
+    let (scheme, partition, service) = (part()?, part()?, part()?);
+    let (region, account, name) = (part()?, part()?, part()?);
+    if (scheme, service) != ("arn", "sqs") || part().is_some() {
+        return None;
+    }
+    let domain = match partition {
+        "aws" | "aws-us-gov" => "amazonaws.com",
+        "aws-cn" => "amazonaws.com.cn",
+        _ => return None,
+    };
+    Some(format!("https://sqs.{region}.{domain}/{account}/{name}"))
+}
+
+/// Dates the receive of a message, or gives an earlier time: the event has the time of the first
+/// receive alone.
+fn received_at(attributes: &HashMap<String, String>, now: EpochMillis) -> EpochMillis {
+    let number = |name| {
+        attributes
+            .get(name)
+            .and_then(|text: &String| text.parse().ok())
+    };
+    match (
+        number("ApproximateReceiveCount"),
+        number("ApproximateFirstReceiveTimestamp"),
+    ) {
+        (Some(1), Some(first)) => EpochMillis(first),
+        _ => now - BATCHING_WINDOW,
+    }
+}
+
+/// Computes the visibility timeout, in seconds from now, of a message that must stay hidden for the
+/// time that is `left`, and was received `held` ago; `None` where the timeout stays as it is.
+fn seconds(left: Duration, held: Duration) -> Option<i32> {
+    let allowed = LONGEST.saturating_sub(whole_seconds(held));
+    let seconds = whole_seconds(left).min(allowed);
+    i32::try_from(seconds).ok().filter(|seconds| *seconds > 0)
+}
+
+/// Rounds up: a message that comes back a moment too early is reported once more.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
+}

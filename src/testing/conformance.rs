@@ -1,5 +1,7 @@
 //! Checks every promise of the [`Store`] contract.
 
+use bench::Bench;
+
 use crate::store::Store;
 
 mod bench;
@@ -7,13 +9,7 @@ mod claims;
 mod commits;
 mod fence;
 mod groups;
-mod interventions;
 mod journal;
-mod limits;
-mod oversize;
-mod takeovers;
-
-use bench::Bench;
 
 /// The store broke a promise of the [`Store`] contract.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,17 +80,17 @@ pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
         journal::nobody_else_notes_a_step,
         journal::a_release_and_a_takeover_keep_the_journal,
         journal::a_fresh_takeover_forgets_the_journal,
-        takeovers::a_resumed_record_keeps_its_last_error,
-        takeovers::an_unstarted_record_loses_its_last_error,
-        takeovers::a_fresh_takeover_keeps_nothing,
-        takeovers::a_takeover_needs_the_exact_version,
-        takeovers::an_absent_attribute_must_still_be_absent,
-        takeovers::of_many_takeovers_at_once_one_applies,
-        takeovers::the_predecessor_is_fenced_out,
-        takeovers::a_late_claim_does_not_apply_after_a_release,
-        interventions::an_operator_ends_a_record_of_any_status,
-        interventions::an_intervention_needs_the_exact_version,
-        interventions::an_intervention_with_an_older_step_is_refused,
+        claims::a_resumed_record_keeps_its_last_error,
+        claims::an_unstarted_record_loses_its_last_error,
+        claims::a_fresh_takeover_keeps_nothing,
+        claims::a_takeover_needs_the_exact_version,
+        claims::an_absent_attribute_must_still_be_absent,
+        claims::of_many_takeovers_at_once_one_applies,
+        claims::the_predecessor_is_fenced_out,
+        claims::a_late_claim_does_not_apply_after_a_release,
+        fence::an_operator_ends_a_record_of_any_status,
+        fence::an_intervention_needs_the_exact_version,
+        fence::an_intervention_with_an_older_step_is_refused,
         groups::grouped_claims_answer_in_order,
         groups::grouped_completions_answer_in_order,
         groups::grouped_releases_answer_in_order,
@@ -102,11 +98,11 @@ pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
         groups::grouped_reads_answer_in_order,
         groups::a_large_group_is_taken,
         groups::an_empty_group_is_answered,
-        oversize::what_is_kept_comes_back_byte_for_byte,
-        oversize::each_owner_has_an_outcome_of_its_own,
-        oversize::nothing_is_kept_after_the_deadline,
-        limits::a_passed_deadline_writes_nothing,
-        limits::a_read_sees_the_write_before_it,
+        journal::what_is_kept_comes_back_byte_for_byte,
+        journal::each_owner_has_an_outcome_of_its_own,
+        journal::nothing_is_kept_after_the_deadline,
+        claims::a_passed_deadline_writes_nothing,
+        claims::a_read_sees_the_write_before_it,
     }
     if store.admission().is_some() {
         check! {

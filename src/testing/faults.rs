@@ -1,23 +1,21 @@
 //! Puts a wire that fails on purpose in front of a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Crash;
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
+use crate::store;
 use crate::store::transaction::{Admission, Commit, Committed};
-use crate::store::{self, Answer, Store, StoreError};
+use crate::store::{Answer, Store, StoreError};
+use crate::testing::Crash;
 
-mod fault;
-mod plan;
-
-pub use fault::{Call, Fault};
-use plan::Plan;
+#[cfg(test)]
+mod tests;
 
 /// The store is in front of another one, with a wire between them that loses, delays and repeats
 /// calls.
@@ -344,5 +342,157 @@ impl Store for FaultyStore {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A call of a [`Store`](crate::store::Store): the kind of its write, or its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Call {
+    /// [`RecordWrite::Create`]
+    Create,
+    /// [`RecordWrite::TakeOver`]
+    TakeOver,
+    /// [`RecordWrite::Complete`]
+    Complete,
+    /// [`RecordWrite::Renew`]
+    Renew,
+    /// [`RecordWrite::Amend`]: a note of a step, or a key that was derived.
+    Amend,
+    /// [`RecordWrite::Release`]
+    Release,
+    /// [`RecordWrite::Intervene`]
+    Intervene,
+    /// `load`
+    Load,
+    /// `keep`
+    Keep,
+    /// `fetch`
+    Fetch,
+    /// `commit`
+    Commit,
+}
+
+impl Call {
+    fn of(write: &RecordWrite) -> Self {
+        match write {
+            RecordWrite::Create(_) => Self::Create,
+            RecordWrite::TakeOver { .. } => Self::TakeOver,
+            RecordWrite::Complete(_) => Self::Complete,
+            RecordWrite::Renew(_) => Self::Renew,
+            RecordWrite::Amend(_) => Self::Amend,
+            RecordWrite::Release(_) => Self::Release,
+            RecordWrite::Intervene(_) => Self::Intervene,
+        }
+    }
+}
+
+/// A fault happens to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The call never arrives: [`StoreError::Unavailable`].
+    RequestLost,
+    /// The call applies, and its answer is lost: [`StoreError::Unavailable`].
+    ReplyLost,
+    /// The call applies, its answer is lost, and it is sent again at once, as the SDK does with
+    /// record writes: the caller gets the second answer.
+    Resent,
+    /// The answer is lost, and the call arrives after this time: before the first call that comes
+    /// then. A read, a transaction, and an outcome to be kept, never arrive.
+    Late(Duration),
+    /// The call arrives after this time, even if its caller is dropped meanwhile; past its deadline
+    /// the answer is lost. A read, a transaction, and an outcome to be kept, never arrive without
+    /// their caller.
+    Delayed(Duration),
+    /// The call applies at once, and its answer comes after this time; past its deadline the answer
+    /// is lost.
+    ReplyDelayed(Duration),
+    /// The call applies and is answered, and a copy of it arrives after this time: before the first
+    /// call that comes then. A read, a transaction, and an outcome to be kept, are never copied.
+    Copied(Duration),
+    /// [`StoreError::Throttled`]; nothing applies.
+    Throttled,
+    /// [`StoreError::Conflict`]; nothing applies.
+    Conflict,
+}
+
+impl Fault {
+    /// The fault's name, as [`FaultyStore::met`](FaultyStore::met) counts it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RequestLost => "request lost",
+            Self::ReplyLost => "reply lost",
+            Self::Resent => "resent",
+            Self::Late(_) => "late",
+            Self::Delayed(_) => "delayed",
+            Self::ReplyDelayed(_) => "reply delayed",
+            Self::Copied(_) => "copied",
+            Self::Throttled => "throttled",
+            Self::Conflict => "conflict",
+        }
+    }
+
+    fn error(self) -> StoreError {
+        let injected = format!("injected: {}", self.name());
+        match self {
+            Self::Throttled => StoreError::Throttled(injected.into()),
+            Self::Conflict => StoreError::Conflict,
+            _ => StoreError::Unavailable(injected.into()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    waiting: VecDeque<(Call, Fault)>,
+    dice: Option<Dice>,
+}
+
+#[derive(Debug)]
+struct Dice {
+    random: fastrand::Rng,
+    probability: f64,
+}
+
+impl Plan {
+    fn seeded(seed: u64, probability: f64) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            dice: Some(Dice {
+                random: fastrand::Rng::with_seed(seed),
+                probability,
+            }),
+        }
+    }
+
+    fn inject(&mut self, call: Call, fault: Fault) {
+        self.waiting.push_back((call, fault));
+    }
+
+    fn next(&mut self, call: Call) -> Option<Fault> {
+        let told = self.waiting.iter().position(|(wanted, _)| *wanted == call);
+        match told {
+            Some(position) => self.waiting.remove(position).map(|(_, fault)| fault),
+            None => self.dice.as_mut()?.throw(),
+        }
+    }
+}
+
+impl Dice {
+    fn throw(&mut self) -> Option<Fault> {
+        if self.random.f64() >= self.probability {
+            return None;
+        }
+        // From a blink to longer than most leases last.
+        let pause = Duration::from_millis(10_u64 << self.random.u32(0..12));
+        Some(match self.random.u8(0..9) {
+            0 => Fault::RequestLost,
+            1 => Fault::ReplyLost,
+            2 => Fault::Resent,
+            3 => Fault::Late(pause),
+            4 => Fault::Delayed(pause),
+            5 => Fault::ReplyDelayed(pause),
+            6 => Fault::Copied(pause),
+            7 => Fault::Throttled,
+            _ => Fault::Conflict,
+        })
+    }
+}

@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use super::*;
 
 /// The keys from `from` on that the window takes for met.

@@ -1,9 +1,13 @@
 //! Checks claims on fresh keys, and reads.
 
-use futures_util::future::join_all;
+use std::time::Duration;
 
-use super::bench::{Bench, Check, same};
-use crate::protocol::record::Record;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use crate::protocol::record::{NewClaim, Record, RecordWrite, Takeover, Version};
+use crate::store::{Answer, StoreError};
+use crate::testing::conformance::bench::{Bench, Check, same};
 
 pub(super) async fn a_claim_on_a_fresh_key_applies_and_is_read_back_whole(
     bench: &Bench<'_>,
@@ -51,4 +55,205 @@ pub(super) async fn a_claim_without_a_fingerprint_has_none(bench: &Bench<'_>) ->
         bench.record(&claim.id).await?.fingerprint,
         None,
     )
+}
+
+/// Makes a takeover of the record that was `seen`.
+fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
+    RecordWrite::TakeOver {
+        seen: seen.clone(),
+        mode,
+        claim: claim.clone(),
+    }
+}
+
+/// Makes a successor's claim.
+fn successor(bench: &Bench<'_>, name: &str) -> Result<NewClaim, String> {
+    let mut claim = bench.claim(name)?;
+    claim.attempt = 2;
+    claim.started_at = bench.now + Duration::from_secs(90);
+    claim.lease = bench.now + Duration::from_secs(150);
+    Ok(claim)
+}
+
+pub(super) async fn a_resumed_record_keeps_its_last_error(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("resume").await?;
+    bench.write(bench.release(&first)?).await?;
+    let released = bench.record(&first.id).await?;
+    let claim = successor(bench, "resume")?;
+    let seen = Version::of(&released);
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Resume))
+        .await?;
+    let expected = Record {
+        last_error: released.last_error,
+        ..Record::claimed(&claim)
+    };
+    bench.has(&first.id, expected).await?;
+    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
+    same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
+pub(super) async fn an_unstarted_record_loses_its_last_error(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("unstarted").await?;
+    bench.write(bench.release(&first)?).await?;
+    let released = bench.record(&first.id).await?;
+    let claim = successor(bench, "unstarted")?;
+    let seen = Version::of(&released);
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Unstarted))
+        .await?;
+    bench.has(&first.id, Record::claimed(&claim)).await?;
+    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
+    same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
+pub(super) async fn a_fresh_takeover_keeps_nothing(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("fresh-takeover").await?;
+    bench.write(bench.completion(&first, "\"old\"")).await?;
+    let seen = Version::of(&bench.record(&first.id).await?);
+    let mut claim = successor(bench, "fresh-takeover")?;
+    claim.attempt = 1;
+    let answer = bench
+        .write(take_over(&seen, &claim, Takeover::Fresh))
+        .await?;
+    bench.has(&first.id, Record::claimed(&claim)).await?;
+    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
+    same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
+pub(super) async fn a_takeover_needs_the_exact_version(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("version").await?;
+    let seen = Version::of(&bench.record(&first.id).await?);
+    let claim = successor(bench, "version")?;
+    let stale = [
+        Version {
+            owner: Some("somebody".into()),
+            ..seen.clone()
+        },
+        Version {
+            status: Some("COMPLETED".into()),
+            ..seen.clone()
+        },
+        Version {
+            lease: seen.lease.map(|lease| lease - 1),
+            ..seen.clone()
+        },
+        Version {
+            expiration: seen.expiration.map(|expiration| expiration + 1),
+            ..seen.clone()
+        },
+        Version {
+            owner: None,
+            ..seen.clone()
+        },
+        Version {
+            lease: None,
+            ..seen
+        },
+    ];
+    for version in stale {
+        for mode in [Takeover::Resume, Takeover::Unstarted, Takeover::Fresh] {
+            let write = take_over(&version, &claim, mode);
+            let what = format!("a takeover of {version:?}");
+            bench.refused(&what, write).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn an_absent_attribute_must_still_be_absent(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("absent-lease").await?;
+    bench.write(bench.completion(&first, "1")).await?;
+    let seen = Version::of(&bench.record(&first.id).await?);
+    same("a final record's lease", seen.lease, None)?;
+    let claim = successor(bench, "absent-lease")?;
+    let wrong = Version {
+        lease: Some(0),
+        ..seen
+    };
+    let write = take_over(&wrong, &claim, Takeover::Fresh);
+    bench
+        .refused("a takeover that expects a lease", write)
+        .await
+}
+
+pub(super) async fn of_many_takeovers_at_once_one_applies(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("takeover-race").await?;
+    let seen = Version::of(&bench.record(&first.id).await?);
+    let claims = (0..8)
+        .map(|_| successor(bench, "takeover-race"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let writes = claims.iter();
+    let writes = writes.map(|claim| bench.write(take_over(&seen, claim, Takeover::Resume)));
+    bench
+        .one_wins(&first.id, &claims, join_all(writes).await)
+        .await
+}
+
+pub(super) async fn the_predecessor_is_fenced_out(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("fenced").await?;
+    let seen = Version::of(&bench.record(&first.id).await?);
+    let claim = successor(bench, "fenced")?;
+    bench
+        .write(take_over(&seen, &claim, Takeover::Resume))
+        .await?;
+    bench
+        .refused("a stale completion", bench.completion(&first, "1"))
+        .await?;
+    bench
+        .refused("a stale release", bench.release(&first)?)
+        .await?;
+    let renewal = bench.renewal(&first, claim.lease + Duration::from_mins(1));
+    bench.refused("a stale renewal", renewal).await
+}
+
+pub(super) async fn a_late_claim_does_not_apply_after_a_release(bench: &Bench<'_>) -> Check {
+    let first = bench.claimed("late").await?;
+    bench.write(bench.release(&first)?).await?;
+    bench
+        .refused("the first claim, arriving again", first)
+        .await
+}
+
+fn times_out<T>(what: &str, result: &Result<T, StoreError>) -> Check {
+    let times_out = matches!(result, Err(StoreError::NotSent | StoreError::Timeout));
+    same(what, times_out, true)
+}
+
+pub(super) async fn a_passed_deadline_writes_nothing(bench: &Bench<'_>) -> Check {
+    let passed = Instant::now();
+    let store = bench.store;
+    let claim = bench.claim("too-late")?;
+    let claimed = store.write(&claim.clone().into(), passed).await;
+    times_out("a claim after its deadline times out", &claimed)?;
+    same("the record", bench.load(&claim.id).await?, None)?;
+
+    let held = bench.claimed("held").await?;
+    let before = bench.load(&held.id).await?;
+    let completion = bench.completion(&held, "1").into();
+    let completed = store.write(&completion, passed).await;
+    times_out("a completion times out", &completed)?;
+    let released = store.write(&bench.release(&held)?.into(), passed).await;
+    times_out("a release times out", &released)?;
+    times_out("a read times out", &store.load(&held.id, passed).await)?;
+    same("the record", bench.load(&held.id).await?, before)
+}
+
+pub(super) async fn a_read_sees_the_write_before_it(bench: &Bench<'_>) -> Check {
+    for round in 0..10 {
+        let claim = bench.claimed(&format!("consistent-{round}")).await?;
+        same(
+            "the owner",
+            bench.record(&claim.id).await?.owner,
+            Some(claim.owner.clone()),
+        )?;
+        let completion = bench.completion(&claim, "1");
+        bench.applies("a completion", completion.clone()).await?;
+        same(
+            "the outcome",
+            bench.record(&claim.id).await?.outcome,
+            Some(completion.outcome),
+        )?;
+    }
+    Ok(())
 }

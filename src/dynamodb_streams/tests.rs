@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -110,4 +112,38 @@ fn neither_keys_nor_images_are_shown() {
         !shown.contains("secret") && !shown.contains("115"),
         "{shown}"
     );
+}
+
+const TABLE_STREAM: &str =
+    "arn:aws:dynamodb:eu-central-1:123456789012:table/orders/stream/2026-01-01T00:00:00.000";
+
+fn record_of(arn: &str, event_id: &str) -> DynamoDbStreamRecord {
+    let record = json!({ "eventSourceARN": arn, "eventID": event_id });
+    serde_json::from_value(record).unwrap()
+}
+
+#[test]
+fn a_token_names_the_stream_and_the_record() {
+    let token = |arn: &str, id: &str| {
+        let record = record_of(arn, id);
+        DynamoDbStreams::token(&record).map(Cow::into_owned)
+    };
+    assert_eq!(
+        token(TABLE_STREAM, "c81e"),
+        Some(format!("{TABLE_STREAM}#c81e"))
+    );
+    let anew = TABLE_STREAM.replace("2026-01", "2026-02");
+    assert_ne!(token(TABLE_STREAM, "c81e"), token(&anew, "c81e"));
+    assert_eq!(token("", "c81e"), None);
+    assert_eq!(token(TABLE_STREAM, ""), None);
+}
+
+#[test]
+fn the_table_names_the_operation() {
+    assert_eq!(
+        DynamoDbStreams::origin(&record_of(TABLE_STREAM, "1")),
+        Some("orders")
+    );
+    assert_eq!(DynamoDbStreams::origin(&record_of("orders", "1")), None);
+    assert_eq!(DynamoDbStreams::origin(&record_of("", "1")), None);
 }

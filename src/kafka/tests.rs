@@ -1,7 +1,26 @@
+//! Tests of the module above.
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kafka::record::SchemaMetadata;
+
+#[test]
+fn each_failed_record_is_named_by_partition_and_offset() {
+    let failed = ["stock-movements-0-15", "stock-movements-0-16", "b-12-7"];
+    let reply = KafkaItemFailures::of(failed.map(str::to_owned).to_vec());
+    let expected = serde_json::json!({ "batchItemFailures": [
+        { "itemIdentifier": { "partition": "stock-movements-0", "offset": 15 } },
+        { "itemIdentifier": { "partition": "stock-movements-0", "offset": 16 } },
+        { "itemIdentifier": { "partition": "b-12", "offset": 7 } },
+    ] });
+    assert_eq!(serde_json::to_value(reply).unwrap(), expected);
+}
+
+#[test]
+fn nothing_failed_is_an_empty_list() {
+    let reply = serde_json::to_string(&KafkaItemFailures::of(Vec::new())).unwrap();
+    assert_eq!(reply, r#"{"batchItemFailures":[]}"#);
+}
 
 const ARN: &str = "arn:aws:kafka:eu-central-1:123456789012:cluster/stock/0a1b-4";
 
