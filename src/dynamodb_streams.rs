@@ -134,7 +134,9 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<DynamoDbStreams, T
 /// it.
 pub type Message<T> = crate::batch::Message<DynamoDbStreams, T>;
 
-/// Holds a batch of records of one shard.
+/// Holds a batch of records of one shard. [AWS's page][event] shows such an event.
+///
+/// [event]: https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html
 ///
 /// Deserializing the event of another service fails with an error that names this service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

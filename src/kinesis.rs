@@ -157,7 +157,9 @@ pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kinesis, T, E, Svc
 /// it.
 pub type Message<T> = crate::batch::Message<Kinesis, T>;
 
-/// Holds a batch of records of one shard.
+/// Holds a batch of records of one shard. [AWS's page][event] shows such an event.
+///
+/// [event]: https://docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html
 ///
 /// Deserializing the event of another service fails with an error that names this service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

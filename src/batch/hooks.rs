@@ -1,4 +1,5 @@
-//! Calls the hooks of a batch, after every message has run and before the reply is made.
+//! Calls the hooks of a batch: the one for errors as they occur, the one for rejected messages after
+//! every message has run and before the reply is made.
 
 use std::fmt;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Makes the key of a message.
+//! Selects the key of a message, and makes its token.
 
 use std::borrow::Cow;
 use std::fmt;

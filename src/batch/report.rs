@@ -1,4 +1,5 @@
-//! Gives the reason why a message is reported, and logs it without any of the message's content.
+//! Gives each message its fate, and a reported one its reason, which is logged without the message's
+//! content.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! Makes the configuration of clients in Lambda, and that of a call that the SDK must not send
-//! again.
+//! Makes the clients of a function: their credentials are kept until they expire, their throttled
+//! writes are left to the engine. Tells a request that was sent from one that waited in this process.
 
 use std::cell::Cell;
 use std::error::Error as StdError;

@@ -1,4 +1,4 @@
-//! Decodes records from items, strictly: an item that can't be understood is unreadable for a
+//! Converts records to items and back, strictly: an item that can't be understood is unreadable for a
 //! stated reason.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Commits business writes and the final record in one `TransactWriteItems`.
+//! Commits business writes and the final record in one `TransactWriteItems`, or the record alone.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -477,6 +477,9 @@ pub(super) fn admit(writes: &[Write], new: &Write) -> Result<(), WriteError> {
     }
 }
 
+/// Sends a commit, once: with business writes as a transaction, else as one conditional write of
+/// the record. The engine sends it again: a retry of the SDK would hide a send that got no answer,
+/// and that may apply after a later one was refused.
 pub(super) async fn commit(
     store: &DynamoDbStore,
     commit: Commit<'_>,

@@ -1,4 +1,5 @@
-//! Begins a request: gives it a run, or the outcome of an earlier one.
+//! Begins a request: gives it a run, or the outcome of an earlier one. A run may have no
+//! claim: in shadow mode, or where the store did not answer.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -787,6 +788,10 @@ const PAUSE: Duration = Duration::from_mins(1);
 const GRANTED: i64 = 0;
 
 /// The state of the permission to complete.
+///
+/// A function that may claim and may not complete repeats its effect with every delivery: each one
+/// runs when the lease of the one before it is over. After the first completion that was refused
+/// so, the process claims nothing but one trial a minute. What needs no claim is answered meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Permission {
     /// The time of the next trial.

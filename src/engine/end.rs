@@ -1,4 +1,4 @@
-//! A run has the caller's own work between a claim and its end.
+//! Ends a run: keeps its outcome or releases its key, under the fence, and reads an outcome back.
 
 use std::borrow::Cow;
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! Reads request bodies for the fingerprint, and hands them on intact.
+//! Reads request bodies for the fingerprint and response bodies for the record, and hands both on
+//! intact.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! Identifies a request before its handler gets it: takes its key and its fingerprint.
+//! Identifies a request before its handler gets it: names its operation, takes its key and its
+//! fingerprint.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Parses routes as an API's author writes them, and matches requests. Pure.
+//! Parses routes as an API's author writes them, matches requests, and keeps the policy of each. Pure.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Decides which status is an outcome and which is passing. Pure.
+//! Decides which status, of HTTP or gRPC, is an outcome and which is passing. Pure.
 
 use std::borrow::Cow;
 

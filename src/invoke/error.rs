@@ -1,4 +1,5 @@
-//! The error of an invocation that gave no answer, and the word that a caller matches it by.
+//! The error of an invocation that gave no answer, the word that a caller matches it by, and its log
+//! event.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Runs one event: reads it, claims its key, calls the handler, ends the run, answers.
+//! Serves events: reads each, claims its key, calls the handler, ends the run, answers.
 
 use std::fmt;
 use std::fmt::Display;

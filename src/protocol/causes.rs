@@ -1,4 +1,4 @@
-//! The text of an error and of its causes.
+//! Writes the text of an error with its causes, without links and without the user's data.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;

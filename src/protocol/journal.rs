@@ -1,4 +1,4 @@
-//! The journal keeps a request's steps within bounds. It does no I/O.
+//! Keeps a request's steps, and those of a saga, within bounds. It does no I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;

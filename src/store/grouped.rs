@@ -1,4 +1,4 @@
-//! A store that sends the requests of concurrent callers in groups.
+//! Sends the requests of concurrent callers in groups: those of one batch, or of one process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -146,6 +146,13 @@ impl Store for GroupedStore {
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The queues of one batch, or of one process.
+///
+/// Each kind of requests has a queue. A request leaves at once, alone, where none of its kind is
+/// under way. What comes meanwhile gathers, and leaves as one group when that one has its answer, or
+/// when it is full. A request for a record that the gathering group has already leaves at once,
+/// alone: however many ask for one record, the others wait for two answers at the most. One that has
+/// waited for [`PATIENCE`] leaves alone, too: what is under way may never be answered, or its caller
+/// not be polled.
 ///
 /// A group is sent by a task of its own, so that it does not matter which of its callers goes away,
 /// or is not polled. Dropping this ends these tasks.

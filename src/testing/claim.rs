@@ -1,4 +1,4 @@
-//! Makes claims for handlers that a test calls directly.
+//! Makes claims for handlers that a test calls directly, and ends attempts as a crash would.
 
 use std::convert::Infallible;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Puts a wire that fails on purpose in front of a store.
+//! Puts a wire in front of a store, which fails on purpose where a test planned it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Decodes the event of an S3 Batch Operations job, and finds its token.
+//! Decodes the event of an S3 Batch Operations job, finds its token, and makes its reply.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Checks claims on fresh keys, and reads.
+//! Checks claims on fresh keys, takeovers, reads, and the deadlines of calls.
 
 use std::time::Duration;
 

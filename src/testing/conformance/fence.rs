@@ -1,5 +1,5 @@
-//! Checks completions, releases, renewals and amendments: they apply only for the current owner,
-//! only while the record is in progress.
+//! Checks completions, releases, renewals and an operator's interventions: each applies only while the
+//! record is as it expects.
 
 use std::time::Duration;
 

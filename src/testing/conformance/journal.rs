@@ -1,4 +1,5 @@
-//! Checks `amend`: a note replaces only an older entry of the same step, and later writes keep it.
+//! Checks `amend`, by which a note replaces only an older entry of the same step, and outcomes that are
+//! kept beside their record.
 
 use tokio::time::Instant;
 

@@ -8,7 +8,11 @@ pub fn all() -> BTreeSet<&'static str> {
         include_str!("../../../src/engine/error.rs"),
         include_str!("../../../src/protocol/key.rs"),
     ];
-    let lines = sources.into_iter().flat_map(str::lines);
+    let bodies = sources.into_iter().filter_map(|source| {
+        let (_, rest) = source.split_once("pub fn code(")?;
+        rest.split("\n    }\n").next()
+    });
+    let lines = bodies.flat_map(str::lines);
     let arms = lines.filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));
     arms.filter_map(|(_, code)| code.strip_suffix("\","))
         .collect()
