@@ -132,7 +132,7 @@ mod service;
 mod source;
 mod turns;
 
-pub use crate::engine::error::Rejection;
+pub use crate::engine::rejection::Rejection;
 pub use crate::envelope::{Envelope, S3Pointer};
 pub use crate::protocol::selector::SelectorError;
 pub use hooks::Rejected;

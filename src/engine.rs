@@ -22,9 +22,13 @@ mod commit;
 mod end;
 pub(crate) mod error;
 pub(crate) mod events;
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+pub(crate) mod hook;
 mod lease;
 pub mod metrics;
 mod pace;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod rejection;
 pub(crate) mod request;
 pub(crate) mod settings;
 #[cfg(test)]

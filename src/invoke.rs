@@ -123,7 +123,7 @@ mod layer;
 mod reader;
 mod run;
 
-pub use crate::engine::error::Rejection;
+pub use crate::engine::rejection::Rejection;
 pub use crate::protocol::selector::SelectorError;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;

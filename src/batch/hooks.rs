@@ -17,8 +17,8 @@ use tower::Service;
 use crate::batch::Source;
 use crate::batch::message::Message;
 use crate::batch::report::{Fate, Reason};
-use crate::engine::error::Rejection;
-use crate::engine::{REPLY_TIME, events};
+use crate::engine::rejection::Rejection;
+use crate::engine::{REPLY_TIME, events, hook};
 use crate::protocol::record::error_text;
 
 /// Defers messages that are in flight elsewhere until their claim is free.
@@ -172,7 +172,7 @@ impl fmt::Display for Rejected {
 }
 
 /// Calls the caller's function with a rejected message.
-type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), events::Problem>> + Send + Sync;
+type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), hook::Problem>> + Send + Sync;
 
 /// Holds the caller's function for rejected messages.
 pub(super) struct Hook<R> {
@@ -192,12 +192,7 @@ impl<R> Hook<R> {
     {
         let call = Arc::new(move |message, why| {
             let taking = function(message, why);
-            async move {
-                taking
-                    .await
-                    .map_err(|error| events::problem(&error, quotes))
-            }
-            .boxed()
+            async move { taking.await.map_err(|error| hook::problem(&error, quotes)) }.boxed()
         });
         Self { call }
     }
@@ -213,7 +208,7 @@ impl<R> Hook<R> {
         let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
         let detail = rejected.detail.clone();
         let taking = async { (self.call)(message, rejected).await };
-        let problem = match events::answer(taking, until).await {
+        let problem = match hook::answer(taking, until).await {
             Ok(()) => {
                 tracing::warn!(
                     event = "rejected",

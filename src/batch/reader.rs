@@ -18,7 +18,7 @@ use crate::batch::Source;
 use crate::batch::key::{KeySource, Selector};
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
-use crate::engine::events;
+use crate::engine::hook;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -301,7 +301,7 @@ fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
 }
 
 /// Calls the caller's function with a pointer.
-type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, events::Problem>> + Send + Sync;
+type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, hook::Problem>> + Send + Sync;
 
 /// Fetches what a pointer stands for.
 #[derive(Clone)]
@@ -320,7 +320,7 @@ impl Fetch {
             async move {
                 fetching
                     .await
-                    .map_err(|error| events::problem(&error, quotes))
+                    .map_err(|error| hook::problem(&error, quotes))
             }
             .boxed()
         }))
@@ -332,7 +332,7 @@ impl Fetch {
         until: Option<Instant>,
     ) -> Result<String, Reason> {
         let fetching = async { (self.0)(pointer).await };
-        let fetched = events::answer(fetching, until).await;
+        let fetched = hook::answer(fetching, until).await;
         fetched.map_err(|problem| Reason::NotFetched(problem.into_owned()))
     }
 }

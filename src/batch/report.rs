@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::batch::source::BodyError;
-use crate::engine::error::{Error, ErrorKind, Obstacle, Rejection};
+use crate::engine::error::{Error, ErrorKind, Obstacle};
+use crate::engine::rejection::Rejection;
 use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
 use crate::protocol::key::KeyError;
@@ -125,7 +126,7 @@ impl Reason {
             Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
                 Some(Rejection::Undecodable)
             }
-            Self::Key(error) => Rejection::of_key(error),
+            Self::Key(error) => Rejection::of_kind(ErrorKind::of_key(error)),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
             Self::NotRun

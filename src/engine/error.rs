@@ -375,68 +375,6 @@ fn when(retry_after: Duration) -> String {
     }
 }
 
-/// Says why a message or an event is rejected: no retry will mend it.
-///
-/// A message of a batch is reported, so that its source moves it aside by its own policy; the
-/// invocation of an event fails. Or the layer's hook `on_rejected` takes it, where it is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Rejection {
-    /// The message has no body, or one that is not in the declared envelope or doesn't decode; or the
-    /// event is not one of the function's source.
-    Undecodable,
-    /// It has no key.
-    KeyMissing,
-    /// It has a key that can't be used: too long, or with control characters.
-    UnusableKey,
-    /// Its key was first used with another [fingerprint](crate::Fingerprint): another body, unless the
-    /// layer has another setting.
-    Mismatch,
-    /// The handler failed with an error that the layer's `permanent` calls so, now or in an earlier
-    /// attempt.
-    Failed,
-}
-
-impl Rejection {
-    /// Gives the code for logs and metrics: `undecodable`, `key_missing`, `unusable_key`, `mismatch` or
-    /// `failed`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Undecodable => "undecodable",
-            Self::KeyMissing => "key_missing",
-            Self::UnusableKey => "unusable_key",
-            Self::Mismatch => "mismatch",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Judges an obstacle; `None` where a retry may mend it, or a person must look.
-    pub(crate) fn of(obstacle: &Obstacle) -> Option<Self> {
-        Self::of_kind(obstacle.kind())
-    }
-
-    /// Judges a key.
-    pub(crate) fn of_key(error: &KeyError) -> Option<Self> {
-        Self::of_kind(ErrorKind::of_key(error))
-    }
-
-    fn of_kind(kind: ErrorKind) -> Option<Self> {
-        match kind {
-            ErrorKind::Failed => Some(Self::Failed),
-            ErrorKind::Mismatch => Some(Self::Mismatch),
-            ErrorKind::KeyMissing => Some(Self::KeyMissing),
-            ErrorKind::UnusableKey => Some(Self::UnusableKey),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Error, *};
@@ -484,20 +422,5 @@ mod tests {
     fn a_handlers_error_comes_back_out() {
         assert_eq!(Error::Handler("mine").into_handler(), Some("mine"));
         assert_eq!(Error::<&str>::Mismatch.into_handler(), None);
-    }
-
-    #[test]
-    fn what_no_retry_will_mend_is_rejected_by_its_kind() {
-        let of = |obstacle: Obstacle| Rejection::of(&obstacle).map(Rejection::as_str);
-        assert_eq!(of(Error::Failed(Failure::unknown())), Some("failed"));
-        assert_eq!(of(Error::Mismatch), Some("mismatch"));
-        let place = "/order/id".to_owned();
-        for missing in [KeyError::Missing, KeyError::MissingAt { place }] {
-            assert_eq!(of(missing.into()), Some("key_missing"));
-        }
-        assert_eq!(of(KeyError::EmptyToken.into()), Some("unusable_key"));
-        assert_eq!(of(KeyError::EmptyOperation.into()), None);
-        assert_eq!(of(KeyError::RawIdWithScope.into()), None);
-        assert_eq!(of(Error::TooLate), None);
     }
 }

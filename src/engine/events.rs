@@ -1,14 +1,8 @@
 //! Emits one structured event per decision. An event has hashes and names: never a payload, a token
 //! or an outcome.
 
-use std::borrow::Cow;
 use std::fmt::Display;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
-
-use futures_util::FutureExt;
-use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Request;
 use crate::engine::claim::{Claim, Hold};
@@ -17,9 +11,7 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{
-    Completion, Record, RecordWrite, StoredOutcome, error_kind, error_text,
-};
+use crate::protocol::record::{Completion, Record, RecordWrite, StoredOutcome};
 use crate::store::StoreError;
 
 pub(super) fn claimed(request: &Request, hold: &Hold) {
@@ -256,35 +248,4 @@ pub(super) fn step_failed(
 pub(super) fn unprotected(operation: &str, key: Option<&RecordId>, reason: &dyn Display) {
     let key = key.map(tracing::field::display);
     tracing::warn!(event = "unprotected", operation, key, %reason, "idempotency");
-}
-
-/// Says for the log why a hook gave no answer.
-pub(crate) type Problem = Cow<'static, str>;
-
-/// Names an error of a hook by its type; by its text, which may quote a payload, where `quotes` says
-/// that logs may hold it.
-pub(crate) fn problem<E: Display + 'static>(error: &E, quotes: bool) -> Problem {
-    if quotes {
-        error_text(error).into()
-    } else {
-        error_kind::<E>().into()
-    }
-}
-
-/// Gives the hook's answer. A panic, and no answer in time, is a problem, too. `calling` has the
-/// call inside: a hook may panic before it returns its future.
-pub(crate) async fn answer<T>(
-    calling: impl Future<Output = Result<T, Problem>>,
-    until: Option<Instant>,
-) -> Result<T, Problem> {
-    let calling = AssertUnwindSafe(calling).catch_unwind();
-    let answer = match until {
-        Some(until) => timeout_at(until, calling).await,
-        None => Ok(calling.await),
-    };
-    match answer {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Err("it panicked".into()),
-        Err(_) => Err("it did not answer in time".into()),
-    }
 }

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response};
 use tokio::time::Instant;
 
-use crate::engine::{REPLY_TIME, Replay, Replayed, events};
+use crate::engine::{REPLY_TIME, Replay, Replayed, hook};
 use crate::http::body::ResponseBody;
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::layer::Settings;
@@ -113,7 +113,7 @@ impl fmt::Debug for ReplayedResponse {
     }
 }
 
-type Changed = Result<Response<Bytes>, events::Problem>;
+type Changed = Result<Response<Bytes>, hook::Problem>;
 
 /// Holds the hook.
 pub(super) struct ReplayHook {
@@ -134,7 +134,7 @@ impl ReplayHook {
             async move {
                 changing
                     .await
-                    .map_err(|error| events::problem(&error, quotes))
+                    .map_err(|error| hook::problem(&error, quotes))
             }
             .boxed()
         });
@@ -150,7 +150,7 @@ impl ReplayHook {
     ) -> Response<Bytes> {
         let stored = replayed.response.clone();
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let problem = match events::answer(async { (self.call)(replayed).await }, until).await {
+        let problem = match hook::answer(async { (self.call)(replayed).await }, until).await {
             Ok(mut changed) => {
                 // The stored length is that of the stored body.
                 if changed.body() != stored.body() {

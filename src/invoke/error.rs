@@ -5,7 +5,8 @@ use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-use crate::engine::error::{Error, ErrorKind, Obstacle, Rejection};
+use crate::engine::error::{Error, ErrorKind, Obstacle};
+use crate::engine::rejection::Rejection;
 
 #[cfg(test)]
 mod tests;

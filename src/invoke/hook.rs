@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::engine::request::Times;
-use crate::engine::{Replay, events};
+use crate::engine::{Replay, hook};
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
 /// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
@@ -33,7 +33,7 @@ impl fmt::Debug for ReplayedAnswer {
     }
 }
 
-type Answer = Result<Box<RawValue>, events::Problem>;
+type Answer = Result<Box<RawValue>, hook::Problem>;
 type Call<I> = dyn Fn(I) -> BoxFuture<'static, Answer> + Send + Sync;
 
 /// Holds a hook that gets `I`.
@@ -57,7 +57,7 @@ impl<I: 'static> Hook<I> {
             let answering = function(input);
             let answer = async move {
                 let answer = answering.await;
-                let answer = answer.map_err(|error| events::problem(&error, quotes))?;
+                let answer = answer.map_err(|error| hook::problem(&error, quotes))?;
                 to_raw_value(&answer).map_err(|_| "its answer can't be written as JSON".into())
             };
             answer.boxed()
@@ -73,7 +73,7 @@ impl<I: 'static> Hook<I> {
         times: Option<Times>,
     ) -> Option<Box<RawValue>> {
         let until = times.map(|times| times.give_up);
-        let answer = events::answer(async { (self.call)(input).await }, until).await;
+        let answer = hook::answer(async { (self.call)(input).await }, until).await;
         answer.inspect_err(|problem| failed(name, problem)).ok()
     }
 }

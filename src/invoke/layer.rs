@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
-use crate::engine::error::Rejection;
+use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::S3BatchTask;

@@ -182,7 +182,7 @@ fn each_code_is_the_name_of_a_section() {
         let section = code.replace('_', "-");
         assert!(page.contains_key(section.as_str()), "{section}");
     }
-    all.extend(codes("src/engine/error.rs", "pub fn as_str("));
+    all.extend(codes("src/engine/rejection.rs", "pub fn as_str("));
     all.extend(codes("src/protocol/record.rs", "impl Omission {"));
     let words = read("src/invoke/error.rs");
     let words = between(&words, "\"Idempotency.", "\"").into_iter();
