@@ -180,17 +180,22 @@ pub mod events;
 #[cfg(feature = "axum")]
 mod extract;
 mod fingerprint;
+#[cfg(feature = "lambda-http")]
+mod gateway;
 mod handler_response;
 mod identity;
 mod layer;
+mod operation;
 mod problem;
 mod replay;
+mod replay_hook;
 mod route;
 #[cfg(feature = "lambda-http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
 pub mod scope;
 mod selector;
 mod service;
+mod settings;
 mod stored_response;
 mod verdict;
 
@@ -199,13 +204,14 @@ pub use body::{ReadError, RequestBody, ResponseBody};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::ClaimRejection;
-pub use identity::path;
 pub use layer::IdempotencyLayer;
+pub use operation::path;
 pub use problem::{DocumentationUrl, DocumentationUrlError, ProblemDetails};
-pub use replay::ReplayedResponse;
-pub use route::{RouteError, RoutePolicy};
+pub use replay_hook::ReplayedResponse;
+pub use route::RouteError;
 pub use selector::Selector;
 pub use service::IdempotencyService;
+pub use settings::RoutePolicy;
 pub use stored_response::{response_of, stored_outcome};
 
 /// Limits the bytes of a request body, unless [`IdempotencyLayer::body_limit`] is set: 6 MiB, as

@@ -28,6 +28,8 @@ pub(crate) mod gzip;
 pub(crate) mod hash;
 pub mod journal;
 pub(crate) mod key;
+pub(crate) mod outcome;
+pub(crate) mod owner;
 pub mod packed;
 pub(crate) mod pointer;
 pub mod record;

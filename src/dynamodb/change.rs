@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::dynamodb::item;
-use crate::dynamodb::item::{number, string};
+use crate::dynamodb::item::number;
+use crate::dynamodb::layout::string;
 use crate::dynamodb::layout::{Attribute, Item, TableLayout, as_item};
 use crate::protocol::journal::StepNote;
 use crate::protocol::key::RecordId;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::dynamodb::layout::{Attribute, Item, STEP_PREFIX, TableLayout};
+use crate::dynamodb::layout::{Attribute, Item, STEP_PREFIX, TableLayout, string};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
@@ -188,10 +188,6 @@ pub(super) fn unknown(name: &str) -> String {
 
 pub(super) fn missing(name: &str) -> String {
     format!("`{name}` is missing")
-}
-
-pub(super) fn string(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
 }
 
 pub(super) fn number(number: impl Into<i64>) -> AttributeValue {

@@ -5,8 +5,6 @@ use std::num::NonZeroU16;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::dynamodb::item::string;
-
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// Prefixes the names of steps' attributes, and of no other attribute.
@@ -300,6 +298,10 @@ impl TableLayout {
         let partition = &self.partition;
         format!("a string partition key `{partition}` and {sort}")
     }
+}
+
+pub(super) fn string(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use serde::Serialize;
 
 use crate::dynamodb::item;
-use crate::dynamodb::item::{number, string};
+use crate::dynamodb::item::number;
+use crate::dynamodb::layout::string;
 use crate::dynamodb::layout::{Item, as_item};
 use crate::dynamodb::transaction::{MOST_BYTES_OF_AN_ITEM, Target, action, fits, name_of};
 use crate::engine::claim::Claim;

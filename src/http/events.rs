@@ -52,16 +52,13 @@
 use std::fmt;
 use std::fmt::Display;
 use std::task::{self, Poll};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, MapOk, TryFutureExt};
 use http::header::HeaderName;
-use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use lambda_http::Context;
-use lambda_http::request::RequestContext;
 use lambda_http::{LambdaEvent, RequestExt as _};
 use tower::{Layer, Service};
 
@@ -322,41 +319,4 @@ fn to_http<R: HttpEventResponse>(answer: R) -> Response<Full<Bytes>> {
     let mut response = answer.to_http().map(Full::new);
     response.extensions_mut().insert(Original(answer));
     response
-}
-
-/// Gives the end of the invocation.
-pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
-    parts.extensions.get().map(Context::deadline)
-}
-
-/// Gives the path of the event, without the stage that an HTTP API puts before it.
-pub(super) fn path(parts: &Parts) -> Option<&str> {
-    let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
-    Some(match parts.extensions.get::<RequestContext>() {
-        Some(RequestContext::ApiGatewayV2(context)) => {
-            without_stage(path, context.stage.as_deref())
-        }
-        _ => path,
-    })
-}
-
-fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
-    let rest = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
-    match rest {
-        Some("") => "/",
-        Some(rest) if rest.starts_with('/') => rest,
-        _ => path,
-    }
-}
-
-/// Gives the route that API Gateway matched: a template of one operation, or of many, or `None`.
-pub(super) fn route(parts: &Parts) -> Option<&str> {
-    match parts.extensions.get::<RequestContext>()? {
-        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),
-        // `POST /orders/{id}`, `ANY /orders/{id}` or `$default`.
-        RequestContext::ApiGatewayV2(context) => {
-            Some(context.route_key.as_deref()?.split_once(' ')?.1)
-        }
-        _ => None,
-    }
 }

@@ -7,7 +7,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-use crate::http::identity::uri;
+use crate::http::operation::uri;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::gzip;
 use crate::protocol::pointer::Pointer;

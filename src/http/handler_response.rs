@@ -14,7 +14,7 @@ use super::verdict::verdict;
 use crate::engine::claim::to_json;
 use crate::http::body::ResponseBody;
 use crate::http::fingerprint::AcceptedCodings;
-use crate::http::layer::Settings;
+use crate::http::settings::Settings;
 use crate::http::stored_response::stored;
 use crate::http::verdict;
 use crate::idempotency::Verdict;

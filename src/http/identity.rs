@@ -3,22 +3,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use http::Uri;
 use http::request::Parts;
 
 use crate::http::BODY_LIMIT;
 use crate::http::body::{ReadError, RequestBody};
 use crate::http::fingerprint::opened;
-use crate::http::layer::{GuardedRoute, Settings};
 use crate::http::problem::Problem;
-use crate::http::route::is_template;
 use crate::http::selector::Selector;
+use crate::http::settings::{GuardedRoute, Settings};
 use crate::idempotency::Idempotency;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-
-#[cfg(feature = "lambda-http")]
-use crate::http::events;
 
 /// Holds the identity of a request, and the body for its handler.
 pub(super) struct Identity<B> {
@@ -97,141 +92,5 @@ async fn bounded<B: RequestBody>(
         (Err(_), body) if once.is_passive() => Ok((None, body)),
         (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
         (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),
-    }
-}
-
-/// Names the operation: method and route template, where one is known; else method and path.
-pub(super) fn operation(parts: &Parts, template: Option<&str>) -> String {
-    let path = template.unwrap_or_else(|| uri(parts).path());
-    format!("{} {path}", parts.method)
-}
-
-/// Labels the operation for the metrics where no template is known: paths are too many, so the
-/// method alone.
-pub(super) fn label(parts: &Parts, template: Option<&str>) -> Option<String> {
-    template.is_none().then(|| format!("{} *", parts.method))
-}
-
-/// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it,
-/// where the feature `lambda-http` reads its events.
-///
-/// ```
-/// # #[cfg(feature = "lambda-http")] {
-/// use lambda_http::Request;
-///
-/// # let event = r#"{"version": "2.0", "routeKey": "$default", "rawPath": "/prod/orders", "rawQueryString": "", "headers": {},
-/// #   "requestContext": {"stage": "prod", "http": {"method": "POST", "path": "/prod/orders"}}, "isBase64Encoded": false}"#;
-/// // An event of the stage `prod`, with `"rawPath": "/prod/orders"`.
-/// let request: Request = lambda_http::request::from_str(event)?;
-/// let (parts, _body) = request.into_parts();
-/// assert_eq!(lambda_idempotency::http::path(&parts), "/orders");
-/// # }
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-pub fn path(parts: &Parts) -> &str {
-    #[cfg(feature = "lambda-http")]
-    if let Some(path) = events::path(parts) {
-        return path;
-    }
-    uri(parts).path()
-}
-
-/// Gives the address that the client asked for. A nested axum router hands on what is left of it.
-pub(super) fn uri(parts: &Parts) -> &Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    &parts.uri
-}
-
-/// Gives the template that the gateway or axum matched. Where the gateway's route covers many
-/// operations, the router behind it may have the template of one operation.
-pub(super) fn matched_template(parts: &Parts) -> Option<&str> {
-    #[cfg(feature = "lambda-http")]
-    if let Some(template) = events::route(parts).filter(|route| is_template(route)) {
-        return Some(template);
-    }
-    router_path(parts).filter(|path| is_template(path))
-}
-
-#[cfg(feature = "axum")]
-fn router_path(parts: &Parts) -> Option<&str> {
-    let matched = parts.extensions.get::<axum::extract::MatchedPath>();
-    matched.map(axum::extract::MatchedPath::as_str)
-}
-
-#[cfg(not(feature = "axum"))]
-fn router_path(_: &Parts) -> Option<&str> {
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use lambda_http::RequestExt;
-    use lambda_http::aws_lambda_events::alb::AlbTargetGroupRequestContext;
-    use lambda_http::aws_lambda_events::apigw::{
-        ApiGatewayProxyRequestContext, ApiGatewayV2httpRequestContext,
-    };
-    use lambda_http::request::RequestContext;
-
-    use super::*;
-
-    /// As the layer names it, where this template was declared.
-    fn named(parts: &Parts, declared: Option<&str>) -> String {
-        operation(parts, matched_template(parts).or(declared))
-    }
-
-    fn request(context: Option<RequestContext>) -> Parts {
-        let request = http::Request::post("https://api.example.com/prod/orders/17?x=1")
-            .body(())
-            .unwrap();
-        let request = match context {
-            Some(context) => request.with_request_context(context),
-            None => request,
-        };
-        request.into_parts().0
-    }
-
-    fn v1(resource_path: &str) -> RequestContext {
-        let mut context = ApiGatewayProxyRequestContext::default();
-        context.resource_path = Some(resource_path.to_owned());
-        RequestContext::ApiGatewayV1(context)
-    }
-
-    fn v2(route_key: &str) -> RequestContext {
-        let mut context = ApiGatewayV2httpRequestContext::default();
-        context.route_key = Some(route_key.to_owned());
-        RequestContext::ApiGatewayV2(context)
-    }
-
-    #[test]
-    fn a_known_template_names_the_operation() {
-        for context in [
-            v1("/orders/{id}"),
-            v2("POST /orders/{id}"),
-            v2("ANY /orders/{id}"),
-        ] {
-            let request = request(Some(context));
-            assert_eq!(named(&request, None), "POST /orders/{id}");
-            assert_eq!(named(&request, Some("/other")), "POST /orders/{id}");
-        }
-    }
-
-    #[test]
-    fn otherwise_a_declared_one_does_or_the_path() {
-        for context in [
-            None,
-            Some(RequestContext::Alb(AlbTargetGroupRequestContext::default())),
-            Some(v1("/{proxy+}")),
-            Some(v1("/orders/{rest+}")),
-            Some(v2("$default")),
-            Some(v2("ANY /{proxy+}")),
-            Some(v2("")),
-        ] {
-            let request = request(context);
-            assert_eq!(named(&request, None), "POST /prod/orders/17");
-            assert_eq!(named(&request, Some("/orders/{id}")), "POST /orders/{id}");
-        }
     }
 }

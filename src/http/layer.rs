@@ -1,7 +1,6 @@
 //! Configures the layer.
 
 use std::fmt;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +11,13 @@ use http::{Method, Response};
 use tower::Layer;
 
 use crate::engine::settings::HTTP_RETENTION;
-use crate::http::fingerprint::FingerprintSettings;
-use crate::http::identity::{label, matched_template, operation, path};
-use crate::http::problem::{DocumentationUrl, Problem, ProblemDetails};
-use crate::http::replay::{ReplayHook, ReplayedResponse};
-use crate::http::route::{Route, RouteError, RoutePolicy};
-use crate::http::selector;
-use crate::http::selector::{Form, IDEMPOTENCY_KEY, Selector};
+use crate::http::problem::{DocumentationUrl, ProblemDetails};
+use crate::http::replay_hook::{ReplayHook, ReplayedResponse};
+use crate::http::route::RouteError;
+use crate::http::selector::Form;
 use crate::http::service::IdempotencyService;
-use crate::http::stored_response::NOT_STORED;
+use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
-use crate::protocol::key::Key;
 use crate::protocol::pointer::Pointer;
 
 /// Wraps a service so that a request which comes twice takes effect once. The [module page](super)
@@ -349,191 +344,13 @@ impl<Svc> Layer<Svc> for IdempotencyLayer {
     }
 }
 
-pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
-pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
-pub(super) type OnError = dyn Fn(&Parts, &dyn Display) + Send + Sync;
-pub(super) type Problems = dyn Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync;
-
-#[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) header: HeaderName,
-    pub(super) form: Form,
-    pub(super) methods: Vec<Method>,
-    pub(super) routes: Vec<(Route, RoutePolicy)>,
-    pub(super) other_routes: RoutePolicy,
-    pub(super) scope: Option<Arc<Scope>>,
-    pub(super) requires_scope: bool,
-    pub(super) operation: Option<Arc<Operation>>,
-    pub(super) fingerprint: FingerprintSettings,
-    pub(super) body_limit: usize,
-    pub(super) response_limit: usize,
-    /// How long server errors are kept; `None` where they are not stored.
-    pub(super) server_error_retention: Option<Duration>,
-    pub(super) on_replay: Option<Arc<ReplayHook>>,
-    pub(super) respects_no_store: bool,
-    pub(super) unstored_headers: Vec<HeaderName>,
-    pub(super) documentation: Option<DocumentationUrl>,
-    pub(super) problems: Option<Arc<Problems>>,
-    pub(super) on_error: Option<Arc<OnError>>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            header: IDEMPOTENCY_KEY,
-            form: Form::default(),
-            methods: vec![Method::POST, Method::PATCH],
-            routes: Vec::new(),
-            other_routes: RoutePolicy::UNDECLARED,
-            scope: None,
-            requires_scope: false,
-            operation: None,
-            fingerprint: FingerprintSettings::default(),
-            body_limit: super::BODY_LIMIT,
-            response_limit: super::BODY_LIMIT,
-            server_error_retention: None,
-            on_replay: None,
-            respects_no_store: false,
-            unstored_headers: NOT_STORED.to_vec(),
-            documentation: None,
-            problems: None,
-            on_error: None,
-        }
-    }
-}
-
-/// Holds the route of a request that the layer guards.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct GuardedRoute {
-    /// The place of the declared route among the layer's; `None` where none matches.
-    declared: Option<usize>,
-    /// The template of one operation, where the gateway, axum or a declared route has one.
-    pub(super) template: Option<String>,
-}
-
-impl Settings {
-    /// Finds the route of a request; `None` where the request passes through. Safe methods have no
-    /// effect to be repeated, whatever the settings say.
-    pub(super) fn guarded_route(&self, parts: &Parts) -> Option<GuardedRoute> {
-        if parts.method.is_safe() {
-            return None;
-        }
-        let template = matched_template(parts);
-        let (method, path) = (&parts.method, path(parts));
-        let mut routes = self.routes.iter().enumerate();
-        let declared = routes.find(|(_, (route, _))| route.matches(method, template, path));
-        let route = declared.map(|(_, (route, _))| route);
-        let policy = declared.map_or(&self.other_routes, |(_, (_, policy))| policy);
-        let names_method = route.is_some_and(|route| route.method.is_some());
-        let is_guarded = names_method || self.methods.contains(method);
-        (is_guarded && !policy.is_off).then(|| GuardedRoute {
-            declared: declared.map(|(index, _)| index),
-            template: template.or_else(|| route?.template()).map(str::to_owned),
-        })
-    }
-
-    fn declared(&self, route: &GuardedRoute) -> Option<&(Route, RoutePolicy)> {
-        self.routes.get(route.declared?)
-    }
-
-    /// Gives the policy of a route.
-    pub(super) fn policy(&self, route: &GuardedRoute) -> &RoutePolicy {
-        let declared = self.declared(route);
-        declared.map_or(&self.other_routes, |(_, policy)| policy)
-    }
-
-    /// Makes the key that the request names; `None` where it names none. The body is empty where the
-    /// route's selector doesn't read it.
-    pub(super) fn key(
-        &self,
-        parts: &Parts,
-        route: &GuardedRoute,
-        body: &[u8],
-    ) -> Result<Option<Key>, Problem> {
-        let token = match &self.policy(route).selector {
-            None => selector::token(&parts.headers, &self.header, self.form)?,
-            Some(selector) => {
-                let declared = self.declared(route).map(|(route, _)| route.path.as_str());
-                let pattern = declared.or(route.template.as_deref());
-                selector.token(self.form, parts, pattern, body)?
-            }
-        };
-        let Some(token) = token else {
-            return Ok(None);
-        };
-        let template = route.template.as_deref();
-        let key = match &self.operation {
-            Some(closure) => Key::new(closure(parts), token),
-            None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
-        };
-        match self.scope.as_ref().and_then(|scope| scope(parts)) {
-            // All whose name is blank would share their keys.
-            Some(tenant) if self.requires_scope && is_blank(&tenant) => Err(Problem::ScopeMissing),
-            Some(tenant) => Ok(Some(key.scope(tenant))),
-            None if self.requires_scope => Err(Problem::ScopeMissing),
-            None => Ok(Some(key)),
-        }
-    }
-
-    /// Makes the response to a request of a route that is refused. For a missing key, the detail
-    /// names the place where it was looked for.
-    pub(super) fn refusal(&self, problem: Problem, route: &GuardedRoute) -> Response<Bytes> {
-        let mut details = self.details(problem);
-        if problem == Problem::KeyMissing {
-            let place = match &self.policy(route).selector {
-                Some(selector) => selector.to_string(),
-                None => Selector::header(self.header.clone()).to_string(),
-            };
-            details.detail = format!("{} This API takes it from {place}.", details.detail).into();
-        }
-        self.respond(&details)
-    }
-
-    /// Makes the response to a problem: the API's own, or a problem document.
-    pub(super) fn problem_response(&self, problem: Problem) -> Response<Bytes> {
-        self.respond(&self.details(problem))
-    }
-
-    fn details(&self, problem: Problem) -> ProblemDetails {
-        let documentation = self.documentation.as_ref();
-        problem.details(documentation.map(DocumentationUrl::as_str))
-    }
-
-    fn respond(&self, details: &ProblemDetails) -> Response<Bytes> {
-        match &self.problems {
-            Some(closure) => closure(details),
-            None => details.to_response(),
-        }
-    }
-}
-
-/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
-/// without a width `Default_Ignorable_Code_Point`.
-fn is_blank(text: &str) -> bool {
-    let is_unseen = |character: char| {
-        let is_ignorable = matches!(
-            character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-                | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        );
-        // The last one is an empty pattern of Braille.
-        is_ignorable
-            || character.is_whitespace()
-            || character.is_control()
-            || character == '\u{2800}'
-    };
-    text.chars().all(is_unseen)
-}
-
 #[cfg(test)]
 mod tests {
     use http::header::LINK;
 
     use super::*;
     use crate::engine::settings::OnMissingKey;
+    use crate::http::problem::Problem;
     use crate::store::MemoryStore;
 
     #[test]

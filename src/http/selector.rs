@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
-use crate::http::identity::path;
+use crate::http::operation::path;
 use crate::http::problem::Problem;
 use crate::http::route;
 use crate::protocol::key::IntoToken;

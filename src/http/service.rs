@@ -24,8 +24,8 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::{Begun, Disposition, Ended, request};
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
-use crate::http::layer::{GuardedRoute, Settings};
-use crate::http::route::RoutePolicy;
+use crate::http::settings::RoutePolicy;
+use crate::http::settings::{GuardedRoute, Settings};
 use crate::idempotency::{Idempotency, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
@@ -33,7 +33,7 @@ use crate::protocol::record::error_kind;
 use crate::store::BoxError;
 
 #[cfg(feature = "lambda-http")]
-use crate::http::events;
+use crate::http::gateway;
 
 /// On a response that a duplicate may not get: `unprotected` where no record protects the run,
 /// `unrecorded` where its outcome could not be stored.
@@ -282,7 +282,7 @@ where
 fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency {
     let once = once.with_overrides(policy.retention, policy.missing_key);
     #[cfg(feature = "lambda-http")]
-    if let Some(deadline) = events::deadline(parts) {
+    if let Some(deadline) = gateway::deadline(parts) {
         return once.deadline(deadline);
     }
     let _ = parts;

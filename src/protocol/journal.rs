@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::clock::EpochMillis;
-use crate::protocol::record::{Failure, Omission, Record, Status};
+use crate::protocol::outcome::{Failure, Omission};
 
 #[cfg(test)]
 mod tests;
@@ -246,19 +246,6 @@ pub enum SagaStatus {
 }
 
 impl SagaStatus {
-    /// Returns the status of a record's saga; `None` where it has none.
-    pub fn of(record: &Record) -> Option<Self> {
-        let state = SagaState::of(&record.journal)?;
-        Some(match record.status {
-            Status::Completed if state.failure.is_none() => Self::Completed,
-            // A handler may return a success from there.
-            Status::Completed | Status::Failed => Self::Compensated,
-            _ if state.is_stuck(&record.journal) => Self::Stuck,
-            _ if state.failure.is_some() => Self::Compensating,
-            _ => Self::Running,
-        })
-    }
-
     /// Returns the word for it: `running`, `completed`, `compensating`, `compensated` or `stuck`.
     pub fn as_str(self) -> &'static str {
         match self {

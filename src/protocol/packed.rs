@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::protocol::clock::EpochSeconds;
 use crate::protocol::key::RecordId;
-use crate::protocol::record::Owner;
+use crate::protocol::owner::Owner;
 
 /// The fastest level: a higher one takes five times as long or more, for a tenth less.
 /// docs/internals/protocol.md has the figures.

@@ -2,20 +2,17 @@
 //! I/O.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use data_encoding::HEXLOWER;
-use serde::{Deserialize, Serialize};
-
-use crate::protocol::causes::text_of;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::journal::Journal;
-use crate::protocol::packed::PackedOutcome;
+use crate::protocol::journal::{Journal, SagaState, SagaStatus};
 
 mod writes;
 
+pub use crate::protocol::outcome::{Failure, Omission, StoredOutcome};
+pub(crate) use crate::protocol::outcome::{error_kind, error_text};
+pub(crate) use crate::protocol::owner::Owners;
+pub use crate::protocol::owner::{EntropyError, Owner};
 pub use crate::protocol::record::writes::{
     Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, RecordWrite, Release,
     Renewal, Takeover,
@@ -54,91 +51,12 @@ impl Status {
     }
 }
 
-/// The outcome of a handler, in the form in which it is stored.
-#[derive(Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoredOutcome {
-    /// The outcome's JSON text.
-    Inline(String),
-    /// It was larger than the inline limit, and is compressed: here or elsewhere.
-    Packed(PackedOutcome),
-    /// The handler succeeded, but its outcome could not be kept; a replay gets an error that says
-    /// so, never a second run.
-    Omitted(Omission),
-}
-
-/// Shows no outcome: it may hold anything.
-impl fmt::Debug for StoredOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inline(text) => write!(f, "Inline({} bytes)", text.len()),
-            Self::Packed(packed) => f.debug_tuple("Packed").field(packed).finish(),
-            Self::Omitted(reason) => f.debug_tuple("Omitted").field(reason).finish(),
-        }
-    }
-}
-
-/// A failure that the caller marked permanent, as it is replayed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The error's type, as Rust names it.
-    pub kind: String,
-    /// The error's message.
-    pub message: String,
-}
-
-impl Failure {
-    /// Makes the failure of an error, with the causes of a boxed error and of `anyhow`'s. A message of
-    /// more than 1,000 characters is cut. The name of
-    /// the error's type takes the place of a message whose `Display` panics: the failure is final
-    /// all the same.
-    pub fn of<E: fmt::Display + 'static>(error: &E) -> Self {
-        let kind = error_kind::<E>();
-        let message = error_text(error);
-        Self {
-            kind: kind.to_owned(),
-            message: message.chars().take(1_000).collect(),
-        }
-    }
-
-    /// Makes the failure of an error that could not be kept.
-    pub(crate) fn unknown() -> Self {
-        Self {
-            kind: "unknown".to_owned(),
-            message: "the failure was not kept".to_owned(),
-        }
-    }
-}
-
-/// Shows the kind alone: the message may quote a payload.
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure")
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The last error of an attempt that was released before its work began. The next claim takes its
 /// number, and removes this mark: an attempt that did begin never has it.
 pub(crate) const NOT_STARTED: &str = "not started";
 
 /// The last error of a claim whose reply did not come.
 pub(crate) const WITHOUT_REPLY: &str = "claim without a reply";
-
-/// Returns the name under which an error of this type is remembered and logged: its type's, never
-/// its message.
-pub(crate) fn error_kind<E>() -> &'static str {
-    std::any::type_name::<E>()
-}
-
-/// Gives the text of an error, with its causes where they are known; the name of its type where its
-/// `Display` panics.
-pub(crate) fn error_text<E: fmt::Display + 'static>(error: &E) -> String {
-    catch_unwind(AssertUnwindSafe(|| text_of(error)))
-        .unwrap_or_else(|_| error_kind::<E>().to_owned())
-}
 
 /// The record of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -269,188 +187,17 @@ impl Found {
     }
 }
 
-/// 128 bits.
-const BYTES: usize = 16;
-
-/// An owner identifies the attempt that holds a claim: 128 random bits, new for every attempt,
-/// never reused.
-///
-/// The Lambda request id is not an owner: retries of an asynchronous invocation keep it, and a
-/// handler that timed out may still be running beside its retry.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(Arc<str>);
-
-impl Owner {
-    /// Makes a fresh owner from the operating system's entropy.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system has none to give.
-    pub fn random() -> Result<Self, EntropyError> {
-        let mut bytes = [0; BYTES];
-        fill(&mut bytes)?;
-        Ok(Self::of(&bytes))
-    }
-
-    fn of(bytes: &[u8; BYTES]) -> Self {
-        let mut digits = [0; 2 * BYTES];
-        Self(HEXLOWER.encode_mut_str(bytes, &mut digits).into())
-    }
-
-    /// Takes an owner as it was read from a store.
-    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the 32 lower-case hex digits, where this crate made it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({})", self.0)
-    }
-}
-
-/// The operating system gave no random bytes, so no claim can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gave no random bytes for a claim's owner: {}{}", .0, see!("no-entropy"))]
-pub struct EntropyError(String);
-
-fn fill(bytes: &mut [u8]) -> Result<(), EntropyError> {
-    getrandom::fill(bytes).map_err(|error| EntropyError(error.to_string()))
-}
-
-/// Draws several fresh owners together: the operating system is asked once for as many claims as
-/// are made side by side. They are kept for no longer than a batch, and each is given away once.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    /// The number that is drawn together. Below two, each is drawn when it is asked for, and no
-    /// caller waits for another.
-    together: usize,
-    drawn: Mutex<Vec<Owner>>,
-}
-
-impl Owners {
-    /// Makes the owners of a batch that needs this many side by side.
-    #[cfg(feature = "batch")]
-    pub(crate) fn for_batch(side_by_side: usize) -> Self {
-        Self {
-            together: side_by_side,
-            drawn: Mutex::default(),
-        }
-    }
-
-    /// Gives an owner that no other claim has.
-    pub(crate) fn next(&self) -> Result<Owner, EntropyError> {
-        if self.together < 2 {
-            return Owner::random();
-        }
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owner) = drawn.pop() {
-            return Ok(owner);
-        }
-        let mut bytes = vec![0; BYTES * self.together];
-        fill(&mut bytes)?;
-        drawn.extend(bytes.as_chunks().0.iter().map(Owner::of));
-        drawn.pop().map_or_else(Owner::random, Ok)
-    }
-}
-
-/// The reason why an outcome, or a step's result, can't be given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
-pub enum Omission {
-    /// It is larger than the store takes, or than the inline limit where it is not read.
-    #[error("it was too large")]
-    TooLarge,
-    /// It has no JSON form, or none that reads back as the same value.
-    #[error("it has no JSON form that reads back as the same value")]
-    NotSerializable,
-    /// The store didn't take it in time, beside the record.
-    #[error("it was large, and the store did not take it in time")]
-    NotKept,
-    /// The store remembers keys, and no outcomes.
-    #[error("its store keeps no outcomes")]
-    Forgotten,
-    /// An operator has erased it.
-    #[error("it was erased on request")]
-    Redacted,
-    /// It was kept beside the record, and is no longer there.
-    #[error("it was kept beside its record, and is gone")]
-    Lost,
-    /// The outcome that was kept has another hash than the one that was stored.
-    #[error("what was kept is damaged")]
-    Damaged,
-}
-
-impl Omission {
-    /// Returns the stored form.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooLarge => "too_large",
-            Self::NotSerializable => "not_serializable",
-            Self::NotKept => "not_kept",
-            Self::Forgotten => "forgotten",
-            Self::Redacted => "redacted",
-            Self::Lost => "lost",
-            Self::Damaged => "damaged",
-        }
-    }
-
-    /// Reads the stored form; `None` for a word that this crate doesn't know.
-    pub fn parse(text: &str) -> Option<Self> {
-        // A replay finds the others.
-        [
-            Self::TooLarge,
-            Self::NotSerializable,
-            Self::NotKept,
-            Self::Redacted,
-        ]
-        .into_iter()
-        .find(|omission| omission.as_str() == text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn a_failure_keeps_a_thousand_characters_of_its_message() {
-        for (length, kept) in [(999, 999), (1_000, 1_000), (1_001, 1_000)] {
-            let failure = Failure::of(&"ü".repeat(length));
-            assert_eq!(failure.message, "ü".repeat(kept));
-            assert_eq!(failure.kind, "alloc::string::String");
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "batch")]
-    fn the_owners_of_a_batch_are_drawn_together() {
-        for (side_by_side, left) in [(0, 0), (1, 0), (2, 1), (25, 24)] {
-            let owners = Owners::for_batch(side_by_side);
-            owners.next().unwrap();
-            assert_eq!(owners.drawn.lock().unwrap().len(), left, "{side_by_side}");
-        }
-    }
-
-    #[test]
-    fn no_owner_is_given_away_twice() {
-        for together in [0, 1, 2, 25] {
-            let owners = Owners {
-                together,
-                ..Owners::default()
-            };
-            let given: HashSet<_> = (0..60).map(|_| owners.next().unwrap()).collect();
-            assert_eq!(given.len(), 60, "{together} together");
-            assert!(given.iter().all(|owner| owner.as_str().len() == 32));
-            let left = owners.drawn.lock().unwrap();
-            assert!(left.iter().all(|owner| !given.contains(owner)));
-        }
+impl SagaStatus {
+    /// Returns the status of a record's saga; `None` where it has none.
+    pub fn of(record: &Record) -> Option<Self> {
+        let state = SagaState::of(&record.journal)?;
+        Some(match record.status {
+            Status::Completed if state.failure.is_none() => Self::Completed,
+            // A handler may return a success from there.
+            Status::Completed | Status::Failed => Self::Compensated,
+            _ if state.is_stuck(&record.journal) => Self::Stuck,
+            _ if state.failure.is_some() => Self::Compensating,
+            _ => Self::Running,
+        })
     }
 }

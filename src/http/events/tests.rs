@@ -123,18 +123,3 @@ async fn a_failed_condition_is_answered_with_the_handlers_own_response_or_error(
     assert_eq!(lost.status_code, 409, "an answer of another type is lost");
     assert_ne!(lost, response(409));
 }
-
-#[test]
-fn the_stage_is_taken_off_where_it_is_one() {
-    for (path, stage, expected) in [
-        ("/prod/orders", Some("prod"), "/orders"),
-        ("/prod", Some("prod"), "/"),
-        ("/prod/", Some("prod"), "/"),
-        ("/production/orders", Some("prod"), "/production/orders"),
-        ("/orders", Some("prod"), "/orders"),
-        ("/orders", Some("$default"), "/orders"),
-        ("/orders", None, "/orders"),
-    ] {
-        assert_eq!(without_stage(path, stage), expected, "{path}");
-    }
-}

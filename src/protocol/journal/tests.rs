@@ -1,7 +1,8 @@
 //! Tests of the module above.
 
-use super::{StepEntry, StepNote, is_step_name, *};
+use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::record::{Record, Status};
 
 const AT: EpochMillis = EpochMillis(7);
 

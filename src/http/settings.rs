@@ -1,0 +1,277 @@
+//! The settings of a layer, what it does for one route, and what they say of a request.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{Method, Response};
+
+use crate::engine::settings::OnMissingKey;
+use crate::http::fingerprint::FingerprintSettings;
+use crate::http::operation::{label, matched_template, operation, path};
+use crate::http::problem::{DocumentationUrl, Problem, ProblemDetails};
+use crate::http::replay_hook::ReplayHook;
+use crate::http::route::Route;
+use crate::http::selector;
+use crate::http::selector::{Form, IDEMPOTENCY_KEY, Selector};
+use crate::http::stored_response::NOT_STORED;
+use crate::protocol::key::Key;
+
+pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
+pub(super) type OnError = dyn Fn(&Parts, &dyn Display) + Send + Sync;
+pub(super) type Problems = dyn Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync;
+
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) header: HeaderName,
+    pub(super) form: Form,
+    pub(super) methods: Vec<Method>,
+    pub(super) routes: Vec<(Route, RoutePolicy)>,
+    pub(super) other_routes: RoutePolicy,
+    pub(super) scope: Option<Arc<Scope>>,
+    pub(super) requires_scope: bool,
+    pub(super) operation: Option<Arc<Operation>>,
+    pub(super) fingerprint: FingerprintSettings,
+    pub(super) body_limit: usize,
+    pub(super) response_limit: usize,
+    /// How long server errors are kept; `None` where they are not stored.
+    pub(super) server_error_retention: Option<Duration>,
+    pub(super) on_replay: Option<Arc<ReplayHook>>,
+    pub(super) respects_no_store: bool,
+    pub(super) unstored_headers: Vec<HeaderName>,
+    pub(super) documentation: Option<DocumentationUrl>,
+    pub(super) problems: Option<Arc<Problems>>,
+    pub(super) on_error: Option<Arc<OnError>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            header: IDEMPOTENCY_KEY,
+            form: Form::default(),
+            methods: vec![Method::POST, Method::PATCH],
+            routes: Vec::new(),
+            other_routes: RoutePolicy::UNDECLARED,
+            scope: None,
+            requires_scope: false,
+            operation: None,
+            fingerprint: FingerprintSettings::default(),
+            body_limit: super::BODY_LIMIT,
+            response_limit: super::BODY_LIMIT,
+            server_error_retention: None,
+            on_replay: None,
+            respects_no_store: false,
+            unstored_headers: NOT_STORED.to_vec(),
+            documentation: None,
+            problems: None,
+            on_error: None,
+        }
+    }
+}
+
+/// Holds the route of a request that the layer guards.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GuardedRoute {
+    /// The place of the declared route among the layer's; `None` where none matches.
+    declared: Option<usize>,
+    /// The template of one operation, where the gateway, axum or a declared route has one.
+    pub(super) template: Option<String>,
+}
+
+impl Settings {
+    /// Finds the route of a request; `None` where the request passes through. Safe methods have no
+    /// effect to be repeated, whatever the settings say.
+    pub(super) fn guarded_route(&self, parts: &Parts) -> Option<GuardedRoute> {
+        if parts.method.is_safe() {
+            return None;
+        }
+        let template = matched_template(parts);
+        let (method, path) = (&parts.method, path(parts));
+        let mut routes = self.routes.iter().enumerate();
+        let declared = routes.find(|(_, (route, _))| route.matches(method, template, path));
+        let route = declared.map(|(_, (route, _))| route);
+        let policy = declared.map_or(&self.other_routes, |(_, (_, policy))| policy);
+        let names_method = route.is_some_and(|route| route.method.is_some());
+        let is_guarded = names_method || self.methods.contains(method);
+        (is_guarded && !policy.is_off).then(|| GuardedRoute {
+            declared: declared.map(|(index, _)| index),
+            template: template.or_else(|| route?.template()).map(str::to_owned),
+        })
+    }
+
+    fn declared(&self, route: &GuardedRoute) -> Option<&(Route, RoutePolicy)> {
+        self.routes.get(route.declared?)
+    }
+
+    /// Gives the policy of a route.
+    pub(super) fn policy(&self, route: &GuardedRoute) -> &RoutePolicy {
+        let declared = self.declared(route);
+        declared.map_or(&self.other_routes, |(_, policy)| policy)
+    }
+
+    /// Makes the key that the request names; `None` where it names none. The body is empty where the
+    /// route's selector doesn't read it.
+    pub(super) fn key(
+        &self,
+        parts: &Parts,
+        route: &GuardedRoute,
+        body: &[u8],
+    ) -> Result<Option<Key>, Problem> {
+        let token = match &self.policy(route).selector {
+            None => selector::token(&parts.headers, &self.header, self.form)?,
+            Some(selector) => {
+                let declared = self.declared(route).map(|(route, _)| route.path.as_str());
+                let pattern = declared.or(route.template.as_deref());
+                selector.token(self.form, parts, pattern, body)?
+            }
+        };
+        let Some(token) = token else {
+            return Ok(None);
+        };
+        let template = route.template.as_deref();
+        let key = match &self.operation {
+            Some(closure) => Key::new(closure(parts), token),
+            None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
+        };
+        match self.scope.as_ref().and_then(|scope| scope(parts)) {
+            // All whose name is blank would share their keys.
+            Some(tenant) if self.requires_scope && is_blank(&tenant) => Err(Problem::ScopeMissing),
+            Some(tenant) => Ok(Some(key.scope(tenant))),
+            None if self.requires_scope => Err(Problem::ScopeMissing),
+            None => Ok(Some(key)),
+        }
+    }
+
+    /// Makes the response to a request of a route that is refused. For a missing key, the detail
+    /// names the place where it was looked for.
+    pub(super) fn refusal(&self, problem: Problem, route: &GuardedRoute) -> Response<Bytes> {
+        let mut details = self.details(problem);
+        if problem == Problem::KeyMissing {
+            let place = match &self.policy(route).selector {
+                Some(selector) => selector.to_string(),
+                None => Selector::header(self.header.clone()).to_string(),
+            };
+            details.detail = format!("{} This API takes it from {place}.", details.detail).into();
+        }
+        self.respond(&details)
+    }
+
+    /// Makes the response to a problem: the API's own, or a problem document.
+    pub(super) fn problem_response(&self, problem: Problem) -> Response<Bytes> {
+        self.respond(&self.details(problem))
+    }
+
+    fn details(&self, problem: Problem) -> ProblemDetails {
+        let documentation = self.documentation.as_ref();
+        problem.details(documentation.map(DocumentationUrl::as_str))
+    }
+
+    fn respond(&self, details: &ProblemDetails) -> Response<Bytes> {
+        match &self.problems {
+            Some(closure) => closure(details),
+            None => details.to_response(),
+        }
+    }
+}
+
+/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
+/// without a width `Default_Ignorable_Code_Point`.
+fn is_blank(text: &str) -> bool {
+    let is_unseen = |character: char| {
+        let is_ignorable = matches!(
+            character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+                | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        );
+        // The last one is an empty pattern of Braille.
+        is_ignorable
+            || character.is_whitespace()
+            || character.is_control()
+            || character == '\u{2800}'
+    };
+    text.chars().all(is_unseen)
+}
+
+/// Says how the requests of one route are treated: whether they need a key, where it is, and how
+/// long their outcomes are kept. [`IdempotencyLayer::route`](super::IdempotencyLayer::route) takes it.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
+/// use lambda_idempotency::{Idempotency, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+/// let month = Duration::from_secs(30 * 86_400);
+/// let layer = IdempotencyLayer::unscoped(once)
+///     .route("POST /payments", RoutePolicy::required().retention(month))?
+///     .route("PUT /carts/{cart}", RoutePolicy::optional())?
+///     .other_routes(RoutePolicy::off());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a policy does nothing until a layer is given it"]
+pub struct RoutePolicy {
+    pub(super) is_off: bool,
+    /// The policy for a missing key, where it differs from the engine's.
+    pub(super) missing_key: Option<OnMissingKey>,
+    /// The place of the key, where it is not the layer's header.
+    pub(super) selector: Option<Selector>,
+    pub(super) retention: Option<Duration>,
+}
+
+impl RoutePolicy {
+    /// Treats the requests of routes that have no policy of their own.
+    pub(super) const UNDECLARED: Self = Self::new(None);
+
+    /// Refuses a request without a key, whatever the engine's [`OnMissingKey`] policy says.
+    pub const fn required() -> Self {
+        Self::new(Some(OnMissingKey::Refuse))
+    }
+
+    /// Runs a request without a key unprotected, and its answer says so; protects one with a key.
+    pub const fn optional() -> Self {
+        Self::new(Some(OnMissingKey::RunUnprotected))
+    }
+
+    /// Lets requests pass through untouched, with a key or without; their answers aren't buffered.
+    pub const fn off() -> Self {
+        let mut policy = Self::UNDECLARED;
+        policy.is_off = true;
+        policy
+    }
+
+    /// Takes the key from another place than the layer's
+    /// [header](super::IdempotencyLayer::header): from another header, the body, the path, or by a
+    /// closure.
+    ///
+    /// For requests whose identity is in them already, such as the events of a webhook, or a PUT
+    /// that creates what its path names. [`Selector`] says what makes a key.
+    pub fn key_from(mut self, selector: Selector) -> Self {
+        self.selector = Some(selector);
+        self
+    }
+
+    /// Sets how long this route's outcomes are kept, whatever the engine's
+    /// [`retention`](crate::Builder::retention) says. One under a second is one of a second. Server
+    /// errors have [a retention of their own](super::IdempotencyLayer::store_server_errors).
+    pub const fn retention(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    const fn new(missing_key: Option<OnMissingKey>) -> Self {
+        Self {
+            is_off: false,
+            missing_key,
+            selector: None,
+            retention: None,
+        }
+    }
+}
