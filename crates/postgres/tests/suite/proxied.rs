@@ -1,9 +1,13 @@
 //! The store behind `PgBouncer`, which gives each transaction the next connection.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use lambda_idempotency::Key;
 use lambda_idempotency_postgres::{Pool, PostgresStore, Sql, Transaction};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
+use tokio::sync::Barrier;
 
 use crate::support::bouncer::bouncer;
 use crate::support::{
@@ -79,4 +83,38 @@ async fn with_a_proxy_that_shares_connections_by_transaction_each_key_runs_once(
         let keys = format!("(SELECT DISTINCT key FROM {rows}) keys");
         assert_eq!(count(&direct, &keys).await, 120);
     }
+}
+
+/// Opens so many transactions at once, each under a claim that then notes a step, and returns how many
+/// steps could not be noted.
+async fn refused_steps(store: &PostgresStore<deadpool_postgres::Pool>, runs: usize) -> usize {
+    let are_open = Barrier::new(runs);
+    let once = Engine::of(store.clone(), |builder| {
+        builder.store_timeout(Duration::from_secs(5))
+    });
+    let refused = AtomicUsize::new(0);
+    let run = async |run: usize| {
+        let key = Key::new("open", format!("{runs}-{run}"));
+        let done = once.run(key, None, async |claim| {
+            let tx = store.transaction(&claim).await?;
+            are_open.wait().await;
+            let noted = claim.step("a", async |_| Ok::<_, Failed>(1)).await;
+            refused.fetch_add(usize::from(noted.is_err()), Ordering::Relaxed);
+            drop(tx);
+            Ok::<_, Failed>(1)
+        });
+        done.await.map(drop)
+    };
+    let done = futures_util::future::join_all((0..runs).map(run)).await;
+    assert!(runs > 2 || done.iter().all(Result::is_ok), "{done:?}");
+    refused.into_inner()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_needs_a_connection_more_than_transactions_that_are_open_under_claims() {
+    let (_bouncer, through) = bouncer(&url()).await;
+    let (_, keys) = store_of(&url(), 2).await;
+    let store = PostgresStore::with_table(pool_of(&through, 8), &keys).unwrap();
+    assert_eq!(refused_steps(&store, 2).await, 0, "of three connections");
+    assert!(refused_steps(&store, 3).await > 0, "of three connections");
 }
