@@ -359,7 +359,7 @@ impl Claim {
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
-    /// # use std::{io, Duration};
+    /// # use std::{io, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
     /// # async fn import() -> Result<u32, io::Error> { Ok(7) }
