@@ -215,8 +215,19 @@ async fn flags_are_judged_and_completed() {
 
 #[tokio::test]
 async fn six_timeouts_hide_a_message_and_one_of_a_managed_instance() {
-    for (timeout, least) in [("15m", "1h 30m 5s"), ("16m", "16m 5s"), ("90m", "1h 30m 5s")] {
-        let words = ["plan", "--json", "--function-timeout", timeout, "--window", "5s"];
+    for (timeout, least) in [
+        ("15m", "1h 30m 5s"),
+        ("16m", "16m 5s"),
+        ("90m", "1h 30m 5s"),
+    ] {
+        let words = [
+            "plan",
+            "--json",
+            "--function-timeout",
+            timeout,
+            "--window",
+            "5s",
+        ];
         let report = run(&words).await.json();
         let found = &report["suggestions"][0];
         assert_eq!(found["setting"], "visibility timeout");
