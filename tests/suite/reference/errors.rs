@@ -183,7 +183,7 @@ fn each_code_is_the_name_of_a_section() {
         assert!(page.contains_key(section.as_str()), "{section}");
     }
     all.extend(codes("src/engine/rejection.rs", "pub fn as_str("));
-    all.extend(codes("src/protocol/record.rs", "impl Omission {"));
+    all.extend(codes("src/protocol/outcome.rs", "impl Omission {"));
     let words = read("src/invoke/error.rs");
     let words = between(&words, "\"Idempotency.", "\"").into_iter();
     all.extend(words.map(|word| format!("Idempotency.{word}")));
