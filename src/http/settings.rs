@@ -275,3 +275,122 @@ impl RoutePolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::header::LINK;
+
+    use super::*;
+
+    #[test]
+    fn by_default_bodies_are_as_large_as_lambda_takes_them_and_server_errors_are_not_stored() {
+        let settings = Settings::default();
+        let lambdas_own = 6 * 1_024 * 1_024;
+        assert_eq!(
+            (settings.body_limit, settings.response_limit),
+            (lambdas_own, lambdas_own)
+        );
+        assert!(settings.server_error_retention.is_none() && !settings.requires_scope);
+    }
+
+    #[test]
+    fn a_route_guards_the_method_that_it_names_and_else_the_methods_of_the_layer() {
+        let guards = |route: &str, method: Method| {
+            let settings = Settings {
+                routes: vec![(route.parse().unwrap(), RoutePolicy::required())],
+                ..Settings::default()
+            };
+            let mut request = http::Request::new(()).into_parts().0;
+            request.method = method;
+            request.uri = "/orders".parse().unwrap();
+            settings.guarded_route(&request).is_some()
+        };
+        for (route, method, expected) in [
+            ("PUT /orders", Method::PUT, true),
+            ("PUT /orders", Method::DELETE, false),
+            ("ANY /orders", Method::PUT, false),
+            ("ANY /orders", Method::POST, true),
+            ("ANY /orders", Method::GET, false),
+            ("/carts", Method::POST, true),
+            ("/carts", Method::PUT, false),
+        ] {
+            assert_eq!(guards(route, method.clone()), expected, "{route}: {method}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_that_match_counts() {
+        let declared = [
+            ("POST /orders/new", RoutePolicy::optional()),
+            ("POST /orders/{id}", RoutePolicy::required()),
+        ];
+        let declared = declared.map(|(route, policy)| (route.parse().unwrap(), policy));
+        let settings = Settings {
+            routes: declared.into(),
+            other_routes: RoutePolicy::off(),
+            ..Settings::default()
+        };
+        let found = |uri: &str| {
+            let request = http::Request::post(uri).body(()).unwrap();
+            let route = settings.guarded_route(&request.into_parts().0);
+            route.map(|route| (settings.policy(&route).missing_key, route.template.unwrap()))
+        };
+        let expected = |policy, template: &str| Some((Some(policy), template.to_owned()));
+        assert_eq!(
+            found("/orders/new"),
+            expected(OnMissingKey::RunUnprotected, "/orders/new")
+        );
+        assert_eq!(
+            found("/orders/17"),
+            expected(OnMissingKey::Refuse, "/orders/{id}")
+        );
+        assert_eq!(found("/carts"), None);
+    }
+
+    #[test]
+    fn a_scope_that_is_required_names_somebody() {
+        let request = http::Request::post("/orders")
+            .header("idempotency-key", "7")
+            .body(());
+        let parts = request.unwrap().into_parts().0;
+        let key = |scope: Option<&'static str>, requires_scope| {
+            let settings = Settings {
+                scope: Some(Arc::new(move |_| scope.map(str::to_owned))),
+                requires_scope,
+                ..Settings::default()
+            };
+            let route = settings.guarded_route(&parts).unwrap();
+            settings.key(&parts, &route, b"").map(Option::unwrap)
+        };
+        for scope in [
+            None,
+            Some(""),
+            Some(" "),
+            Some("\t\u{3000}\u{0}"),
+            Some("\u{202e}\u{2069}\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
+        ] {
+            assert_eq!(key(scope, true), Err(Problem::ScopeMissing), "{scope:?}");
+            assert!(key(scope, false).is_ok(), "{scope:?}");
+        }
+        assert!(key(Some("tenant 7"), true).is_ok());
+    }
+
+    #[test]
+    fn the_apis_own_documentation_is_linked_to() {
+        let url = "https://docs.example.com/retries?v=2";
+        let settings = Settings {
+            documentation: Some(url.parse().unwrap()),
+            ..Settings::default()
+        };
+        let response = settings.problem_response(Problem::KeyMissing);
+        assert_eq!(
+            response.headers()[LINK],
+            r#"<https://docs.example.com/retries?v=2>; rel="describedby"; type="text/html""#
+        );
+        let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(
+            document["type"],
+            "https://docs.example.com/retries?v=2#key-missing"
+        );
+    }
+}
