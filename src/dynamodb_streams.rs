@@ -148,7 +148,7 @@ pub struct DynamoDbStreamEvent {
 }
 
 /// Holds the record of one change of one item. A field that the event lacks is `None`. The keys and
-/// the images are in the body, which is decoded to a [`Change`](Change).
+/// the images are in the body, which is decoded to a [`Change`].
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Received")]
 #[non_exhaustive]
@@ -290,7 +290,7 @@ fn keys(images: &Images) -> Result<Vec<u8>, BodyError> {
     Ok(keys)
 }
 
-/// Makes the JSON of a [`Change`](Change).
+/// Makes the JSON of a [`Change`].
 fn body(event: Option<&str>, keys: &[u8], images: &Images) -> Result<Vec<u8>, BodyError> {
     const NO_EVENT: BodyError = BodyError::new("the record has no event name");
     let mut body = br#"{"event":"#.to_vec();

@@ -167,7 +167,7 @@ impl Outbox {
     }
 }
 
-/// Names the partitions of [`PENDING_INDEX`](PENDING_INDEX): an event's `pending` is the
+/// Names the partitions of [`PENDING_INDEX`]: an event's `pending` is the
 /// first digit of its id, in hex.
 pub const PENDING_BUCKETS: [&str; 16] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f",

@@ -2,7 +2,7 @@
 //!
 //! [`EventLayer`] does for a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`],
 //! [`AlbTargetGroupRequest`] or [`LambdaFunctionUrlRequest`] what
-//! [`IdempotencyLayer`](super::IdempotencyLayer) does for a service of HTTP requests, with its
+//! [`IdempotencyLayer`] does for a service of HTTP requests, with its
 //! settings: the same event gets the same key and the same fingerprint either way. The handler is
 //! given an [`Incoming`] event, which is a `LambdaEvent` with the [`Claim`] beside it.
 //!
