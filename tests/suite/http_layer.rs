@@ -25,7 +25,7 @@ mod streams;
 
 #[test]
 fn each_test_that_the_page_names_exists() {
-    let page = include_str!("../../docs/internals/http-draft.md");
+    let page = include_str!("http_layer/draft.md");
     let named = crate::support::pages::named_tests(page, "tests/suite/http_layer");
     assert!(named >= 20, "{named}");
 }

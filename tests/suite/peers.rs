@@ -1,4 +1,4 @@
-//! What users of other libraries reported, and how it ends here: `docs/internals/peers.md` is the table, most of its tests are in other modules.
+//! What users of other libraries reported, and how it ends here: `tests/suite/peers.md` is the table, most of its tests are in other modules.
 
 use std::io::Error as HandlerError;
 
@@ -12,7 +12,7 @@ use crate::support::{Fault, Proxy, VirtualClock};
 
 #[test]
 fn each_test_that_the_page_names_exists() {
-    let page = include_str!("../../docs/internals/peers.md");
+    let page = include_str!("peers.md");
     let named = ["tests/suite", "tests/verify"].map(|folder| named_tests(page, folder));
     assert!(named.into_iter().sum::<usize>() > 60, "{named:?}");
 }
@@ -29,7 +29,7 @@ fn the_versions_that_the_pages_name_are_those_that_are_pinned() {
     let typescript = pinned["dependencies"]["@aws-lambda-powertools/idempotency"]
         .as_str()
         .unwrap();
-    let page = include_str!("../../docs/internals/peers.md");
+    let page = include_str!("peers.md");
     assert!(
         page.contains(&format!("Python {python}, TypeScript {typescript}")),
         "{python}, {typescript}"

@@ -1,5 +1,5 @@
 //! Beside the real Powertools for AWS Lambda (Python), in the version that `benches/peers/requirements.txt` pins: what each side makes of
-//! the other's records, and what becomes there of what `docs/internals/peers.md` compares.
+//! the other's records, and what becomes there of what `tests/suite/peers.md` compares.
 //!
 //! These need `POWERTOOLS_PYTHON`, which `scripts/with powertools -- …` sets, and fail without it.
 

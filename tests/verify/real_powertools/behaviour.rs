@@ -1,4 +1,4 @@
-//! What becomes of the trouble of `docs/internals/peers.md` in Powertools itself: seen, not heard of. How each ends in this crate is shown by
+//! What becomes of the trouble of `tests/suite/peers.md` in Powertools itself: seen, not heard of. How each ends in this crate is shown by
 //! the test beside it in the table.
 
 use std::io::Error as HandlerError;
