@@ -78,8 +78,6 @@ page!(
     testing,
     "testing.md",
     "local#your-own-function-or-server" => packaged!("local.md"),
-    "recipes/powertools" => packaged!("recipes/powertools.md"),
-    "templates/stream/src/tests" => packaged!("testing.md"),
 );
 page!(
     observe,
