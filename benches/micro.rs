@@ -2,7 +2,7 @@
 //! `benches/run instructions` counts.
 #![allow(
     clippy::expect_used,
-    reason = "a measurement that panics has a mistake of its own"
+    reason = "a measurement that panics has its own mistake"
 )]
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 

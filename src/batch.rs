@@ -114,7 +114,7 @@
 //! can't be used, another attempt is at work on it, or the store failed. A message that does the same
 //! request as an earlier one of its batch follows that one, and is done when that one is. In an
 //! ordered group all messages after a reported one are reported, too. A
-//! [hook](BatchLayer::on_rejected) may take the messages that no retry will mend.
+//! [hook](BatchLayer::on_rejected) may take the messages that no retry will fix.
 //!
 //! The invocation fails as a whole, with a [`BatchError`], where a message has no id, where the
 //! store's table, its schema or a permission kept every message from being done, and where a

@@ -44,7 +44,7 @@
 //! message has no records, and is done.
 //!
 //! By default Lambda tries a function that fails [three times in all][async], then discards the event:
-//! set an on-failure destination. A log event that no retry will mend fails its batch three times,
+//! set an on-failure destination. A log event that no retry will fix fails its batch three times,
 //! so take it with [`on_rejected`](BatchLayer::on_rejected). A function whose own log group has the
 //! subscription invokes itself without end.
 //!

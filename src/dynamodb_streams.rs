@@ -88,7 +88,7 @@
 //! these are the record that failed and all after it in the batch, among them the later changes of
 //! its item, **which never started**. An on-failure queue or topic gets metadata only, not the
 //! images; an S3 bucket also gets the event.
-//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes the records that no retry will mend.
+//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes the records that no retry will fix.
 //!
 //! # How long outcomes are kept
 //!

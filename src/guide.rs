@@ -91,7 +91,7 @@ page!(
     "operations/records#a-request-that-waits-for-a-person" => packaged!("operations/records.md"),
     "operations/records#the-outbox" => packaged!("operations/records.md"),
     "operations/scale#what-else-has-a-limit" => packaged!("operations/scale.md"),
-    "recipes/durable#inside-of-a-durable-function" => packaged!("recipes/durable.md"),
+    "recipes/durable#inside-a-durable-function" => packaged!("recipes/durable.md"),
     "recipes/managed-instances#the-setting" => packaged!("recipes/managed-instances.md"),
     "reference/settings#environment-variables" => packaged!("reference/settings.md"),
 );

@@ -1,6 +1,6 @@
 //! HTTP: the `Idempotency-Key` header, for any tower service of [`http::Request`](::http::Request).
 //!
-//! A client puts a key of its own making on a request and the same key on each retry, as
+//! A client puts a key that it makes on a request and the same key on each retry, as
 //! [draft-ietf-httpapi-idempotency-key-header] has it. [`IdempotencyLayer`] sees to it that the
 //! handler runs once for it, and that a retry gets the same answer: status, headers and body, byte
 //! for byte.
@@ -51,7 +51,7 @@
 //! events, without `lambda_http`, are wrapped by `events::EventLayer`.
 //!
 //! Outside Lambda, where no invocation's deadline is known, claim, handler and completion of a
-//! request with a key run in a task of their own, so that a client that hangs up cuts nothing off:
+//! request with a key run in their own task, so that a client that hangs up cuts nothing off:
 //! its retry is given the answer. A server calls [`drain`](crate::Idempotency::drain) before it
 //! ends; [`detached_limit`](crate::Builder::detached_limit) bounds the tasks. In an invocation
 //! nothing is spawned. `docs/recipes/servers.md` in the repository says how a server is put together.

@@ -137,7 +137,7 @@ impl Idempotency {
     /// the handler too (which has no effect of its own), loses, and gets the stored outcome; one
     /// that is known to be a redelivery (SQS) reads first.
     ///
-    /// Anything else that the handler does, an e-mail, a call, a write of its own, is done by each
+    /// Anything else that the handler does, an e-mail, a call, its own write, is done by each
     /// duplicate. Use the claimed form for those.
     ///
     /// `dynamodb` has an example.
@@ -318,7 +318,7 @@ impl Idempotency {
     }
 
     /// Runs the handler as [`run`](Self::run) does, and lets `verdict` decide what becomes of each
-    /// result: stored, released, or failed for good.
+    /// result: stored, released, or failed permanently.
     ///
     /// ```
     /// # use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Verdict, store::MemoryStore};
@@ -425,7 +425,7 @@ fn given<T: DeserializeOwned, E>(replayed: &Replayed) -> Result<Outcome<T>, Erro
 }
 
 impl Idempotency {
-    /// Runs the handler as [`run`](Self::run) does, in a task of its own that the caller joins: for
+    /// Runs the handler as [`run`](Self::run) does, in its own task that the caller joins: for
     /// servers, where the caller may go away meanwhile.
     ///
     /// Claim, handler and completion go on when the returned future is dropped, so that a retry is
@@ -545,7 +545,7 @@ impl Idempotency {
         self.options.deadline.is_some() && !self.goes_on()
     }
 
-    /// Runs this in a task of its own, and joins it.
+    /// Runs this in its own task, and joins it.
     pub(crate) async fn detach<T, Fut>(&self, run: impl FnOnce(Self) -> Fut) -> Result<T, Obstacle>
     where
         T: Send + 'static,
@@ -647,7 +647,7 @@ pub enum Verdict {
     Complete,
     /// The result is not final: the lease ends, so that a retry runs at once.
     Release,
-    /// The failure is one that no retry will mend: it is stored, and replayed to duplicates. On an
+    /// The failure is one that no retry will fix: it is stored, and replayed to duplicates. On an
     /// `Ok`, the same as [`Complete`](Self::Complete).
     Fail,
 }

@@ -83,7 +83,7 @@
 //! | `Idempotency.ConditionFailed` | the condition of a business write did not hold | don't retry with the same data |
 //! | `Idempotency.Overloaded` | too many detached runs | retry |
 //! | `Idempotency.Mismatch` | the key belongs to another payload | correct the caller: a new request needs a new key |
-//! | `Idempotency.Failed` | an earlier attempt failed for good | don't retry |
+//! | `Idempotency.Failed` | an earlier attempt failed permanently | don't retry |
 //! | `Idempotency.OutcomeOmitted` | the work is done, and its answer was not kept | go on; read the result elsewhere |
 //! | `Idempotency.Interrupted` | an earlier attempt crashed, and a person must look | look, then release the record |
 //! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then release the record |
@@ -99,7 +99,7 @@
 //!
 //! The handler's own error keeps the `errorType` that its conversion into a
 //! [`Diagnostic`](lambda_runtime::Diagnostic) gives it.
-//! [`on_rejected`](InvokeLayer::on_rejected) answers the events that no retry will mend, so that an
+//! [`on_rejected`](InvokeLayer::on_rejected) answers the events that no retry will fix, so that an
 //! asynchronous event isn't tried three times in vain.
 //!
 //! # When time runs out

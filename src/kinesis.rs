@@ -98,7 +98,7 @@
 //! as destination also gets the event with the data. `BisectBatchOnFunctionError` makes the
 //! discarded part smaller where invocations fail.
 //!
-//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes records that no retry will mend (a
+//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) takes records that no retry will fix (a
 //! [`Rejection`]) with their data, so that they neither set the checkpoint nor use up retries.
 //!
 //! # How long outcomes are kept

@@ -20,7 +20,7 @@
 //!
 //! # Poison messages
 //!
-//! One message that never succeeds keeps its whole batch coming back: take what no retry will mend
+//! One message that never succeeds keeps its whole batch coming back: take what no retry will fix
 //! with [`on_rejected`](crate::batch::BatchLayer::on_rejected). Lambda's redelivery policy for
 //! ActiveMQ is fixed at [six redeliveries][errors]; then the message goes to the broker's
 //! dead-letter queue.

@@ -53,7 +53,7 @@
 //! The test event that S3 sends when notifications are set up has no records, and is done. An event
 //! of another source fails the invocation before anything runs. By default Lambda tries a function
 //! that fails [three times in all][async], then discards the event: set an on-failure destination,
-//! and take what no retry will mend with [`on_rejected`](BatchLayer::on_rejected).
+//! and take what no retry will fix with [`on_rejected`](BatchLayer::on_rejected).
 //!
 //! `sqs` has the rest: what is compared, what is logged, and what happens when time runs out.
 //!

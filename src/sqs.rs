@@ -96,7 +96,7 @@
 //! no part of a fingerprint unless
 //! [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
 //! declares none, decodes the whole event, takes both parts of the key from it, and sets
-//! `fingerprint_from(Selector::pointer("/detail")?)`. Events of an outbox have an id of their own,
+//! `fingerprint_from(Selector::pointer("/detail")?)`. Events of an outbox have their own id,
 //! whatever their type: `key_from(Selector::attribute("event_id"))`.
 //!
 //! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its
@@ -113,13 +113,13 @@
 //! | acknowledged | reported in `batchItemFailures` |
 //! |---|---|
 //! | the handler ran and succeeded | the handler failed or panicked |
-//! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed for good, crashed and needs a person, or used up its attempts |
+//! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed permanently, crashed and needs a person, or used up its attempts |
 //! | the outcome could not be recorded, where the [policy](crate::Unrecorded) returns it | it is in flight elsewhere, or its lease was lost |
 //! | it ran unprotected, by a policy or the kill switch | its key was first used with another fingerprint, is missing, or not usable |
 //! | | no body, or one that is not in its envelope or doesn't decode |
 //! | | the store failed, or the record can't be read |
 //!
-//! A message that no retry will mend (a [`Rejection`]: a body that doesn't decode, a key that can't
+//! A message that no retry will fix (a [`Rejection`]: a body that doesn't decode, a key that can't
 //! be used, a mismatch, a permanent failure) is reported as well, so that the queue's redrive
 //! policy moves it to the dead-letter queue. Without such a policy it comes back until the queue's
 //! retention is over: set one, or take such messages yourself with

@@ -64,7 +64,7 @@ class Reader:
         self.port = int(subprocess.check_output([ROOT / "scripts" / "with", "free-port"]))
 
     def local(self, text):
-        """A command on this machine: cargo-lambda on a port of its own, and the API's address as the first terminal says it."""
+        """A command on this machine: cargo-lambda on its own port, and the API's address as the first terminal says it."""
         text = text.replace("cargo lambda watch", f"cargo lambda watch --invoke-address 127.0.0.1 --invoke-port {self.port}")
         text = text.replace("cargo lambda invoke", f"cargo lambda invoke --invoke-address 127.0.0.1 --invoke-port {self.port}")
         text = text.replace("localhost:9000", f"127.0.0.1:{self.port}")

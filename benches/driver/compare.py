@@ -53,7 +53,7 @@ def requests_per_batch(endpoint, table):
 
 
 def large_batches(server, endpoint, table):
-    """Each in a process of its own, several times, in turns."""
+    """Each in its own process, several times, in turns."""
     shapes = {100: 20, 10_000: 1}
     taken = {(name, size): [] for name in (FLOOR, LAYER) for size in shapes}
     for again in range(LARGE_ROUNDS):

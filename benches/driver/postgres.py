@@ -19,7 +19,7 @@ def main(rounds=20, requests=1_000):
     tools.say(f"{rounds} rounds of {requests} orders on PostgreSQL")
     command = [tools.ROOT / "scripts/with", "postgres", "--", tools.program("bench-postgres")]
     contenders = json.loads(tools.output(*command, "measure", rounds, requests))
-    # Counting costs the server more for a longer statement: it has a run of its own.
+    # Counting costs the server more for a longer statement: it has its own run.
     counting = tools.ENVIRONMENT | {"POSTGRES_OPTIONS": "-c shared_preload_libraries=pg_stat_statements"}
     statements = json.loads(tools.output(*command, "count", env=counting))
     for name, one in contenders.items():

@@ -137,7 +137,7 @@ def over_streams(data):
     messages = data["batches"] * compare.SIZE
     peer, other = (kinesis.LANE.share(name, messages) for name in (kinesis.LANE.python, lane.FLOOR))
     return [
-        f"Records of Kinesis, each with a partition key of its own: {data['rounds']} rounds; batches in a round: {peer} for the peer, {other} for "
+        f"Records of Kinesis, each with its own partition key: {data['rounds']} rounds; batches in a round: {peer} for the peer, {other} for "
         "the others. CPU and time include the parsing of the event, in which this library decodes Base64. The floor parses nothing.\n",
         side_by_side(kinesis.LANE, data["kinesis"]),
     ]
@@ -159,7 +159,7 @@ def over_http(data):
         f"Requests over HTTP, {data['requests']} a round, one after the other, {data['rounds']} rounds: what the bare handler takes, plus "
         "what protecting it adds (medians). In a replay the bare handler just runs again.\n",
         table(head, [row(side) for side in web.PAIRS]),
-        "The same requests, 64 at once, each a task of its own in one thread (medians; p50 and p99 are of single requests, the floor has none).\n",
+        "The same requests, 64 at once, each its own task in one thread (medians; p50 and p99 are of single requests, the floor has none).\n",
         table(crowd_head(), [crowd_row(data["crowd"], name) for name in web.CROWD]),
     ]
 

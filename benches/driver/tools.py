@@ -85,7 +85,7 @@ def layouts(name):
 
 
 class Dynoxide:
-    """The emulator, in a process of its own; gone when its input is."""
+    """The emulator, in its own process; gone when its input is."""
 
     def __enter__(self):
         self.process = subprocess.Popen([program("bench-server")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -105,7 +105,7 @@ def on_dynamodb_local(part, *arguments):
 
 
 def install_peers():
-    """Both libraries in the versions that `benches/peers` pins, each in a folder of its own."""
+    """Both libraries in the versions that `benches/peers` pins, each in its own folder."""
     run(ROOT / "scripts" / "with", "powertools")
 
 

@@ -19,7 +19,7 @@ NAMES = {
     "grouped": "the same on a `GroupedStore`",
     "typescript": "Powertools TypeScript (makeIdempotent)",
 }
-# 64 requests at once, each a task of its own.
+# 64 requests at once, each its own task.
 CROWD = {
     "crowd-floor": "PartiQL groups of 25 by hand (the floor)",
     "crowd-layer": "the HTTP layer",

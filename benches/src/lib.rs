@@ -5,7 +5,7 @@
 #![allow(
     clippy::missing_errors_doc,
     clippy::unreachable,
-    reason = "a measurement that panics has a mistake of its own"
+    reason = "a measurement that panics has its own mistake"
 )]
 
 pub mod canned;

@@ -42,7 +42,7 @@ pub fn event(ids: &[String], receives: u32) -> Result<SqsEvent, Error> {
     Ok(event)
 }
 
-/// The text of an event of Kinesis, whose records hold the bodies of the same messages. Each record has a partition key of its own.
+/// The text of an event of Kinesis, whose records hold the bodies of the same messages. Each record has its own partition key.
 pub fn stream_event(ids: &[String]) -> Result<String, Error> {
     let records = ids
         .iter()

@@ -83,7 +83,7 @@ impl Web {
         }
     }
 
-    /// With so many requests under way at a time, each a task of its own as in a server.
+    /// With so many requests under way at a time, each its own task as in a server.
     pub fn at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
         self

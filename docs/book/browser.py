@@ -23,7 +23,7 @@ from summary import pages
 
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
 SCREEN = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-# What reaches beyond this width, and isn't inside of something of the page that scrolls by itself. What is around `main` scrolls, too, but
+# What reaches beyond this width, and isn't inside something of the page that scrolls by itself. What is around `main` scrolls, too, but
 # there it is the whole page that the reader would move.
 TOO_WIDE = """
 const clips = e => ['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(e).overflowX);

@@ -15,7 +15,7 @@ DIAGRAM = re.compile(rf"^{IMAGE}$", re.MULTILINE)
 
 
 def with_text(page, renderer):
-    """What stands in the place of a diagram: the picture and its text, or the text where there are no pictures."""
+    """What stands instead of a diagram: the picture and its text, or the text where there are no pictures."""
 
     def place(found):
         picture = (DOCS / page).parent / found[1] if found[1] else DOCS / found[2]

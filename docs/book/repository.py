@@ -1,4 +1,4 @@
-"""Links that lead out of the book: to files of the repository, which the book shows as pages of their own, under repository/."""
+"""Links that lead out of the book: to files of the repository, which the book shows as their own pages, under repository/."""
 
 import html
 import os

@@ -212,7 +212,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// [`Idempotency::retention`](crate::Idempotency::retention).
     ///
     /// It must be longer than the longest redelivery of the message, its redrive from a dead-letter
-    /// queue among them. Failures for good are kept for the
+    /// queue among them. Permanent failures are kept for the
     /// [failure's retention](crate::Builder::failure_retention).
     ///
     /// ```
@@ -259,7 +259,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Selects the handler's errors that no retry will mend. Default: none.
+    /// Selects the handler's errors that no retry will fix. Default: none.
     ///
     /// Such a failure is stored, and a message that comes again is reported without a run, until
     /// the source gives it up or the [failure's retention](crate::Builder::failure_retention) is
@@ -278,7 +278,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 
     /// Sets the window of keys that were met lately, where the source doesn't count deliveries: the record
     /// of a message that is in it is read first, instead of a claim that is refused. It is a hint, and
-    /// decides nothing. Default: a window of its own, of 10,000 keys.
+    /// decides nothing. Default: its own window, of 10,000 keys.
     ///
     /// ```
     /// use lambda_idempotency::window::Window;
@@ -311,7 +311,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Sends each claim and each completion as a request of its own.
+    /// Sends each claim and each completion as its own request.
     ///
     /// By default those of up to 25 messages leave in one request, which costs the same capacity
     /// and a fraction of the time. In DynamoDB that needs the permissions `dynamodb:PartiQLInsert`,
@@ -575,7 +575,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 }
 
 impl<Src: Source, T, E> BatchLayer<Src, T, E> {
-    /// Takes rejected messages from the source: those that no retry will mend, as
+    /// Takes rejected messages from the source: those that no retry will fix, as
     /// [`Rejection`](crate::batch::Rejection) lists them. Default: they are reported, and the source's
     /// own policy moves them aside.
     ///

@@ -119,7 +119,7 @@ impl Reason {
         }
     }
 
-    /// Says why no retry will mend the message; `None` where a retry may, or where a person must
+    /// Says why no retry will fix the message; `None` where a retry may, or where a person must
     /// look.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {

@@ -30,7 +30,7 @@ use crate::protocol::record::{Failure, error_kind};
 #[cfg(test)]
 mod tests;
 
-/// Judges whether an error of the handler is one that no retry will mend.
+/// Judges whether an error of the handler is one that no retry will fix.
 pub(super) type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 
 /// Holds all that one message needs to run, so that its future borrows nothing.

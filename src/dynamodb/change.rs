@@ -318,7 +318,7 @@ fn intervene<'a>(layout: &'a TableLayout, intervention: &Intervention) -> Change
             Some(attribute)
         }
     };
-    // An outcome of another kind would be read in the place of the new one.
+    // An outcome of another kind would be read instead of the new one.
     let outcomes = [Attribute::Data, Attribute::Packed, Attribute::Omitted];
     let others = outcomes.into_iter().filter(|other| Some(*other) != stays);
     change.removes.extend(others);

@@ -80,7 +80,7 @@ mod tests;
 /// - `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`;
 /// - `AWS_PROFILE`, `AWS_CONFIG_FILE`, `AWS_SHARED_CREDENTIALS_FILE`.
 ///
-/// A function in a network that opens TLS with a certificate of its own, installed in the image,
+/// A function in a network that opens TLS with its own certificate, installed in the image,
 /// needs `SSL_CERT_FILE`.
 pub async fn sdk_config() -> SdkConfig {
     let config = aws_config::defaults(BehaviorVersion::v2026_01_12())

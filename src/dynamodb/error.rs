@@ -181,7 +181,7 @@ pub(super) fn throttled() -> StoreError {
 /// The error for credentials that AWS refuses; `None` for another code
 /// ([common errors](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CommonErrors.html),
 /// [S3's](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html)). The same request
-/// succeeds with others, so that it is no refusal for good.
+/// succeeds with others, so that it is no refusal permanently.
 pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
     let text = match code {
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => format!(

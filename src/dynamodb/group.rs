@@ -1,6 +1,6 @@
 //! Sends many writes, or reads, in one request.
 //!
-//! Each statement of a group is conditional and has an answer of its own. A statement that the
+//! Each statement of a group is conditional and has its own answer. A statement that the
 //! group didn't settle, for example because it was throttled, is sent again as a single request,
 //! whose error names the reason. Where the function lacks a permission that groups alone need,
 //! single requests do the work, with one warning.

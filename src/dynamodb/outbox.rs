@@ -2,7 +2,7 @@
 //!
 //! A message that is sent beside a transaction is lost when the process dies between the two, or
 //! announces a change that never happened. With an outbox, the event is an item of the transaction
-//! ([`Outbox::emit`]), in a table of its own, and a relay publishes it: at least once, with the
+//! ([`Outbox::emit`]), in its own table, and a relay publishes it: at least once, with the
 //! same id each time, so that its consumer recognises a repetition. `functions/outbox-relay` in the
 //! repository is the relay. The table's stream triggers it, and a sweep publishes events that the
 //! stream didn't deliver.

@@ -1,4 +1,4 @@
-//! Keeps an outcome that is too large for its record in an item of its own, else in an object.
+//! Keeps an outcome that is too large for its record in its own item, else in an object.
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;

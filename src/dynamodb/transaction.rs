@@ -427,7 +427,7 @@ write_from! {
     condition_check: ConditionCheck, ConditionCheckBuilder;
 }
 
-/// Asks for the item that a failing condition meets, unless the write has a setting of its own.
+/// Asks for the item that a failing condition meets, unless the write has its own setting.
 impl From<TransactWriteItem> for Write {
     fn from(mut write: TransactWriteItem) -> Self {
         macro_rules! ask {

@@ -568,7 +568,7 @@ impl Engine {
         }
     }
 
-    /// Ends work that failed, for good or for now, or whose outcome is not final.
+    /// Ends work that failed, permanently or for now, or whose outcome is not final.
     async fn end_undone(
         &self,
         request: &Request,

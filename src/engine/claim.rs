@@ -354,7 +354,7 @@ impl Claim {
     }
 
     /// Waits until the claim [is over](Self::is_over): for work that isn't [ended](crate::Run::while_renewed)
-    /// with it, under a [lease](crate::Builder::lease) that lasts for the whole attempt, or in a task of its own. Never returns
+    /// with it, under a [lease](crate::Builder::lease) that lasts for the whole attempt, or in its own task. Never returns
     /// where nothing protects the run.
     ///
     /// ```

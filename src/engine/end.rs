@@ -34,7 +34,7 @@ mod tests;
 #[cfg(feature = "http")]
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
 
-/// A begun request has a run of its own, or the outcome of an earlier one.
+/// A begun request has its own run, or the outcome of an earlier one.
 #[derive(Debug)]
 pub enum Begun {
     /// The request is to be done: do the work, then [`end`](Run::end) the run.
@@ -67,7 +67,7 @@ pub enum Disposition {
     /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
     /// or the reason why there is none to be kept. What is no JSON is not kept.
     Complete(Result<String, Omission>),
-    /// The work failed, and no retry will mend it: store the failure and replay it to duplicates.
+    /// The work failed, and no retry will fix it: store the failure and replay it to duplicates.
     Fail(Failure),
     /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
     /// where it ended well.
@@ -392,7 +392,7 @@ impl Engine {
         (completion, large)
     }
 
-    /// Stores a failure that no retry will mend, under the fence. Failures are short, so they are
+    /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
     /// kept whatever the limit.
     pub(super) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) {
         let completion = self.failure_of(request, &hold.owner, failure);

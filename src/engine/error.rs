@@ -23,8 +23,8 @@ pub enum Error<E> {
     /// said.
     #[error("the handler failed: {0}")]
     Handler(E),
-    /// An earlier attempt failed for good, and this is its failure, replayed.
-    #[error("an earlier attempt failed for good: {}{}", unlinked(&.0.message), see!("failed"))]
+    /// An earlier attempt failed permanently, and this is its failure, replayed.
+    #[error("an earlier attempt failed permanently: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
     /// Another attempt is running.
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]

@@ -240,7 +240,7 @@ fn has_lease(met: Option<&Found>, owner: &Owner, lease: EpochMillis) -> bool {
     is_mine(met, owner) && record.is_some_and(|record| record.lease.is_some_and(|met| met >= lease))
 }
 
-/// The runs of an engine that have tasks of their own.
+/// The runs of an engine that have their own tasks.
 #[derive(Debug)]
 pub(crate) struct DetachedRuns {
     limit: u32,

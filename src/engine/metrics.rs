@@ -38,7 +38,7 @@
 //! | `idempotency_outcome_size` | bytes | the outcome, before it is compressed; the record is about 400 bytes more |
 //!
 //! The duplicate rate is (`replays` + `in_flight`) / (`executions` + `replays` + `in_flight`). It
-//! is not a metric of its own, because rates can't be added up.
+//! is not its own metric, because rates can't be added up.
 //!
 //! Install the recorder before the first request: a metric that was met without one stays silent.
 //!
@@ -68,7 +68,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, Label, Unit};
 
-/// The number of operations of one process that have a label of their own. CloudWatch keeps, and
+/// The number of operations of one process that have their own label. CloudWatch keeps, and
 /// charges for, each of them.
 const MOST_OPERATIONS: usize = 100;
 

@@ -185,7 +185,7 @@ impl Problem {
                 "Retry with the same key: it is carried out once, and its answer comes then."),
             Self::Unreadable => (500, "unreadable", "The record of an earlier attempt can't be read",
                 "It was left alone, and nothing was done now. Ask the operator of this API."),
-            Self::Failed => (500, "failed", "An earlier attempt failed for good",
+            Self::Failed => (500, "failed", "An earlier attempt failed permanently",
                 "A retry with this key is answered in the same way. Send a new request with a new key."),
             Self::ResponseBroken => (500, "response-broken", "The answer broke off",
                 "The request may have taken effect. Retry with the same key."),

@@ -227,7 +227,7 @@ pub struct RoutePolicy {
 }
 
 impl RoutePolicy {
-    /// Treats the requests of routes that have no policy of their own.
+    /// Treats the requests of routes that have no their own policy.
     pub(super) const UNDECLARED: Self = Self::new(None);
 
     /// Refuses a request without a key, whatever the engine's [`OnMissingKey`] policy says.
@@ -260,7 +260,7 @@ impl RoutePolicy {
 
     /// Sets how long this route's outcomes are kept, whatever the engine's
     /// [`retention`](crate::Builder::retention) says. One under a second is one of a second. Server
-    /// errors have [a retention of their own](super::IdempotencyLayer::store_server_errors).
+    /// errors have [their own retention](super::IdempotencyLayer::store_server_errors).
     pub const fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self

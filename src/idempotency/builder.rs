@@ -447,7 +447,7 @@ impl Idempotency {
     /// # Ok(()) }
     /// ```
     ///
-    /// Failures for good are kept for
+    /// Permanent failures are kept for
     /// [`Builder::failure_retention`](crate::Builder::failure_retention) all the same.
     #[must_use]
     pub fn retention(&self, retention: Duration) -> Self {

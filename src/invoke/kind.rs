@@ -199,7 +199,7 @@ pub(in crate::invoke) enum KindError {
     )]
     StepFunctionsPart,
     #[error(
-        "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside of `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect"
+        "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect"
     )]
     Durable,
     #[error(

@@ -144,7 +144,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// engine's [`retention`](crate::Builder::retention), which is the default. For one retention of
     /// all events, make the layer of [`Idempotency::retention`](crate::Idempotency::retention).
     ///
-    /// Failures for good are kept for the
+    /// Permanent failures are kept for the
     /// [failure's retention](crate::Builder::failure_retention).
     pub fn retention<V: Into<Option<Duration>>>(
         mut self,
@@ -166,7 +166,7 @@ impl<T, E> InvokeLayer<T, E> {
         self
     }
 
-    /// Selects the handler's errors that no retry will mend. Default: none.
+    /// Selects the handler's errors that no retry will fix. Default: none.
     ///
     /// Such a failure is stored, and a retry fails with `Idempotency.Failed` without a run, until
     /// the [failure's retention](crate::Builder::failure_retention) is over.
@@ -175,7 +175,7 @@ impl<T, E> InvokeLayer<T, E> {
         self
     }
 
-    /// Answers rejected events: those that no retry will mend, as [`Rejection`] lists them.
+    /// Answers rejected events: those that no retry will fix, as [`Rejection`] lists them.
     /// Default: their invocation fails.
     ///
     /// The function gets the event as it was received, and keeps it somewhere. Its `Ok` is the

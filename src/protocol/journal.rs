@@ -131,7 +131,7 @@ impl Journal {
         known < note.entry.revision
     }
 
-    /// Puts an entry in the place of the earlier one.
+    /// Puts an entry instead of the earlier one.
     pub fn put(&mut self, note: StepNote) {
         self.steps.insert(note.name, note.entry);
     }

@@ -448,7 +448,7 @@ pub enum KeyError {
 
 impl KeyError {
     /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the
-    /// section of the page on errors and, where a client can mend it, the code of the HTTP problem.
+    /// section of the page on errors and, where a client can fix it, the code of the HTTP problem.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing | Self::MissingAt { .. } => "key_missing",

@@ -34,9 +34,9 @@ pub struct PackedOutcome {
 pub enum Place {
     /// The record itself.
     Record(Vec<u8>),
-    /// An entry of its own in the same store, bound to this owner.
+    /// Its own entry in the same store, bound to this owner.
     Entry(Owner),
-    /// An object of its own, in a bucket, bound to this owner.
+    /// Its own object, in a bucket, bound to this owner.
     Object(Owner),
 }
 

@@ -29,7 +29,7 @@ pub enum Status {
     InProgress,
     /// The handler succeeded; its outcome is replayed.
     Completed,
-    /// The handler failed for good; its failure is replayed.
+    /// The handler failed permanently; its failure is replayed.
     Failed,
 }
 

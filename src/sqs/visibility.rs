@@ -76,7 +76,7 @@ impl Visibility {
         }
     }
 
-    /// Sets the queue's URL, where it doesn't follow from its ARN: in a partition of its own, or on
+    /// Sets the queue's URL, where it doesn't follow from its ARN: in its own partition, or on
     /// an emulator.
     pub fn queue_url(mut self, url: impl Into<String>) -> Self {
         self.queue_url = Some(url.into().into());

@@ -38,7 +38,7 @@ mod tests;
 ///   for slows no other. Takeovers, commits, steps and large outcomes leave alone, too.
 /// - Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.
 ///   Without them requests leave alone, with one warning. They cost what single requests cost.
-/// - A group is sent by a task of its own, so that it does not matter which caller goes away, or is
+/// - A group is sent by its own task, so that it does not matter which caller goes away, or is
 ///   not polled. A request that did not leave in its time fails as
 ///   [`StoreError::NotSent`](super::StoreError::NotSent).
 ///
@@ -154,7 +154,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// waited for [`PATIENCE`] leaves alone, too: what is under way may never be answered, or its caller
 /// not be polled.
 ///
-/// A group is sent by a task of its own, so that it does not matter which of its callers goes away,
+/// A group is sent by its own task, so that it does not matter which of its callers goes away,
 /// or is not polled. Dropping this ends these tasks.
 #[derive(Debug)]
 pub(crate) struct Groups {

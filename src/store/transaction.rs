@@ -326,7 +326,7 @@ impl Unwritten {
         self.wait
     }
 
-    /// Notes the record that the transaction met in the place of its own, and tells whether the
+    /// Notes the record that the transaction met instead of its own, and tells whether the
     /// handler may go on: it may where the record has expired, or was released.
     ///
     /// Where it may not, the handler's result doesn't count: the run ends with what the record says,

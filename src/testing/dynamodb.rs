@@ -92,7 +92,7 @@ impl TestDynamoDb {
         Client::from_conf(config)
     }
 
-    /// Makes a store on an idempotency table of its own.
+    /// Makes a store on its own idempotency table.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ mod tests;
 /// To see how a handler behaves under faults, give [`Idempotency`](crate::Idempotency) this store,
 /// [`inject`](Self::inject) a fault, and run it. A [`seeded`](Self::seeded) wire fails at random;
 /// the same seed and the same calls give the same faults. Clones share the wire. Grouped calls go
-/// over it one by one, so each of a group meets a fault of its own.
+/// over it one by one, so each of a group meets its own fault.
 ///
 /// ```
 /// use lambda_idempotency::testing::{Call, Fault, FaultyStore};

@@ -127,7 +127,7 @@ fn a_request_leaves_nothing_behind_not_even_its_path() {
         };
         let api = IdempotencyLayer::unscoped(engine(CachedStore::new(Forgetful)))
             .layer(service_fn(handler));
-        let grown = growth("HTTP, each with a path of its own", keys(), |key| {
+        let grown = growth("HTTP, each with its own path", keys(), |key| {
             let request = http::Request::post(format!("/orders/{key}"))
                 .header("idempotency-key", format!("k-{key}"));
             let answer = api

@@ -1,5 +1,5 @@
 //! What the library takes at most: memory for the largest batches and bodies that Lambda delivers, and none that grows with the number of
-//! keys. A binary of its own, since its allocator counts.
+//! keys. Its own binary, since its allocator counts.
 //!
 //! ```sh
 //! BOUNDS_KEYS=1000000 scripts/with dynamodb-local -- cargo test --test bounds -- --nocapture keys   # many more keys

@@ -33,7 +33,7 @@ const LATE: [&str; 3] = [UNANSWERED, "decision: store_failed", "decision: too_la
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each execution shows as an entry of its own.
+    /// Each execution shows as its own entry.
     Plain,
     /// In steps, with a provider that honours keys.
     Keyed,

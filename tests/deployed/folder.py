@@ -19,7 +19,7 @@ def build(folder):
     built = folder / ".aws-sam/emulator/build"
     command = [os.environ["SAM"], "build", "--beta-features", "--build-dir", str(built)]
     architecture = ["--parameter-overrides", f"Architecture={os.environ['ARCHITECTURE']}"]
-    # A session of its own, so that an interrupt ends the compilers, too.
+    # Its own session, so that an interrupt ends the compilers, too.
     process = subprocess.Popen(
         [*command, *architecture], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

@@ -54,7 +54,7 @@ class Stack:
 
     def post(self, path, body, headers):
         """A request to the HTTP API: (status, headers, body)."""
-        # The API answers under a host name of its own on AWS; here one address serves everybody.
+        # The API answers under its own host name on AWS; here one address serves everybody.
         host = urllib.parse.urlsplit(self.outputs["OrdersUrl"]).netloc.split(".")[0]
         connection = http.client.HTTPConnection("127.0.0.1", self._emulator.port, timeout=PATIENCE)
         try:

@@ -251,7 +251,7 @@ class Movements(unittest.TestCase):
     def test_each_movement_is_booked_once_however_often_it_is_put(self):
         articles = [unique("article") for _ in range(8)]
         movements = [self.movement(articles[place % 8]) for place in range(64)]
-        # The producer's own retry, in the same request and in a later one: each copy has a sequence number of its own.
+        # The producer's own retry, in the same request and in a later one: each copy has its own sequence number.
         self.put([copy for one in movements for copy in (one, one)])
         self.put(movements)
         # Behind all of them in its shard: when it is booked, they were delivered.

@@ -1,4 +1,4 @@
-//! JSON documents with a value of their own, apart from any text: two texts of one document are equal JSON, whatever they look like.
+//! JSON documents with their own value, apart from any text: two texts of one document are equal JSON, whatever they look like.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -107,7 +107,7 @@ fn assert_is_once(first: &Seen, second: &Seen) {
         [] => {
             assert!(
                 (400..500).contains(&first.status),
-                "a refusal is the client's to mend: {first:?}"
+                "a refusal is the client's to fix: {first:?}"
             );
             assert_eq!(second, first, "a refusal is the same again");
         }
@@ -150,7 +150,7 @@ struct Through {
     context: Option<RequestContext>,
 }
 
-/// On a store of its own, twice; `None` where `lambda_http` doesn't take the event.
+/// On its own store, twice; `None` where `lambda_http` doesn't take the event.
 async fn through_lambda_http(event: &str) -> Option<Through> {
     let once = empty();
     let request = || lambda_http::request::from_str(event).ok();

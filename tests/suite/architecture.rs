@@ -1,6 +1,6 @@
 //! Imports in `src/` point one way: each room knows those below it, and no other.
 //!
-//! Tests inside of `src/` may import what they like. What each file imports from which,
+//! Tests inside `src/` may import what they like. What each file imports from which,
 //! `scripts/figures circles` shows.
 
 use std::collections::BTreeSet;

@@ -80,7 +80,7 @@ impl Bench {
         self.builder().lease(lease).build().unwrap()
     }
 
-    /// On a table of its own, with a composite key and other names.
+    /// On its own table, with a composite key and other names.
     async fn composite(&self) -> Idempotency {
         let table = unique("composite");
         let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];

@@ -90,7 +90,7 @@ fn settle(once: &Idempotency) -> InvokeLayer<Settlement, SettleError> {
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
 }
 
-/// A function that is deliberately not idempotent: each run has an answer of its own.
+/// A function that is deliberately not idempotent: each run has its own answer.
 fn settling(once: &Idempotency, runs: &Runs) -> impl Function + use<> {
     counting(settle(once), runs)
 }

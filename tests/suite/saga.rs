@@ -92,7 +92,7 @@ struct Bench {
     once: Idempotency,
     world: Mutex<World>,
     honours_keys: bool,
-    /// The step that fails for good, and a compensation that fails for good.
+    /// The step that fails permanently, and a compensation that fails permanently.
     fails: Option<&'static str>,
     /// Whether it would succeed if it were asked again.
     fails_once: bool,

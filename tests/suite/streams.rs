@@ -140,7 +140,7 @@ impl<W> Worker for W where
 {
 }
 
-/// A worker of an execution environment of its own, whose key is the movement's id.
+/// A worker of its own execution environment, whose key is the movement's id.
 fn booking(once: &Idempotency, ledger: &Ledger) -> impl Worker + use<> {
     let ledger = ledger.clone();
     kinesis::BatchLayer::new(once.clone())

@@ -1,4 +1,4 @@
-//! A window of keys as a store of its own: cheap, and lossy by its name.
+//! A window of keys as its own store: cheap, and lossy by its name.
 
 use std::io::Error as HandlerError;
 use std::sync::Arc;

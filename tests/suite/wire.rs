@@ -144,7 +144,7 @@ async fn every_read_asks_for_strong_consistency(server: Server) {
         .build()
         .unwrap();
     let keys = ["1", "2"].map(|token| Key::new("charge", token));
-    let outcome = "kept in an item of its own";
+    let outcome = "kept in its own item";
     for key in &keys {
         let run = once.run(key.clone(), payload("a"), |_| async {
             Ok::<_, Infallible>(outcome.to_owned())

@@ -1,4 +1,4 @@
-//! One test in a process of its own: what belongs to a whole process, its environment or its subscriber, is the test's alone.
+//! One test in its own process: what belongs to a whole process, its environment or its subscriber, is the test's alone.
 
 use std::process::{Command, Output};
 

@@ -40,7 +40,7 @@ impl Server {
         Self::behind(format!("http://{address}"))
     }
 
-    /// AWS's own DynamoDB Local, shared by all tests: tables have names of their own.
+    /// AWS's own DynamoDB Local, shared by all tests: tables have their own names.
     #[expect(clippy::unused_async, reason = "it is called as the other one is")]
     pub async fn dynamodb_local() -> Self {
         let endpoint = std::env::var("DYNAMODB_LOCAL_ENDPOINT").expect(

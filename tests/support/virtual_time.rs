@@ -100,7 +100,7 @@ impl HttpClient for Standing<SharedHttpClient> {
 impl HttpConnector for Standing<SharedHttpConnector> {
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let connector = self.0.clone();
-        // A task of its own: a request of an attempt that is leaked, as of a process that was killed, ends too.
+        // Its own task: a request of an attempt that is leaked, as of a process that was killed, ends too.
         let mut task = JoinSet::new();
         task.spawn(async move {
             let under_way = UnderWay::begin();

@@ -57,7 +57,7 @@ impl Shared {
             .unwrap()
     }
 
-    /// A process of its own: it remembers nothing of another.
+    /// Its own process: it remembers nothing of another.
     async fn function(&self) -> Function {
         Function::start(&self.server, &self.table).await
     }

@@ -1,4 +1,4 @@
-//! A DynamoDB API in memory, in a process of its own, so that a client's CPU time is the client's alone.
+//! A DynamoDB API in memory, in its own process, so that a client's CPU time is the client's alone.
 //!
 //! Prints its endpoint, and ends when its standard input does: whoever started it can't leave it behind.
 

@@ -59,7 +59,7 @@ pub struct SettingArgs {
     /// How long outcomes are kept.
     #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
     pub retention: Duration,
-    /// How long failures for good are kept.
+    /// How long permanent failures are kept.
     #[arg(long, default_value = "1h", value_parser = time::duration, value_name = "DURATION")]
     pub failure_retention: Duration,
     /// By how much clocks may differ.

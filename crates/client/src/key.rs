@@ -10,7 +10,7 @@ const MOST_CHARS: usize = 255;
 
 /// The key of a logical request, which is the same in each of its attempts.
 ///
-/// Put one into a request's extensions, where the request has an identity of its own: an order's
+/// Put one into a request's extensions, where the request has its own identity: an order's
 /// number. It is the same after a restart then, so that a request whose answer a crash took can be sent
 /// again. Without one, the layer makes a new UUID (version 7) for each request.
 ///

@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 100;
 /// The number of dimensions in a set.
 const MOST_DIMENSIONS: usize = 30;
 
-/// Writes each document on a line of its own.
+/// Writes each document on its own line.
 pub(crate) fn lines(namespace: &str, millis: u128, drained: Vec<Drained>) -> Result<Vec<u8>> {
     let mut lines = Vec::new();
     for Drained { labels, samples } in drained {

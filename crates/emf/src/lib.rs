@@ -59,7 +59,7 @@
 //!
 //! # Outside Lambda
 //!
-//! A server writes on a timer of its own, with [`Exporter::flush`], to its standard output or, with
+//! A server writes on its own timer, with [`Exporter::flush`], to its standard output or, with
 //! [`Builder::output`], to the CloudWatch agent.
 //!
 //! [emf]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html

@@ -80,7 +80,7 @@ pub trait Session: Send + 'static {
         values: &[Value],
     ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
 
-    /// Runs one statement in a transaction of its own. A proxy that hands connections out by
+    /// Runs one statement in its own transaction. A proxy that hands connections out by
     /// transaction keeps its parts together.
     fn alone(
         &mut self,

@@ -187,7 +187,7 @@ impl PostgresError {
         Self::new(problem, source)
     }
 
-    /// The engine's error for a problem that sending the same again doesn't mend.
+    /// The engine's error for a problem that sending the same again doesn't fix.
     pub(crate) fn rejected(problem: Problem) -> StoreError {
         StoreError::Rejected(Self::from(problem).into())
     }

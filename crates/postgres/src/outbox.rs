@@ -187,7 +187,7 @@ impl Outbox {
     /// Publishes events that wait, at most `limit`, and marks each: the first of each aggregate, those
     /// whose publication failed before at the end. Call it again until nothing was published.
     ///
-    /// Each event is published in a transaction of its own, which locks it. Any number of relays may run
+    /// Each event is published in its own transaction, which locks it. Any number of relays may run
     /// at once: each leaves the events that another is publishing, and those behind them. An event whose
     /// relay died before it marked it is published again, with the same id.
     ///

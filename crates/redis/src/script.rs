@@ -171,7 +171,7 @@ impl Instructions {
         fields.fold(self, |said, (field, value)| said.say("set", field, value))
     }
 
-    /// Sets an outcome in the place of another one.
+    /// Sets an outcome instead of another one.
     fn other_outcome(self, outcome: &StoredOutcome) -> Self {
         let set = outcome_fields(outcome);
         let is_set = |field: &&str| set.iter().any(|(name, _)| name == field);

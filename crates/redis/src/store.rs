@@ -258,7 +258,7 @@ impl<C: Connection> RedisStore<C> {
             (Some(Value::Int(2)), Some(kind)) => {
                 let kind = String::from_redis_value(kind).unwrap_or_default();
                 let reason = format!(
-                    "the key `{key}` holds a {kind}, and no record: give the store a prefix of its own"
+                    "the key `{key}` holds a {kind}, and no record: give the store its own prefix"
                 );
                 Ok(Answer::Refused(Some(Found::unreadable(
                     Version::default(),

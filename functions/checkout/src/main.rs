@@ -1,4 +1,4 @@
-//! Checks orders out, as a saga: reserves the goods, charges the card, books the carrier. Where one of them refuses for good, what was done is
+//! Checks orders out, as a saga: reserves the goods, charges the card, books the carrier. Where one of them refuses permanently, what was done is
 //! undone, and the order is refused.
 //!
 //! Behind API Gateway and a queue, without a function between them: the gateway puts each request into the queue, with its `Idempotency-Key` as

@@ -24,7 +24,7 @@ pub(crate) enum ShopError {
 }
 
 impl ShopError {
-    /// Tells whether no retry will mend it.
+    /// Tells whether no retry will fix it.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Declined | Self::NoCarrier)
     }

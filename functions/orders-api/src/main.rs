@@ -161,7 +161,7 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         .layer(metrics)
         .layer(layer)
         .service_fn(move |request| std::future::ready(orders.serve(request)));
-    // A Managed Instance is told to end so. Its orders have tasks of their own there.
+    // A Managed Instance is told to end so. Its orders have their own tasks there.
     let mut told_to_end = signal(SignalKind::terminate())?;
     tokio::select! {
         served = run_concurrent(api) => served,

@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// The events under these keys, each once: a stream may announce a key twice, and one request may not name it twice. What is no event
-    /// is named: it would stop the stream for good.
+    /// is named: it would stop the stream permanently.
     pub(crate) async fn load(&self, mut keys: Vec<EventKey>) -> Result<Loaded, TableError> {
         let (mut found, mut unreadable) = (HashMap::new(), Vec::new());
         let mut known = HashSet::new();

@@ -20,7 +20,7 @@ const AT_MOST: u32 = 100;
 /// An item remembers a bounded number of events, and then refuses: it never forgets one by itself,
 /// because a forgotten event could apply twice. Use this guard for items with few events, such as
 /// the payments of an order. For many events, use the
-/// [claimless form](crate::Idempotency::claimless), which keeps them as records of their own.
+/// [claimless form](crate::Idempotency::claimless), which keeps them as their own records.
 ///
 /// ```no_run
 /// # async fn deposit(client: &aws_sdk_dynamodb::Client) -> Result<(), lambda_idempotency::dynamodb::guard::GuardError> {

@@ -1,4 +1,4 @@
-//! Steps that are undone, in reverse order, when one of them fails for good.
+//! Steps that are undone, in reverse order, when one of them fails permanently.
 
 use std::fmt;
 use std::future::Future;
@@ -27,12 +27,12 @@ const ASKING: Duration = Duration::from_secs(10);
 type Permanent<'a, E> = Box<dyn Fn(&E) -> bool + Send + Sync + 'a>;
 type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send + 'a>;
 
-/// Steps that are undone, in reverse order, when one of them fails for good. [`Claim::saga`] begins it.
+/// Steps that are undone, in reverse order, when one of them fails permanently. [`Claim::saga`] begins it.
 ///
 /// Each [`step`](Self::step) has an effect and a compensation. An error that is
 /// [permanent](Self::permanent) first writes down that the saga is *compensating*: from then on no delivery
 /// goes forward again. Then what was confirmed is undone, the last first, each compensation as a step of
-/// its own, `{step}/undo`, with a key of its own. Any other error ends the attempt, and the next delivery
+/// its own, `{step}/undo`, with its own key. Any other error ends the attempt, and the next delivery
 /// resumes where it stopped: forward, or backward.
 ///
 /// The handler runs again in each delivery, and must name the same steps in the same order, up to the one
@@ -76,7 +76,7 @@ pub struct Saga<'a, E> {
 }
 
 impl Claim {
-    /// Begins a saga: steps that are undone when one of them fails for good.
+    /// Begins a saga: steps that are undone when one of them fails permanently.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Claim {
 }
 
 impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
-    /// Sets the errors of an effect, or of a compensation, that no retry will mend. Default: none, so that
+    /// Sets the errors of an effect, or of a compensation, that no retry will fix. Default: none, so that
     /// nothing is undone unless the handler [aborts](Self::abort).
     pub fn permanent<M>(mut self, permanent: impl Fn(&E) -> bool + Send + Sync + 'a) -> Self
     where

@@ -36,7 +36,7 @@ impl Claim {
     /// [`StepError::ResultOmitted`](crate::StepError::ResultOmitted). Steps with different names
     /// may run side by side. Each costs two requests, a step that is skipped none.
     ///
-    /// Steps with different error types need one: map it inside of the effect, as in
+    /// Steps with different error types need one: map it inside the effect, as in
     /// `claim.step("mail", async |key| mail(key).await.map_err(MyError::Mail))`.
     ///
     /// Where nothing protects the run ([`is_protected`](Self::is_protected)), the effect just
@@ -480,7 +480,7 @@ pub enum StepError<E> {
         step: String,
     },
     /// The attempt has had a step of this name: the second would get the first one's result.
-    #[error("step `{step}` was run already in this attempt: give each effect a name of its own{}", see!("step-repeated"))]
+    #[error("step `{step}` was run already in this attempt: give each effect its own name{}", see!("step-repeated"))]
     Repeated {
         /// The name.
         step: String,
@@ -541,7 +541,7 @@ impl<E> StepError<E> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SagaError<E> {
-    /// The saga failed for good, and what was done is undone. The failure is stored, with what was undone,
+    /// The saga failed permanently, and what was done is undone. The failure is stored, with what was undone,
     /// and duplicates get it for the [retention](crate::Builder::retention). A handler that returns a
     /// success from here has that one stored.
     #[error("{}; undone: {}", .failure.message, list(.undone))]
@@ -552,7 +552,7 @@ pub enum SagaError<E> {
         undone: Vec<String>,
     },
     /// A person must settle a step, or a compensation (`{step}/undo`): whether it happened is not known, or
-    /// it failed for good. The next delivery goes on once it is settled.
+    /// it failed permanently. The next delivery goes on once it is settled.
     #[error("the saga is stuck at `{step}`: look whether it took effect, then settle it in its record{}", see!("saga-stuck"))]
     Stuck {
         /// The step, or the compensation.
@@ -565,7 +565,7 @@ pub enum SagaError<E> {
         step: String,
     },
     /// The claim has a saga already.
-    #[error("the claim has a saga already: give the second one a key of its own, derived from this claim's{}", see!("saga-nested"))]
+    #[error("the claim has a saga already: give the second one its own key, derived from this claim's{}", see!("saga-nested"))]
     Nested,
     /// A step gave no result. The next delivery resumes there.
     #[error(transparent)]

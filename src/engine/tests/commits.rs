@@ -137,7 +137,7 @@ async fn half_a_second_of_the_time_is_kept_for_finding_out_whether_it_committed(
     );
 }
 
-/// The first send gets no answer, each later one is refused for good.
+/// The first send gets no answer, each later one is refused permanently.
 #[derive(Debug, Default)]
 struct DeniedLater {
     sends: AtomicU32,
@@ -231,7 +231,7 @@ async fn a_commit_without_a_record_that_meets_one_was_not_committed_and_is_not_t
     );
 }
 
-/// Each send is refused for good, and so is a release.
+/// Each send is refused permanently, and so is a release.
 #[derive(Debug)]
 struct AllDenied;
 

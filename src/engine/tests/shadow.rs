@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use super::*;
 use crate::idempotency::Verdict;
 
-/// Refuses every transaction for good.
+/// Refuses every transaction permanently.
 #[derive(Debug)]
 struct Refusing;
 

@@ -42,7 +42,7 @@ impl<'a> Bench<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// Makes a claim with an owner of its own, on the record of this name.
+    /// Makes a claim with its own owner, on the record of this name.
     pub(super) fn claim(&self, name: &str) -> Result<NewClaim, String> {
         Ok(NewClaim {
             id: self.id(name)?,

@@ -50,7 +50,7 @@ impl Shard {
         })
     }
 
-    /// Delivers a record in a batch of its own; the sequence numbers that the reply names.
+    /// Delivers a record in its own batch; the sequence numbers that the reply names.
     async fn deliver(&self, record: Value) -> Result<Vec<String>, Error> {
         let event = serde_json::from_value(json!({ "Records": [record] }))?;
         let mut worker = worker(self.once.clone(), self.journal.clone());

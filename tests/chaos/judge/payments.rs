@@ -60,7 +60,7 @@ impl Payment<'_> {
         times
     }
 
-    /// By the time of the nth execution, n claims stood: an execution has a claim of its own.
+    /// By the time of the nth execution, n claims stood: an execution has its own claim.
     fn executions(&self, story: &Story, report: &Report, broken: &mut Vec<String>) {
         for (number, at) in (1..).zip(self.executed()) {
             let stood = story.claims_by(at);

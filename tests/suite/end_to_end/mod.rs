@@ -1,4 +1,4 @@
-//! The functions as Lambda runs them: processes of their own, with deadlines, killed and stopped at the worst moments.
+//! The functions as Lambda runs them: their own processes, with deadlines, killed and stopped at the worst moments.
 //!
 //! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
 

@@ -1,4 +1,4 @@
-//! Runs in tasks of their own, and their callers.
+//! Runs in their own tasks, and their callers.
 
 use lambda_idempotency::{AtDeadline, Begun, Disposition, StoreError};
 use tokio::sync::Notify;

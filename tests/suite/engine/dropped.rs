@@ -59,7 +59,7 @@ impl Pair {
     async fn hang_up_after(&self, call: Call, fault: Fault, result: Result<String, &'static str>) {
         self.table.inject(call, fault);
         let verdict = |result: &Result<String, &'static str>| match result {
-            Err("for good") => Verdict::Fail,
+            Err("permanently") => Verdict::Fail,
             other => Verdict::of(other),
         };
         let run = self
@@ -195,12 +195,12 @@ async fn a_large_outcome_that_was_dropped_on_its_way_is_kept_by_the_next_call() 
 #[tokio::test(start_paused = true)]
 async fn a_failure_for_good_that_was_dropped_is_stored_by_the_next_call() {
     let pair = pair(|builder| builder);
-    pair.hang_up_after(Call::Complete, Fault::RequestLost, Err("for good"))
+    pair.hang_up_after(Call::Complete, Fault::RequestLost, Err("permanently"))
         .await;
     let Err(Error::Failed(failure)) = text(&pair.once).await else {
         panic!("the failure is replayed")
     };
-    assert_eq!(failure.message, "for good");
+    assert_eq!(failure.message, "permanently");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The variable that switches protection off, in a process of its own: the environment belongs to all tests of a process.
+//! The variable that switches protection off, in its own process: the environment belongs to all tests of a process.
 
 use lambda_idempotency::DISABLED_VARIABLE;
 

@@ -30,7 +30,7 @@ async fn table() -> Result<TestDynamoDb, Box<dyn std::error::Error>> {
     Ok(dynamodb)
 }
 
-/// An engine of its own on the table, as another process has it.
+/// Its own engine on the table, as another process has it.
 fn engine(dynamodb: &TestDynamoDb) -> Result<Idempotency, Box<dyn std::error::Error>> {
     let store = DynamoDbStore::new(dynamodb.client(), "shared");
     Ok(Idempotency::builder(store).namespace("payments").build()?)

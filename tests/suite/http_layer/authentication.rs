@@ -1,4 +1,4 @@
-//! Authentication, inside of the layer and outside.
+//! Authentication, inside the layer and outside.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! An axum router: behind a socket of its own, and in a function.
+//! An axum router: behind its own socket, and in a function.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -98,7 +98,7 @@ impl Shop {
         }
     }
 
-    /// Sends a request over a connection of its own, and returns the connection.
+    /// Sends a request over its own connection, and returns the connection.
     async fn ask(&self, key: &str, header: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         let request = format!(

@@ -183,7 +183,7 @@ async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server)
     let failed = once.run_with(
         Key::new("POST /shops/7/orders", "k-1"),
         None,
-        |_| async { Err::<String, _>(std::io::Error::other("for good")) },
+        |_| async { Err::<String, _>(std::io::Error::other("permanently")) },
         |_| Verdict::Fail,
     );
     failed.await.unwrap_err();

@@ -84,7 +84,7 @@ async fn a_panic_is_an_error_and_a_retry_runs() {
         let run = count.count();
         assert_ne!(run, 1, "before the future");
         async move {
-            assert_ne!(run, 2, "inside of the future");
+            assert_ne!(run, 2, "inside the future");
             Ok(run)
         }
     });

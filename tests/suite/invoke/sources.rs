@@ -222,7 +222,7 @@ async fn an_invocation_of_a_durable_execution_is_refused_before_its_answer_could
     for token in ["t-1", "t-2", "t-2"] {
         let refused = failure(&function, &durable(token)).await;
         assert_eq!(refused.error_type, "Idempotency.WrongEvent");
-        for advice in ["take the layer off", "inside of `ctx.step`", "`derive_key`"] {
+        for advice in ["take the layer off", "inside `ctx.step`", "`derive_key`"] {
             assert!(refused.error_message.contains(advice), "{refused:?}");
         }
     }

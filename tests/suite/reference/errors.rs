@@ -25,7 +25,7 @@ const GUIDE: &str =
 /// Errors of the helpers for tests: their reader is at the code that failed.
 const OF_TESTS: [&str; 2] = ["TestError", "Violation"];
 
-/// Texts without a link of their own.
+/// Texts without their own link.
 const UNLINKED: [&str; 18] = [
     // The user's own text.
     "Error::Handler",

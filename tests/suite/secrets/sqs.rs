@@ -35,7 +35,7 @@ async fn scenario(canary: &Canary) -> Seen {
         .operation("charge")
         .key_from(Selector::attribute("token"))
         .scope(|body: &Value, _| body["tenant"].as_str().map(str::to_owned))
-        .permanent(|error: &Quoting| error.0.starts_with("for good"))
+        .permanent(|error: &Quoting| error.0.starts_with("permanently"))
         .on_rejected(move |_, why: Rejected| {
             noted.lock().unwrap().push(format!("{why:?} {why}"));
             std::future::ready(Err::<(), _>(quoted.clone()))
@@ -46,7 +46,7 @@ async fn scenario(canary: &Canary) -> Seen {
         noted.lock().unwrap().push(format!("{message:?}"));
         let ended = match message.body["do"].as_str() {
             Some("fail") => Err(Quoting(quoted.clone())),
-            Some("fail for good") => Err(Quoting(format!("for good: {quoted}"))),
+            Some("fail permanently") => Err(Quoting(format!("permanently: {quoted}"))),
             _ => Ok(quoted.clone()),
         };
         std::future::ready(ended)
@@ -66,7 +66,7 @@ async fn scenario(canary: &Canary) -> Seen {
     let messages = [
         secret_message("works", &secret, &body("work")),
         secret_message("fails", &secret, &body("fail")),
-        secret_message("fails for good", &secret, &body("fail for good")),
+        secret_message("fails permanently", &secret, &body("fail permanently")),
         garbled,
         keyless,
         same,

@@ -1,4 +1,4 @@
-//! Messages that no retry will mend: reported, or taken by a hook.
+//! Messages that no retry will fix: reported, or taken by a hook.
 
 use lambda_idempotency::sqs::{BatchService, Rejection, SqsMessage};
 use tokio::time::Instant;

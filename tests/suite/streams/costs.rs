@@ -11,7 +11,7 @@ async fn bench(server: &Server) -> (Proxy, Ledger, Idempotency) {
     (proxy, Ledger::default(), once)
 }
 
-/// So many records, each of a partition key of its own.
+/// So many records, each of its own partition key.
 fn of_many_keys(count: usize) -> Vec<Value> {
     let of_key = |n| record(n, &format!("sku-{n}"), &format!("m-{n:03}"));
     (1..=count).map(of_key).collect()

@@ -74,7 +74,7 @@ impl Sandbox {
         self.begin_within(event, self.timeout).await
     }
 
-    /// Delivers an event with a deadline of its own.
+    /// Delivers an event with its own deadline.
     pub async fn begin_within(&self, event: Value, timeout: Duration) -> Invocation {
         let millis = timeout.as_millis().try_into().expect("short");
         let invocation = InvocationBuilder::new()

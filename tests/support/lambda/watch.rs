@@ -19,7 +19,7 @@ use super::{LOOK_AGAIN, PATIENCE};
 /// How often another port is tried, when another process takes the one that was free.
 const PORTS: u32 = 5;
 
-/// The real program on a port of its own. It starts no function, and ends when it is dropped.
+/// The real program on its own port. It starts no function, and ends when it is dropped.
 pub struct Watch {
     process: Process,
     address: String,

@@ -16,7 +16,7 @@
     clippy::panic,
     missing_docs,
     unreachable_pub,
-    reason = "a model that panics has a mistake of its own"
+    reason = "a model that panics has its own mistake"
 )]
 
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ pub struct Name(pub u8);
 /// The outcome of a library that knows no owners.
 pub const STRANGER: Name = Name(u8::MAX);
 
-/// What an operator leaves in the place of an outcome, or of a step's result.
+/// What an operator leaves instead of an outcome, or of a step's result.
 pub const REDACTED: Name = Name(u8::MAX - 1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -94,7 +94,7 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
         (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
-        // What an operator may do has a check of its own.
+        // What an operator may do has its own check.
         (_, Kind::Operator(_)) | (None, _) => false,
         (Some(before), _) => is_final(before),
     };

@@ -17,7 +17,7 @@
     clippy::panic,
     missing_docs,
     unreachable_pub,
-    reason = "a simulation that panics has a mistake of its own"
+    reason = "a simulation that panics has its own mistake"
 )]
 
 pub mod broken;

@@ -221,7 +221,7 @@ impl Worker {
     }
 }
 
-/// Whether a delivery has a process of its own, which dies where it is cut off. Lambda ends the process of a batch that is over its
+/// Whether a delivery has its own process, which dies where it is cut off. Lambda ends the process of a batch that is over its
 /// time; of every other batch, a timeout of the caller's drops it before that.
 fn dies(door: Door, number: usize, first: &Delivery) -> bool {
     let is_ended_by_lambda = door == Door::Sqs && (number / BATCH).is_multiple_of(2);

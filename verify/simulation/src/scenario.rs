@@ -58,7 +58,7 @@ pub struct Delivery {
     pub claimless: bool,
     /// How long its invocation may take, where that is known.
     pub deadline: Option<i64>,
-    /// When its process dies, counted from its start. It has an engine of its own.
+    /// When its process dies, counted from its start. It has its own engine.
     pub dies_after: Option<i64>,
     /// When its caller hangs up, counted from its start: its future is dropped, and its process goes on.
     pub hangs_up_after: Option<i64>,

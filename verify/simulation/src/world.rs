@@ -120,7 +120,7 @@ impl Ledger {
             .push(effect);
     }
 
-    /// What the effect gives: a number of its own.
+    /// What the effect gives: its own number.
     pub fn fire(&self, effect: Effect) -> usize {
         let mut all = self.effects.lock().expect("not poisoned");
         all.push(effect);

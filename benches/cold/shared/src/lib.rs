@@ -2,7 +2,7 @@
 #![allow(
     clippy::missing_errors_doc,
     clippy::panic,
-    reason = "a measurement that panics has a mistake of its own"
+    reason = "a measurement that panics has its own mistake"
 )]
 
 use std::env;

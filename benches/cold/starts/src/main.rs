@@ -4,7 +4,7 @@
 //! names is handed to them as `SSL_CERT_FILE`.
 #![allow(
     clippy::indexing_slicing,
-    reason = "a measurement that panics has a mistake of its own"
+    reason = "a measurement that panics has its own mistake"
 )]
 
 mod runtime_api;

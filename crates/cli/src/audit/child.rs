@@ -74,7 +74,7 @@ impl ChildEffects {
                     "did not end within {time}, and was stopped: give it more by --timeout"
                 )));
             }
-            // It is in a group of its own, which the terminal doesn't reach.
+            // It is in its own group, which the terminal doesn't reach.
             _ = tokio::signal::ctrl_c() => return Err(self.failed("was interrupted")),
         };
         group.has_ended();

@@ -30,8 +30,8 @@ pub struct Finding {
     pub what: String,
     /// Why that matters.
     pub why: &'static str,
-    /// The command, or the lines of a template, that mend it.
-    pub mend: String,
+    /// The command, or the lines of a template, that fix it.
+    pub fix: String,
 }
 
 /// Something that could not be looked at. It is neither fine nor a finding.
@@ -69,14 +69,14 @@ impl fmt::Display for Report {
                 at,
                 what,
                 why,
-                mend,
+                fix,
                 ..
             } = finding;
             write!(
                 f,
                 "{style}{id}{style:#}  {HEADING}{at}{HEADING:#}: {what}{NL}    {why}{NL}"
             )?;
-            for line in mend.lines() {
+            for line in fix.lines() {
                 write!(f, "    {GOOD}{line}{GOOD:#}{NL}")?;
             }
             NL.fmt(f)?;

@@ -90,7 +90,7 @@ pub(super) fn danger(
     at: &str,
     what: impl Into<String>,
     why: &'static str,
-    mend: impl Into<String>,
+    fix: impl Into<String>,
 ) -> Finding {
     Finding {
         id,
@@ -98,7 +98,7 @@ pub(super) fn danger(
         at: at.to_owned(),
         what: what.into(),
         why,
-        mend: mend.into(),
+        fix: fix.into(),
     }
 }
 
@@ -107,11 +107,11 @@ pub(super) fn warning(
     at: &str,
     what: impl Into<String>,
     why: &'static str,
-    mend: impl Into<String>,
+    fix: impl Into<String>,
 ) -> Finding {
     Finding {
         severity: Severity::Warning,
-        ..danger(id, at, what, why, mend)
+        ..danger(id, at, what, why, fix)
     }
 }
 

@@ -123,7 +123,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The mappings that are resources of their own.
+    /// The mappings that are their own resources.
     fn separate_mappings(&mut self, function: &str) -> Vec<Mapping> {
         let template = self.template;
         let mut mappings = Vec::new();

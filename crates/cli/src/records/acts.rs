@@ -160,7 +160,7 @@ impl Kept {
         Some(list(&record.journal, KEPT_STEP, text, at))
     }
 
-    /// The attempt, where the outcome is in an item of its own, or a row.
+    /// The attempt, where the outcome is in its own item, or a row.
     pub(crate) fn item(&self) -> Option<Owner> {
         (self.r#in == Self::ITEM).then(|| Owner::from_stored(&*self.owner))
     }

@@ -35,7 +35,7 @@ pub struct Args {
 ///
 /// When the record is final, is live, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
-    // As a record keeps what a handler failed with for good: so many characters of its words.
+    // As a record keeps what a handler failed with permanently: so many characters of its words.
     let message: String = args.message.chars().take(1_000).collect();
     let failure = json!({ "kind": args.kind, "message": message }).to_string();
     let ending = |record: &Record, now| Ending::Final {

@@ -103,7 +103,7 @@ pub(crate) fn raw_id(id: &str) -> Result<RecordId, Failure> {
     id_of(&Key::raw("operator", id), "operator")
 }
 
-/// Any token's id of this operation, with the hash in the place of the token's own.
+/// Any token's id of this operation, with the hash instead of the token's own.
 fn id_of_hash(namespace: &str, operation: &str, hash: &str) -> Result<String, Failure> {
     let id = id_of(&Key::new(operation, "any"), namespace)?;
     let id = id.as_str().strip_suffix(id.hash()).unwrap_or_default();

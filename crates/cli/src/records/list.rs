@@ -34,10 +34,10 @@ pub struct Args {
     /// A step waits for a person.
     #[arg(long)]
     pub interrupted: bool,
-    /// A saga waits for a person: a step of unknown fate, or a compensation that failed for good.
+    /// A saga waits for a person: a step of unknown fate, or a compensation that failed permanently.
     #[arg(long)]
     pub saga_stuck: bool,
-    /// Failed for good.
+    /// Failed permanently.
     #[arg(long)]
     pub failed: bool,
     /// Begun, without an outcome, and nobody came again: the lease is over, or the key was given

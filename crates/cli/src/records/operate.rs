@@ -150,7 +150,7 @@ impl Order {
 
 /// How long a record that is to run again is kept at least.
 const KEPT: Duration = Duration::from_hours(7 * 24);
-/// How much later than the record an outcome of its own expires.
+/// How much later than the record the outcome's own item expires.
 const LATER: Duration = Duration::from_hours(1);
 /// How often a request is sent whose answer doesn't come.
 const SENDS: u32 = 4;
@@ -350,7 +350,7 @@ pub async fn carry_out(
     }
 }
 
-/// Erases an outcome that is kept in an item of its own, under the name of this attempt.
+/// Erases an outcome that is kept in its own item, under the name of this attempt.
 async fn erase(
     store: &dyn DynStore,
     id: &RecordId,

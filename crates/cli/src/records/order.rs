@@ -245,7 +245,7 @@ pub(crate) fn not_final(record: &Record) -> Result<(), String> {
     match record.status {
         Status::Completed => Err("the record is completed: duplicates get its outcome. `redact` replaces that".to_owned()),
         Status::Failed => Err(
-            "the record has failed for good. `release` gives the key back, so that the next delivery runs".to_owned(),
+            "the record has failed permanently. `release` gives the key back, so that the next delivery runs".to_owned(),
         ),
         _ => Ok(()),
     }

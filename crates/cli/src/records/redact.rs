@@ -16,7 +16,7 @@ pub struct Args {
     pub order: OrderArgs,
 }
 
-/// Erases a stored outcome, also one in an item of its own, and the results of steps. Duplicates are
+/// Erases a stored outcome, also one in its own item, and the results of steps. Duplicates are
 /// told that it was erased, and don't run. An object in a bucket is named, and left.
 ///
 /// # Errors

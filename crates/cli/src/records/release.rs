@@ -16,7 +16,7 @@ pub struct Args {
     pub order: OrderArgs,
 }
 
-/// Gives the key of an attempt that died, or failed for good, back. Right where its effect did not
+/// Gives the key of an attempt that died, or failed permanently, back. Right where its effect did not
 /// happen.
 ///
 /// # Errors

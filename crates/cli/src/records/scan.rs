@@ -250,7 +250,7 @@ async fn dynamodb_page(
     let items = page.items.unwrap_or_default();
     let rows = items.iter().filter_map(|item| {
         let id = item.get(&table.id)?.as_s().ok()?;
-        // The compressed outcome of another record, in an item of its own.
+        // The compressed outcome of another record, in its own item.
         let is_outcome = item.contains_key("content") && id.contains("#outcome#");
         let key = table
             .keys

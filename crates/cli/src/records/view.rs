@@ -27,7 +27,7 @@ pub enum State {
     Released,
     /// Done.
     Completed,
-    /// Failed for good.
+    /// Failed permanently.
     Failed,
     /// Its retention is over: it counts as absent.
     Expired,

@@ -61,7 +61,7 @@ fn step(state: &str, (name, words): (&str, &str)) -> AttributeValue {
 #[tokio::test]
 async fn numbers_are_shown_to_their_last_digit() {
     let table = table().await;
-    // One that no double holds has a record of its own: where it is no JSON, the others would be shown as a text.
+    // One that no double holds has its own record: where it is no JSON, the others would be shown as a text.
     for (place, numbers) in [
         "[12345678901234567890123,12.50,-0.0,0.10000000000000000555]",
         "[1e400]",

@@ -20,7 +20,7 @@ fn ids(said: &Said) -> Vec<String> {
         .collect()
 }
 
-/// The repository's template and what it nests, in a folder of their own, with one text replaced.
+/// The repository's template and what it nests, in their own folder, with one text replaced.
 fn changed(old: &str, new: &str) -> String {
     let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
     std::fs::create_dir_all(folder.join("infra")).unwrap();

@@ -18,7 +18,7 @@ fn url() -> String {
         .expect("POSTGRES_URL is not set: run it by `scripts/with postgres -- …`")
 }
 
-/// A table of its own, and its name.
+/// Its own table, and its name.
 async fn store() -> (PostgresStore<PgPool>, String) {
     let name = format!("cli_{:016x}", fastrand::u64(..));
     let options = PgPoolOptions::new().acquire_timeout(PATIENCE);

@@ -96,7 +96,7 @@ pub(crate) async fn find<S: Session>(
     let (None, name) = table.parts() else {
         return Ok(Some(table.clone()));
     };
-    // Whatever the session has SET since: a role of its own, too. What the transaction has is left to it.
+    // Whatever the session has SET since: its own role, too. What the transaction has is left to it.
     session
         .batch("SAVEPOINT idempotency; SET LOCAL role TO DEFAULT")
         .await?;

@@ -16,7 +16,7 @@ enum Failed {
 
 type Tx = Transaction<deadpool_postgres::Pool>;
 
-/// Runs in a transaction of its own.
+/// Runs in its own transaction.
 async fn within<T: serde::Serialize + serde::de::DeserializeOwned>(
     store: &Store,
     work: impl AsyncFnOnce(&mut Tx) -> Result<T, PostgresError>,

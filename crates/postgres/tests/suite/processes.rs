@@ -246,7 +246,7 @@ async fn eight_processes_at_once_write_one_row() {
     assert!(rows.values().all(|count| *count == 1), "{rows:?}");
 }
 
-/// Delivers each key up to three times to a worker of its own order, and kills workers meanwhile. What
+/// Delivers each key up to three times to a worker of its order, and kills workers meanwhile. What
 /// a worker hadn't answered is delivered again. `PROCESSES_KEYS=5000` delivers more.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_processes_that_are_killed_are_neither_lost_nor_doubled() {

@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Adds the row of each key twice, in each form, with many clients at once. In the open transaction, the
-/// handler adds it by a statement of its own.
+/// handler adds it by its own statement.
 async fn all_run_once<P: Pool>(
     store: PostgresStore<P>,
     rows: &str,

@@ -22,7 +22,7 @@ fn of_form(form: &Value) -> Value {
     Value::Object(found.collect())
 }
 
-/// The message that a queue behind this target delivers of one publication: services give each an id of its own.
+/// The message that a queue behind this target delivers of one publication: services give each its own id.
 fn behind(operation: &str, sent: &Value, number: usize) -> Value {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let (body, attributes) = match operation {

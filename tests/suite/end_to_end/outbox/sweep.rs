@@ -65,7 +65,7 @@ async fn events_that_cannot_be_published_keep_no_other_from_the_sweep_and_are_pa
     assert_eq!(parked.len(), POISON + 1);
     assert!(parked.iter().all(|event| !event.contains_key("pending")));
 
-    // The way back that docs/operations/records.md has, for one whose data was mended.
+    // The way back that docs/operations/records.md has, for one whose data was fixed.
     let server = path.orders.server().client();
     let back = server.update_item().table_name(path.orders.outbox());
     back.key("aggregate", AttributeValue::S("order-0-7".to_owned()))

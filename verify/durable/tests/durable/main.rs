@@ -1,4 +1,4 @@
-//! What `docs/recipes/durable.md` says: the library inside of durable functions, on the local runner of their SDK, and executions that
+//! What `docs/recipes/durable.md` says: the library inside durable functions, on the local runner of their SDK, and executions that
 //! are started once.
 
 #![allow(

@@ -27,7 +27,7 @@ pub async fn serve(
     Ok(format!("{payment} confirmed"))
 }
 
-/// The claim begins and ends inside of the step.
+/// The claim begins and ends inside the step.
 async fn charge(once: Idempotency, gateway: Gateway, order: Order) -> Result<String, BoxError> {
     let request = Fingerprint::of(&order)?;
     let charged = once.run(Key::new("charge", order.id), request, |claim| async move {

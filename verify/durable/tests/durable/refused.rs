@@ -73,7 +73,7 @@ async fn a_layer_around_a_durable_function_refuses_what_the_sdk_serves() {
         let refused: Diagnostic = layered.clone().oneshot(event).await.unwrap_err().into();
         assert_eq!(refused.error_type, "Idempotency.WrongEvent");
         assert!(
-            refused.error_message.contains("inside of `ctx.step`"),
+            refused.error_message.contains("inside `ctx.step`"),
             "{refused:?}"
         );
     }

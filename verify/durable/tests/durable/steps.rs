@@ -1,4 +1,4 @@
-//! Idempotent calls inside of durable steps.
+//! Idempotent calls inside durable steps.
 
 use aws_durable_execution_sdk::test_util::{LocalRunner, TestResult};
 use lambda_idempotency::Idempotency;

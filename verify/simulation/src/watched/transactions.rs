@@ -1,4 +1,4 @@
-//! Transactions of records with bookings, on a wire of their own.
+//! Transactions of records with bookings, on their own wire.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -9,9 +9,9 @@ pub(super) fn tls_stack(deployment: &Deployment) -> Vec<Verdict> {
     };
     vec![judge(!second.is_empty(), || {
         let why = "A second TLS stack is linked: a larger program, a slower cold start, one more thing to keep patched.";
-        let mend = "aws-sdk-dynamodb = { version = \"1\", default-features = false, features = [\"rt-tokio\"] }\n\
+        let fix = "aws-sdk-dynamodb = { version = \"1\", default-features = false, features = [\"rt-tokio\"] }\n\
                     The same for each other SDK crate: `cargo tree -i rustls@0.21` names who pulls it";
-        warning("tls-stack", "Cargo.lock", second.join(", "), why, mend)
+        warning("tls-stack", "Cargo.lock", second.join(", "), why, fix)
     })]
 }
 

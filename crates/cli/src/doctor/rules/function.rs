@@ -38,11 +38,11 @@ pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
                 None => "IDEMPOTENCY_TABLE is not set".to_owned(),
             };
             let why = "The records are in another table than the one that you look at, or the function doesn't start.";
-            let mend = format!(
+            let fix = format!(
                 "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: {} }} }}",
                 table.name
             );
-            danger("table-variable", &function.name, what, why, mend)
+            danger("table-variable", &function.name, what, why, fix)
         }))
     })
 }
@@ -51,7 +51,7 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
         Some(judge(function.disabled?, || {
             let why = "Handlers run unprotected: each duplicate takes effect again.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-function-configuration --function-name {} --environment 'Variables={{IDEMPOTENCY_TABLE=…}}'\n\
                  It replaces all variables: pass the others, too",
                 function.name
@@ -61,7 +61,7 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
                 &function.name,
                 "IDEMPOTENCY_DISABLED is on",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -72,10 +72,10 @@ pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
         let missing = function.missing_actions.as_ref()?;
         Some(judge(!missing.is_empty(), || {
             let what = format!("its role may not {} the table", missing.join(", "));
-            let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes a request of its own.";
-            let mend = "Attach infra/policy.yaml with the function's adapter to its role. Of one that is confined to a namespace, \
+            let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes its own request.";
+            let fix = "Attach infra/policy.yaml with the function's adapter to its role. Of one that is confined to a namespace, \
                         give --namespace here";
-            danger("missing-action", &function.name, what, why, mend)
+            danger("missing-action", &function.name, what, why, fix)
         }))
     })
 }
@@ -85,7 +85,7 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
         let destination = function.asynchronous.as_ref()?;
         Some(judge(destination.is_none(), || {
             let why = "An event is dropped after its last retry, and nothing tells what it was.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda put-function-event-invoke-config --function-name {} \
                  --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
                 function.name
@@ -95,7 +95,7 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
                 &function.name,
                 "asynchronous events that fail go nowhere",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -105,7 +105,7 @@ pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
     each_mapping(deployment, |function, mapping| {
         Some(judge(!mapping.enabled?, || {
             let why = "Nothing is read from its source, until the source forgets it.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --enabled",
                 mapping.id
             );
@@ -114,7 +114,7 @@ pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
                 &function.name,
                 format!("its mapping of {} is disabled", name(mapping)),
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -128,11 +128,11 @@ pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
                 name(mapping)
             );
             let why = "Lambda takes the reply for a success: messages that failed are deleted.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --function-response-types ReportBatchItemFailures",
                 mapping.id
             );
-            danger("item-failures", &function.name, what, why, mend)
+            danger("item-failures", &function.name, what, why, fix)
         }))
     })
 }
@@ -151,12 +151,12 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
                 may.map_or_else(|| "as many as it can".to_owned(), |may| may.to_string())
             );
             let why = "Messages that are throttled use up their receives, and land in the dead-letter queue without a run.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --scaling-config MaximumConcurrency={}",
                 mapping.id,
                 reserved.max(2)
             );
-            warning("concurrency", &function.name, what, why, mend)
+            warning("concurrency", &function.name, what, why, fix)
         }))
     })
 }

@@ -76,7 +76,7 @@ pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
         let dead_letters = queue.dead_letters.as_ref()?;
         Some(judge(dead_letters.is_none(), || {
             let why = "A message that can't be done comes again until the queue forgets it; in a FIFO group it stops all others.";
-            let mend = format!(
+            let fix = format!(
                 "RedrivePolicy: {{ deadLetterTargetArn: !GetAtt DeadLetters.Arn, maxReceiveCount: {RECEIVES} }}"
             );
             danger(
@@ -84,7 +84,7 @@ pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
                 &queue.name,
                 "it has no dead-letter queue",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -97,8 +97,8 @@ pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
         Some(judge(receives < RECEIVES, || {
             let what = format!("a message goes to the dead-letter queue after {receives} receives");
             let why = "A crash costs a receive or two until the dead attempt's lease is over: work that would succeed is given up.";
-            let mend = format!("RedrivePolicy: {{ …, maxReceiveCount: {RECEIVES} }}");
-            warning("receive-count", &queue.name, what, why, mend)
+            let fix = format!("RedrivePolicy: {{ …, maxReceiveCount: {RECEIVES} }}");
+            warning("receive-count", &queue.name, what, why, fix)
         }))
     })
 }
@@ -161,10 +161,10 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
             );
             let why = "A duplicate that comes after its record has expired runs again.";
             let days = longest.as_secs().div_ceil(86_400);
-            let mend = format!(
+            let fix = format!(
                 ".retention(Duration::from_hours({days} * 24)) in the code, and --retention {days}days here"
             );
-            danger("retention", &queue.name, what, why, mend)
+            danger("retention", &queue.name, what, why, fix)
         }))
     })
 }
@@ -176,17 +176,18 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
         let longest = queue.visibility? * dead_letters.max_receive_count;
         Some(judge(kept < longest, || {
             let what = format!(
-                "failures for good are kept for {}, and {} receives take {}",
+                "permanent failures are kept for {}, and {} receives take {}",
                 length(kept),
                 dead_letters.max_receive_count,
                 length(longest)
             );
-            let why = "A message that failed for good runs again within its queue's own retries.";
+            let why =
+                "A message that failed permanently runs again within its queue's own retries.";
             let minutes = longest.as_secs().div_ceil(60);
-            let mend = format!(
+            let fix = format!(
                 ".failure_retention(Duration::from_mins({minutes})) in the code, and --failure-retention {minutes}min here"
             );
-            warning("failure-retention", &queue.name, what, why, mend)
+            warning("failure-retention", &queue.name, what, why, fix)
         }))
     })
 }

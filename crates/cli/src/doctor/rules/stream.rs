@@ -19,7 +19,7 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
         Some(judge(!stream.bisects?, || {
             let why = "What is discarded in the end is a whole batch, with records that never ran.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --bisect-batch-on-function-error",
                 mapping.id
             );
@@ -28,7 +28,7 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
                 &stream.name,
                 "a batch that fails isn't split",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -40,7 +40,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
         let unbounded = age.is_none() && stream.retries.as_ref()?.is_none();
         Some(judge(unbounded, || {
             let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --maximum-retry-attempts 100 --maximum-record-age-in-seconds 21600",
                 mapping.id
             );
@@ -49,7 +49,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
                 &stream.name,
                 "neither retries nor age are bounded",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -60,7 +60,7 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
         let destination = stream.on_failure.as_ref()?;
         Some(judge(destination.is_none(), || {
             let why = "Records that are given up leave no trace.";
-            let mend = format!(
+            let fix = format!(
                 "aws lambda update-event-source-mapping --uuid {} --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
                 mapping.id
             );
@@ -69,7 +69,7 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
                 &stream.name,
                 "records that are given up go nowhere",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -87,10 +87,10 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
             );
             let why = "A batch that is read again after its outcomes have expired runs again.";
             let hours = theirs.as_secs().div_ceil(3_600);
-            let mend = format!(
+            let fix = format!(
                 ".retention(Duration::from_hours({hours})) in the code, and --retention {hours}h here"
             );
-            danger("stream-retention", &stream.name, what, why, mend)
+            danger("stream-retention", &stream.name, what, why, fix)
         }))
     })
 }

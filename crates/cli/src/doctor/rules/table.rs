@@ -58,8 +58,8 @@ pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
             let (has, wants) = (keys.join(", "), table.expected_keys.join(", "));
             let what = format!("its key is {has}, and the engine writes {wants}");
             let why = "Each claim is refused, and nothing runs.";
-            let mend = "Name the keys in the code, by DynamoDbStore::layout, or take another table. Here: --partition-key, --sort-key";
-            danger("key-schema", &table.name, what, why, mend)
+            let fix = "Name the keys in the code, by DynamoDbStore::layout, or take another table. Here: --partition-key, --sort-key";
+            danger("key-schema", &table.name, what, why, fix)
         }))
     })
 }
@@ -70,7 +70,7 @@ pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
         Some(judge(!table.point_in_time_recovery?, || {
             let why =
                 "Without its records every redelivery runs again, and an accident can't be undone.";
-            let mend = format!(
+            let fix = format!(
                 "aws dynamodb update-continuous-backups --table-name {name} \
                  --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
             );
@@ -79,7 +79,7 @@ pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
                 name,
                 "point-in-time recovery is off",
                 why,
-                mend,
+                fix,
             )
         }))
     })
@@ -90,7 +90,7 @@ pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
         let name = &table.name;
         Some(judge(!table.deletion_protection?, || {
             let why = "One command, or a stack's removal, deletes the records; every redelivery then runs again.";
-            let mend = format!(
+            let fix = format!(
                 "aws dynamodb update-table --table-name {name} --deletion-protection-enabled"
             );
             warning(
@@ -98,7 +98,7 @@ pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
                 name,
                 "deletion protection is off",
                 why,
-                mend,
+                fix,
             )
         }))
     })

@@ -183,7 +183,7 @@ fn each_misconfiguration_is_found_by_its_word_alone() {
         assert_eq!(found, [id], "{report}");
         let finding = &report.findings[0];
         assert!(
-            finding.why.ends_with('.') && !finding.mend.is_empty(),
+            finding.why.ends_with('.') && !finding.fix.is_empty(),
             "{finding:?}"
         );
         let report = check(&deployment, &[id.to_owned()]);

@@ -90,7 +90,7 @@ async fn waiting(table: &str) {
     );
 }
 
-/// Leaves a completed record, whose outcome is in an item of its own.
+/// Leaves a completed record, whose outcome is in its own item.
 async fn large(table: &str) {
     let mut random = fastrand::Rng::with_seed(17);
     let text: String = (0..60_000).map(|_| random.alphanumeric()).collect();
@@ -224,7 +224,7 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     assert_eq!(kept(&table).await, [0, 0]);
 }
 
-/// Leaves a record that has failed for good behind a step whose result was erased.
+/// Leaves a record that has failed permanently behind a step whose result was erased.
 async fn erased_step(table: &str) -> String {
     let (past, crash) = (engine_an_hour_ago(table), Crash::new());
     let attempt = past.run(

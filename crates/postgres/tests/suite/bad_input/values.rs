@@ -40,7 +40,7 @@ async fn a_statement_that_fails_writes_nothing_and_shows_the_servers_words() {
         says(&error, "a statement of the transaction failed: ");
     }
     assert_eq!(count(&store, &rows).await, 0);
-    // The key is free for the statement that was mended.
+    // The key is free for the statement that was fixed.
     let done = claimed(&engine(store.clone()), "a", insert().bind(1).bind(2)).await;
     assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
     assert_eq!(count(&store, &rows).await, 1);

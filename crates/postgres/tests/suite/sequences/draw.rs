@@ -12,7 +12,7 @@ use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, RecordId};
 
-/// Texts that a statement, an array or JSON could take for a part of its own.
+/// Texts that a statement, an array or JSON could take for its own part.
 const TEXTS: [&str; 8] = [
     "a",
     "",
