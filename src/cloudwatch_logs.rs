@@ -71,9 +71,6 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 /// has an example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<CloudWatchLogs, T, E>;
 
-/// Serves `LambdaEvent<LogsEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<CloudWatchLogs, T, E, Svc>;
-
 /// Holds one log event: its decoded message, the claim of its handler, and the log event as
 /// CloudWatch Logs delivered it.
 pub type Message<T> = crate::batch::Message<CloudWatchLogs, T>;

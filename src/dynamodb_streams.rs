@@ -127,9 +127,6 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 /// [The module](self) has an example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<DynamoDbStreams, T, E>;
 
-/// Serves `LambdaEvent<DynamoDbStreamEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<DynamoDbStreams, T, E, Svc>;
-
 /// Holds one record: its decoded body, the claim of its handler, and the record as Lambda delivered
 /// it.
 pub type Message<T> = crate::batch::Message<DynamoDbStreams, T>;

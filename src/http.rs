@@ -110,7 +110,7 @@
 //! `application/x-www-form-urlencoded` body in UTF-8 the fields count, in their order, and not what
 //! of them is escaped: `+` is `%20`. A form that is malformed is compared by its bytes, as any other
 //! body is. A body with `Content-Encoding: gzip` or `deflate` counts as what is in it; one in another
-//! coding, a damaged one, and one that opens to more than [`body_limit`](IdempotencyLayer::body_limit), or than [`BODY_LIMIT`], by its bytes. Headers count where
+//! coding, a damaged one, and one that opens to more than [`body_limit`](IdempotencyLayer::body_limit), or than 6 MiB, by its bytes. Headers count where
 //! [`fingerprint_headers`](IdempotencyLayer::fingerprint_headers) names them, and fields of a JSON
 //! body don't where [`fingerprint_without`](IdempotencyLayer::fingerprint_without) does. The same
 //! key with anything else gets a [mismatch](#mismatch).
@@ -216,4 +216,4 @@ pub use stored_response::{response_of, stored_outcome};
 
 /// Limits the bytes of a request body, unless [`IdempotencyLayer::body_limit`] is set: 6 MiB, as
 /// Lambda itself limits a synchronous payload.
-pub const BODY_LIMIT: usize = 6 * 1_024 * 1_024;
+pub(crate) const BODY_LIMIT: usize = 6 * 1_024 * 1_024;

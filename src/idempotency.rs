@@ -32,7 +32,7 @@ pub(crate) mod source_retention;
 use crate::engine::settings::OnMissingKey;
 #[cfg(feature = "batch")]
 use crate::engine::{Batch, Place};
-pub use crate::idempotency::builder::{BuildError, Builder, DISABLED_VARIABLE};
+pub use crate::idempotency::builder::{BuildError, Builder};
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///

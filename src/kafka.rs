@@ -102,9 +102,6 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kafka, T, E>;
 
-/// Serves `LambdaEvent<KafkaEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kafka, T, E, Svc>;
-
 /// Holds one Kafka record: its decoded value, the claim of its handler, and the record as Lambda
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Kafka, T>;

@@ -150,9 +150,6 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kinesis, T, E>;
 
-/// Serves `LambdaEvent<KinesisEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<Kinesis, T, E, Svc>;
-
 /// Holds one record: its decoded data, the claim of its handler, and the record as Lambda delivered
 /// it.
 pub type Message<T> = crate::batch::Message<Kinesis, T>;

@@ -240,11 +240,10 @@ pub use engine::claim::{SagaError, Step, StepError};
 pub use engine::error::{Error, ErrorKind, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
-    AtDeadline, EVENT_RETENTION, HTTP_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable,
-    Unrecorded,
+    AtDeadline, EVENT_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable, Unrecorded,
 };
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
-pub use idempotency::{BuildError, Builder, DISABLED_VARIABLE, Idempotency};
+pub use idempotency::{BuildError, Builder, Idempotency};
 pub use idempotency::{Outcome, Verdict};
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
@@ -259,7 +258,7 @@ pub use protocol::fingerprint::{Fingerprint, FingerprintError};
 pub use protocol::journal::SagaStatus;
 pub use protocol::key::IntoToken;
 pub use protocol::key::NamespaceError;
-pub use protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Key, KeyError, RecordId};
+pub use protocol::key::{Key, KeyError, RecordId};
 pub use protocol::pointer::{Pointer, PointerError};
 pub use protocol::record::{Failure, Omission};
 pub use store::{BoxError, StoreError};

@@ -52,9 +52,6 @@ pub use crate::streams::{ItemFailure, ItemFailures};
 /// example.
 pub type BatchLayer<Src, T, E> = crate::batch::BatchLayer<Pipe<Src>, T, E>;
 
-/// Serves a `LambdaEvent` with a list of the source's records. [`BatchLayer`] makes it.
-pub type BatchService<Src, T, E, Svc> = crate::batch::BatchService<Pipe<Src>, T, E, Svc>;
-
 /// Holds one message: its decoded body, the claim of its handler, and the message as the pipe
 /// delivered it.
 pub type Message<Src, T> = crate::batch::Message<Pipe<Src>, T>;

@@ -81,9 +81,6 @@ pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, Selecto
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<S3Events, T, E>;
 
-/// Serves `LambdaEvent<S3Event>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<S3Events, T, E, Svc>;
-
 /// Holds one record of an S3 notification: its decoded JSON, the claim of its handler, and the
 /// record as S3 delivered it.
 pub type Message<T> = crate::batch::Message<S3Events, T>;

@@ -200,9 +200,6 @@ pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<Sqs, T, E>;
 
-/// Serves `LambdaEvent<SqsEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<Sqs, T, E, Svc>;
-
 /// Holds one SQS message: its decoded body, the claim of its handler, and the message as SQS
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Sqs, T>;

@@ -22,7 +22,7 @@ use crate::store::{Answer, StoreError};
 use super::objects::OutcomeBucket;
 
 /// Names the environment variable that [`DynamoDbStore::from_env`] takes the table's name from.
-pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
+const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 /// The store keeps records in a DynamoDB table.
 ///

@@ -21,7 +21,7 @@ use crate::store::grouped::Groups;
 use crate::store::{DynStore, GROUP};
 
 /// Retention for requests over HTTP: clients retry for minutes, and a day covers a night's outage.
-pub const HTTP_RETENTION: Duration = Duration::from_hours(24);
+pub(crate) const HTTP_RETENTION: Duration = Duration::from_hours(24);
 
 /// Retention for events: a queue keeps a message for up to 14 days but most teams redrive within
 /// one; longer than the default queue retention of 4 days. Raise it to two to three times *your*

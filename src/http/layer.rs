@@ -59,7 +59,7 @@ impl fmt::Debug for IdempotencyLayer {
 
 impl IdempotencyLayer {
     /// Makes a layer over an engine, for an API with several clients: keys of different scopes
-    /// never meet. Outcomes are kept for 24 hours ([`HTTP_RETENTION`]) unless the engine has a
+    /// never meet. Outcomes are kept for 24 hours unless the engine has a
     /// retention of its own.
     ///
     /// The scope names the client. Take it from what was verified
@@ -195,7 +195,7 @@ impl IdempotencyLayer {
     }
 
     /// Limits the bytes of a request body; more gets a 413. A compressed body that opens to more, or to more
-    /// than [`BODY_LIMIT`](super::BODY_LIMIT), is compared by its bytes. Default: `BODY_LIMIT`. Where the engine only
+    /// than 6 MiB, is compared by its bytes. Default: 6 MiB. Where the engine only
     /// [observes](crate::Builder::observe), a longer body is passed through uncompared.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
@@ -203,7 +203,7 @@ impl IdempotencyLayer {
     }
 
     /// Limits how many bytes of a response are read before the rest is passed through as a
-    /// [stream](super#large-and-streamed-answers). Default: [`BODY_LIMIT`](super::BODY_LIMIT).
+    /// [stream](super#large-and-streamed-answers). Default: 6 MiB.
     pub fn response_limit(mut self, bytes: usize) -> Self {
         self.settings.response_limit = bytes;
         self

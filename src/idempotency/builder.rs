@@ -81,10 +81,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long an outcome is kept. Take two to three times the longest redelivery: client
-    /// retries, queue retention, the redrive of a dead-letter queue. Default: 24 hours for HTTP
-    /// ([`HTTP_RETENTION`](crate::HTTP_RETENTION)), 7 days for everything else
-    /// ([`EVENT_RETENTION`](crate::EVENT_RETENTION)).
+    /// Sets how long an outcome is kept. Take twice the longest redelivery: client retries, or the
+    /// queue's retention and the dead-letter queue's. Default: 24 hours for HTTP, 7 days for
+    /// everything else ([`EVENT_RETENTION`](crate::EVENT_RETENTION)).
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self
@@ -473,7 +472,7 @@ impl Idempotency {
 ///
 /// It takes `true`, `1`, `yes` and `on` in any case. `false`, `0`, `no`, `off` and an empty value
 /// leave protection on; so does any other word, with a warning.
-pub const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
+const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
 /// Tells whether the environment switches protection off.
 pub(super) fn is_thrown() -> bool {

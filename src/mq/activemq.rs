@@ -40,9 +40,6 @@ use crate::streams::{Data, token};
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<ActiveMq, T, E>;
 
-/// Serves `LambdaEvent<ActiveMqEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<ActiveMq, T, E, Svc>;
-
 /// Holds one ActiveMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
 pub type Message<T> = crate::batch::Message<ActiveMq, T>;

@@ -41,9 +41,6 @@ use crate::streams::{Data, HeaderBytes, token};
 /// example.
 pub type BatchLayer<T, E> = crate::batch::BatchLayer<RabbitMq, T, E>;
 
-/// Serves `LambdaEvent<RabbitMqEvent>`. [`BatchLayer`] makes it.
-pub type BatchService<T, E, Svc> = crate::batch::BatchService<RabbitMq, T, E, Svc>;
-
 /// Holds one RabbitMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
 pub type Message<T> = crate::batch::Message<RabbitMq, T>;

@@ -12,16 +12,16 @@ use crate::protocol::outcome::{Failure, Omission};
 mod tests;
 
 /// The number of steps that a request may have.
-pub const MAX_STEPS: usize = 50;
+pub(crate) const MAX_STEPS: usize = 50;
 
 /// The longest name of a step, in bytes.
-pub const MAX_STEP_NAME_BYTES: usize = 64;
+pub(crate) const MAX_STEP_NAME_BYTES: usize = 64;
 
 /// The largest result, in bytes of JSON, that is kept for a step.
 pub const MAX_STEP_RESULT_BYTES: usize = 8 * 1_024;
 
 /// The largest journal, in bytes. The record that holds it needs room for the outcome, too.
-pub const MAX_JOURNAL_BYTES: usize = 128 * 1_024;
+pub(crate) const MAX_JOURNAL_BYTES: usize = 128 * 1_024;
 
 /// The entry that counts how often the request was given new derived keys. A handler's step can't have
 /// this name.

@@ -15,7 +15,7 @@ mod tests;
 
 /// The number of characters that a token may have, unless
 /// [`Builder::max_token_chars`](crate::Builder::max_token_chars) says otherwise.
-pub const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
+pub(crate) const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
 
 /// The number of bytes that a raw id may have. The ids that an engine makes have fewer than 600.
 pub(crate) const MAX_ID_BYTES: usize = 2_048;

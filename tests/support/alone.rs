@@ -19,7 +19,7 @@ pub fn run(test: &str, child: &str, variables: &[(&str, &str)]) -> Output {
         .env_remove("AWS_LAMBDA_FUNCTION_NAME")
         .env_remove("AWS_LAMBDA_RUNTIME_API")
         .env_remove("AWS_LAMBDA_MAX_CONCURRENCY")
-        .env_remove(lambda_idempotency::DISABLED_VARIABLE)
+        .env_remove("IDEMPOTENCY_DISABLED")
         .env(CHILD, child)
         .envs(variables.iter().copied())
         .output()

@@ -1,7 +1,5 @@
 //! The variable that switches protection off, in its own process: the environment belongs to all tests of a process.
 
-use lambda_idempotency::DISABLED_VARIABLE;
-
 use super::*;
 use crate::secrets::Log;
 use crate::support::alone;
@@ -25,7 +23,7 @@ async fn runs(builder: Builder) -> usize {
 /// What a process with this value of the variable counts: by default, where the builder says that protection is on, and the
 /// warnings of an unknown word.
 fn counted_by_a_process(value: Option<&str>) -> String {
-    let variable = value.map(|value| (DISABLED_VARIABLE, value));
+    let variable = value.map(|value| ("IDEMPOTENCY_DISABLED", value));
     let output = alone::run(TEST, "switch", variable.as_slice());
     let printed = String::from_utf8(output.stdout).unwrap();
     let line = printed.lines().find_map(|line| line.split_once("runs: "));

@@ -2,7 +2,7 @@
 
 use http::header::HeaderName;
 use lambda_idempotency::Pointer;
-use lambda_idempotency::http::{BODY_LIMIT, IdempotencyLayer};
+use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Door, place_order};
 use crate::on_each_server;
@@ -185,6 +185,7 @@ async fn what_a_coding_holds_is_compared_and_not_how_it_is_packed(server: Server
 #[tokio::test(start_paused = true)]
 async fn a_body_that_opens_to_more_than_the_layers_limit_is_compared_by_its_bytes() {
     let server = Server::dynoxide().await;
+    const BODY_LIMIT: usize = 6 * 1_024 * 1_024;
     for limit in [4_096, BODY_LIMIT, 2 * BODY_LIMIT] {
         let limited = |layer: IdempotencyLayer| layer.body_limit(limit);
         let api = Api::configured(&server, |once| once, limited, place_order).await;
