@@ -18,7 +18,7 @@
 //!    names its message in the reply, so a batch with a message that has none fails before anything
 //!    runs. It is the message's key, too, where the user sets none: where two streams may have equal
 //!    ids, write [`token`](Source::token).
-//! 4. Write [`reply`](Source::reply). It gets the ids of the messages that must come again, and no
+//! 4. Write [`reply`](Source::reply). It gets the ids of the messages that must be delivered again, and no
 //!    others. Ask yourself what Lambda does with each message that the reply leaves out. Where Lambda
 //!    ignores the reply, set [`READS_REPLY`](Source::READS_REPLY) to `false`.
 //! 5. Write what the source knows of a message besides: [`origin`](Source::origin),
@@ -103,7 +103,7 @@
 //! let event = [r#"{"id": "A-17"}"#, r#"{"id": "A-17"}"#, "no order"].map(str::to_owned).to_vec();
 //! let again = worker.call(LambdaEvent::new(event, Context::default())).await?;
 //! assert_eq!(shipped.load(Ordering::Relaxed), 1); // the second message follows the first
-//! assert_eq!(again, ["2"]); // and the third must come again
+//! assert_eq!(again, ["2"]); // and the third must be delivered again
 //! # Ok(()) }
 //! ```
 //!
@@ -118,7 +118,7 @@
 //!
 //! The invocation fails as a whole, with a [`BatchError`], where a message has no id, where the
 //! store's table, its schema or a permission kept every message from being done, and where a
-//! message must come again and the layer replies
+//! message must be delivered again and the layer replies
 //! [without item failures](BatchLayer::without_item_failures).
 
 mod hooks;

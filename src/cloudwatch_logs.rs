@@ -2,7 +2,7 @@
 //!
 //! A subscription filter invokes the function with many log events at once, in gzip. [`BatchLayer`]
 //! unpacks them, takes the key of each, and runs the handler for it once. The invocation is
-//! asynchronous, and no reply is read: where a log event must come again, the whole invocation
+//! asynchronous, and no reply is read: where a log event must be delivered again, the whole invocation
 //! fails with [`BatchError::Incomplete`], and Lambda [invokes the function again][async] with the
 //! same log events. Those that are done are replayed.
 //!

@@ -1,7 +1,7 @@
 //! Makes a handler of batches of a DynamoDB table's stream of a handler of one change.
 //!
 //! [`BatchLayer`] gives the handler each change of an item as plain JSON, and runs it once. The
-//! reply names the first record that must come again: set
+//! reply names the first record that must be delivered again: set
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping. Without it,
 //! Lambda ignores the reply and [goes on behind the batch][partial], so that failed records are
 //! lost. Where you can't set it, call
@@ -72,12 +72,12 @@
 //! # In which order
 //!
 //! Changes of one item run one after the other, in the order of the stream; those of different items
-//! run side by side. A record that must come again stops its item: no later change of the item runs
+//! run side by side. A record that must be delivered again stops its item: no later change of the item runs
 //! in this batch. Other items go on. [`Order`] has other choices.
 //!
 //! # What the reply does
 //!
-//! The reply names the lowest sequence number among the records that must come again, because
+//! The reply names the lowest sequence number among the records that must be delivered again, because
 //! Lambda [takes the lowest as its checkpoint][partial]: it delivers this record and *all* after it
 //! again. Those of them that succeeded are replayed. [The page of `kinesis`](crate::kinesis#what-it-costs)
 //! has the costs, which are the same here.

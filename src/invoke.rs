@@ -85,7 +85,7 @@
 //! | `Idempotency.Mismatch` | the key belongs to another payload | correct the caller: a new request needs a new key |
 //! | `Idempotency.Failed` | an earlier attempt failed permanently | don't retry |
 //! | `Idempotency.OutcomeOmitted` | the work is done, and its answer was not kept | go on; read the result elsewhere |
-//! | `Idempotency.Interrupted` | an earlier attempt crashed, and a person must look | look, then release the record |
+//! | `Idempotency.Interrupted` | an earlier attempt crashed, and an operator must look | look, then release the record |
 //! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then release the record |
 //! | `Idempotency.Unreadable` | the record can't be read | look at the record |
 //! | `Idempotency.KeyMissing` | the event has no key | correct the caller |

@@ -2,7 +2,7 @@
 //! cluster.
 //!
 //! [`BatchLayer`] decodes the value of each record, takes its key, and runs the handler for it once.
-//! The reply names the records that must come again, in the shape that [Lambda's page][partial] has.
+//! The reply names the records that must be delivered again, in the shape that [Lambda's page][partial] has.
 //! Lambda reads the reply where the event source mapping is in [provisioned mode][modes] and has
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` ([retries]). Where you can't set both, call
 //! [`without_item_failures`](BatchLayer::without_item_failures), or failed records may be lost.
@@ -322,11 +322,11 @@ impl KafkaRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KafkaItemFailures {
-    /// The records that must come again.
+    /// The records that must be delivered again.
     pub batch_item_failures: Vec<KafkaItemFailure>,
 }
 
-/// Names one record that must come again.
+/// Names one record that must be delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

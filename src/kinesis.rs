@@ -1,7 +1,7 @@
 //! Makes a handler of Kinesis batches of a handler of one record.
 //!
 //! [`BatchLayer`] decodes each record of a data stream, takes its key, and runs the handler for it
-//! once. The reply names the first record that must come again: set
+//! once. The reply names the first record that must be delivered again: set
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping. Without it,
 //! Lambda ignores the reply and [goes on behind the batch][partial], so that failed records are
 //! lost. Where you can't set it, call
@@ -64,12 +64,12 @@
 //! # In which order
 //!
 //! Records of one partition key run one after the other, in the order of the stream; those of
-//! different keys run side by side. A record that must come again stops its key: no later record of
+//! different keys run side by side. A record that must be delivered again stops its key: no later record of
 //! this key runs in this batch. Other keys go on. [`Order`] has other choices.
 //!
 //! # What the reply does
 //!
-//! The reply names the lowest sequence number among the records that must come again, because
+//! The reply names the lowest sequence number among the records that must be delivered again, because
 //! Lambda [takes the lowest as its checkpoint][partial]: it delivers this record and *all* after it
 //! again. Those of them that succeeded are replayed. The process remembers which records it asked
 //! for again, and reads their outcomes first.
@@ -82,7 +82,7 @@
 //!
 //! An aggregate of the Kinesis Producer Library (KPL) is taken apart: each record in it runs for
 //! itself, in the order of its own partition key. Its default key has its
-//! [place](KinesisRecord::sub_sequence_number) in the aggregate, too. One that must come again sets the
+//! [place](KinesisRecord::sub_sequence_number) in the aggregate, too. One that must be delivered again sets the
 //! checkpoint to the aggregate, whose other records are then replayed. The library sends records again
 //! that reached another shard than it meant, in another aggregate: use an identity of the work.
 //! An aggregate that can't be read, or has more than 32,768 records, fails as one record.

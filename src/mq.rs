@@ -2,8 +2,8 @@
 //! each with an example.
 //!
 //! Lambda has no partial replies for [Amazon MQ][page]: where one message of a batch fails, the
-//! invocation fails, and every message of the batch comes again. The layer replays those that
-//! succeeded; without it, each of them would take effect again. Where a message must come again,
+//! invocation fails, and every message of the batch is delivered again. The layer replays those that
+//! succeeded; without it, each of them would take effect again. Where a message must be delivered again,
 //! the invocation fails with [`BatchError::Incomplete`].
 //!
 //! # Which key

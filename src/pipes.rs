@@ -2,7 +2,7 @@
 //!
 //! A pipe hands its target a [JSON array of the source's records][page], also where there is one
 //! record alone. [`Pipe`] reads this array and gives all else as the source itself gives it: ids,
-//! keys, bodies, order. The reply names the messages that must come again by the source's ids, and
+//! keys, bodies, order. The reply names the messages that must be delivered again by the source's ids, and
 //! the pipe reads it without a setting. The pipe must invoke the function synchronously
 //! (`InvocationType: REQUEST_RESPONSE`, its default), and an input transformer must leave the
 //! records as they are.

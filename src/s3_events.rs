@@ -1,7 +1,7 @@
 //! Makes a handler of S3 notifications, sent to the function itself, of a handler of one record.
 //!
 //! [`BatchLayer`] takes the key of each record, and runs the handler for it once. The invocation is
-//! asynchronous, and no reply is read: where a record must come again, the whole invocation fails
+//! asynchronous, and no reply is read: where a record must be delivered again, the whole invocation fails
 //! with [`BatchError::Incomplete`], and Lambda [invokes the function again][async] with the same
 //! records. Those that are done are replayed. For notifications that arrive through a queue, use
 //! `sqs` and [`Envelope::S3`](crate::batch::Envelope::S3); both make the same keys.

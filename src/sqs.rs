@@ -1,7 +1,7 @@
 //! Makes a handler of SQS batches of a handler of one message.
 //!
 //! [`BatchLayer`] decodes each message, takes its key, and runs the handler for it once. The reply
-//! names the messages that must come again, and only these: set
+//! names the messages that must be delivered again, and only these: set
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping, else Lambda
 //! ignores the reply and deletes the whole batch. Where you can't set it, call
 //! [`without_item_failures`](BatchLayer::without_item_failures).
@@ -113,7 +113,7 @@
 //! | acknowledged | reported in `batchItemFailures` |
 //! |---|---|
 //! | the handler ran and succeeded | the handler failed or panicked |
-//! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed permanently, crashed and needs a person, or used up its attempts |
+//! | an earlier outcome was replayed; one that was not kept counts, too, since a queue never asks for it | an earlier attempt failed permanently, crashed and needs an operator, or used up its attempts |
 //! | the outcome could not be recorded, where the [policy](crate::Unrecorded) returns it | it is in flight elsewhere, or its lease was lost |
 //! | it ran unprotected, by a policy or the kill switch | its key was first used with another fingerprint, is missing, or not usable |
 //! | | no body, or one that is not in its envelope or doesn't decode |

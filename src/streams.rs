@@ -52,11 +52,11 @@ impl<'de> Deserialize<'de> for Data {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ItemFailures {
-    /// The records that must come again.
+    /// The records that must be delivered again.
     pub batch_item_failures: Vec<ItemFailure>,
 }
 
-/// Names one record that must come again.
+/// Names one record that must be delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -247,7 +247,7 @@ impl Selector {
     }
 }
 
-/// Names the place for a person.
+/// Names the place for an operator.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

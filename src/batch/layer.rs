@@ -261,7 +261,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 
     /// Selects the handler's errors that no retry will fix. Default: none.
     ///
-    /// Such a failure is stored, and a message that comes again is reported without a run, until
+    /// Such a failure is stored, and a message that is delivered again is reported without a run, until
     /// the source gives it up or the [failure's retention](crate::Builder::failure_retention) is
     /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
@@ -322,7 +322,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Fails the whole invocation where a message must come again, instead of naming the message in
+    /// Fails the whole invocation where a message must be delivered again, instead of naming the message in
     /// the reply: for an event source mapping without `ReportBatchItemFailures`, which ignores the
     /// reply and takes *every* message of an invocation that succeeded for done.
     ///
@@ -490,7 +490,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// is in its [envelope](Self::envelope), as text.
     ///
     /// Take it from fields that say what the message asks for, not from the whole decoded value: a
-    /// field that the type gains would make another request of each message that comes again.
+    /// field that the type gains would make another request of each message that is delivered again.
     ///
     /// ```
     /// # use lambda_idempotency::{Fingerprint, Idempotency, sqs, store::MemoryStore};

@@ -55,7 +55,7 @@ impl<S: Source, T> Message<S, T> {
     /// # use lambda_idempotency::sqs::Message;
     /// async fn work(message: Message<u32>) -> Result<(), std::io::Error> {
     ///     tokio::select! {
-    ///         () = message.cancelled() => Err(std::io::Error::other("out of time; the message comes again")),
+    ///         () = message.cancelled() => Err(std::io::Error::other("out of time; the message is delivered again")),
     ///         done = count_to(message.body) => done,
     ///     }
     /// }

@@ -119,7 +119,7 @@ impl Reason {
         }
     }
 
-    /// Says why no retry will fix the message; `None` where a retry may, or where a person must
+    /// Says why no retry will fix the message; `None` where a retry may, or where an operator must
     /// look.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
@@ -249,7 +249,7 @@ pub(super) fn ids<S: Source>(messages: &[S::Record]) -> Result<Vec<String>, usiz
     messages.iter().enumerate().map(id).collect()
 }
 
-/// Lists the messages that come again, each with its reason, in the order of the batch.
+/// Lists the messages that are delivered again, each with its reason, in the order of the batch.
 pub(super) fn reported<'a>(
     ids: &'a [String],
     fates: &'a [Fate],

@@ -111,9 +111,9 @@ pub enum BatchError {
         /// The reason says what must be corrected.
         reason: String,
     },
-    /// Some messages must come again, and the layer doesn't reply with
+    /// Some messages must be delivered again, and the layer doesn't reply with
     /// [item failures](super::BatchLayer::without_item_failures).
-    #[error("{failed} of {messages} messages must come again, so the batch fails as a whole{}", see!("batch-incomplete"))]
+    #[error("{failed} of {messages} messages must be delivered again, so the batch fails as a whole{}", see!("batch-incomplete"))]
     Incomplete {
         /// The number of messages that are not done.
         failed: usize,

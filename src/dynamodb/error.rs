@@ -1,4 +1,4 @@
-//! Describes DynamoDB's failures, with advice to a person.
+//! Describes DynamoDB's failures, with advice to an operator.
 
 use std::error::Error as StdError;
 use std::sync::Arc;

@@ -117,7 +117,7 @@ pub enum GuardError {
     #[error("the guarded write failed: {}{}", unlinked(.0), see!("guard-failed"))]
     Failed(#[source] BoxError),
     /// A send of the write got no answer: it may have applied, or may still arrive and apply. Fail,
-    /// so that the event comes again.
+    /// so that the event is delivered again.
     #[error("the outcome of the guarded write is unknown: {}{}", unlinked(.0), see!("guard-unknown"))]
     Unknown(#[source] BoxError),
 }

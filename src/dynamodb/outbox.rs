@@ -195,7 +195,7 @@ pub struct StoredEvent {
     /// A relay has published it, and has marked it.
     pub is_published: bool,
     /// A relay has taken it out of the index, because its target refused it each time (the item has
-    /// a `parked_at`). It waits for a person, who gives it its `pending` back.
+    /// a `parked_at`). It waits for an operator, who gives it its `pending` back.
     pub is_parked: bool,
     /// How many sweeps its target has refused it in.
     pub refusals: u32,

@@ -595,7 +595,7 @@ impl Engine {
         let error = match stop {
             // Another attempt's: there is nothing to release.
             Stop::LeaseLost => Error::LeaseLost,
-            // Once a person has settled the step, a retry may run at once.
+            // Once an operator has settled the step, a retry may run at once.
             Stop::Interrupted { since } => {
                 self.release(request, hold, Some("interrupted step")).await;
                 Error::Interrupted {
@@ -607,7 +607,7 @@ impl Engine {
         error
     }
 
-    /// Ends work that didn't return: released, unless crashed attempts wait for a person.
+    /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
     pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
         request.meter.count(Count::Failures);
         if self.settings.rules.on_crash == OnCrash::RunAgain {

@@ -666,8 +666,8 @@ impl Claim {
     /// What comes before [`firing`](PreparedStep::firing) has no effect outside: reading a token, signing,
     /// waiting for a connection. An attempt that dies there leaves no note, and the next one runs the step
     /// from its beginning, even under [`OnCrash::Interrupt`](crate::OnCrash::Interrupt). One that dies behind
-    /// it may have had the effect: the step fires again with its key, or waits for a person, as
-    /// [`Step::on_crash`](crate::Step::on_crash) says. So fewer requests wait for a person where the provider
+    /// it may have had the effect: the step fires again with its key, or waits for an operator, as
+    /// [`Step::on_crash`](crate::Step::on_crash) says. So fewer requests wait for an operator where the provider
     /// honours no keys. It costs two requests, as each step does.
     ///
     /// ```

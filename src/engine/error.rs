@@ -42,7 +42,7 @@ pub enum Error<E> {
     )]
     Mismatch,
     /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy
-    /// wants a person to look before it is repeated.
+    /// wants an operator to look before it is repeated.
     #[error(
         "an earlier attempt was interrupted and may have taken effect: look, then release its record{}", see!("interrupted")
     )]
@@ -69,7 +69,7 @@ pub enum Error<E> {
     TooLate,
     /// The handler was ended: [shortly before](crate::AtDeadline::End) the invocation's deadline, or
     /// when its lease could not be [renewed](crate::Builder::renewed_lease) any more. Its claim ends
-    /// as after a panic: released, or left for a person ([`OnCrash`](crate::OnCrash)). It may have had
+    /// as after a panic: released, or left for an operator ([`OnCrash`](crate::OnCrash)). It may have had
     /// its effect.
     #[error("the handler was ended before it was done: its time was over, or its lease could not be renewed{}", see!("timed-out"))]
     TimedOut,

@@ -17,7 +17,7 @@
 //! | `idempotency_retries` | executions after a released attempt |
 //! | `idempotency_takeovers` | executions after a crashed attempt |
 //! | `idempotency_leases_lost` | handlers that outlived their lease while another attempt took over |
-//! | `idempotency_interrupted` | requests that wait for a person: interrupted, or exhausted |
+//! | `idempotency_interrupted` | requests that wait for an operator: interrupted, or exhausted |
 //! | `idempotency_too_late` | claims whose time was over before the handler could run |
 //! | `idempotency_unrecorded` | successes that could not be recorded |
 //! | `idempotency_outcomes_unknown` | transactions that may or may not have committed; a retry finds out |
@@ -133,7 +133,7 @@ counts! {
     Retries "retries" "executions after a released attempt"
     Takeovers "takeovers" "executions after a crashed attempt"
     LeasesLost "leases_lost" "handlers that outlived their lease"
-    Interrupted "interrupted" "requests that wait for a person"
+    Interrupted "interrupted" "requests that wait for an operator"
     TooLate "too_late" "claims whose time was over before the handler could run"
     Unrecorded "unrecorded" "successes that could not be recorded"
     OutcomesUnknown "outcomes_unknown" "transactions that may or may not have committed"

@@ -39,7 +39,7 @@ impl Rejection {
         }
     }
 
-    /// Judges an obstacle; `None` where a retry may fix it, or a person must look.
+    /// Judges an obstacle; `None` where a retry may fix it, or an operator must look.
     pub(crate) fn of(obstacle: &Obstacle) -> Option<Self> {
         Self::of_kind(obstacle.kind())
     }

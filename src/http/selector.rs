@@ -176,7 +176,7 @@ fn decoded(segment: &str) -> String {
     }
 }
 
-/// Names the place for a person: the end of the sentence "This API takes it from …".
+/// Names the place for an operator: the end of the sentence "This API takes it from …".
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

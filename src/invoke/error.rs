@@ -47,7 +47,7 @@ pub enum InvokeError<E> {
         "the layer has no idempotency key: call `.key(…)`, `.key_from(…)` or `.raw_id(…)` with an identity of the work, such as a payment id{}", see!("no-key")
     )]
     NoKey,
-    /// The handler panicked. Its claim was released, unless crashed attempts wait for a person
+    /// The handler panicked. Its claim was released, unless crashed attempts wait for an operator
     /// ([`OnCrash`](crate::OnCrash)). Or a closure of the layer's did, or the payload's decoder:
     /// nothing ran then.
     #[error("the handler panicked, or what reads the event{}", see!("panicked"))]

@@ -305,7 +305,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// Default: the fingerprint of the whole payload, as text.
     ///
     /// Take it from fields that say what the event asks for, not from the whole decoded value: a
-    /// field that the type gains would make another request of each event that comes again. Of this,
+    /// field that the type gains would make another request of each event that is delivered again. Of this,
     /// [`fingerprint_without`](Self::fingerprint_without) and
     /// [`no_fingerprint`](Self::no_fingerprint), the last call counts.
     pub fn fingerprint<V: Into<Option<Fingerprint>>>(
@@ -455,7 +455,7 @@ impl<E> InvokeLayer<S3BatchTask, E> {
     /// | the handler failed | `TemporaryFailure` | its error |
     /// | the handler failed with a [permanent](Self::permanent) error | `PermanentFailure` | its error |
     /// | the event is [rejected](Rejection): a mismatch, an unusable key, an object's key that doesn't decode, an earlier permanent failure | `PermanentFailure` | `Idempotency.Mismatch: …` and so on |
-    /// | a person must look, or a write's condition didn't hold: `Interrupted`, `Exhausted`, `Unreadable`, `ConditionFailed` | `PermanentFailure` | the word and the reason |
+    /// | an operator must look, or a write's condition didn't hold: `Interrupted`, `Exhausted`, `Unreadable`, `ConditionFailed` | `PermanentFailure` | the word and the reason |
     /// | each other obstacle, such as `InFlight`, `TimedOut` and `StoreUnavailable` | `TemporaryFailure` | the word and the reason |
     ///
     /// S3 tries a task with a temporary failure again [before the job completes][page]. An event

@@ -308,7 +308,7 @@ impl Selector {
     }
 }
 
-/// Names the place for a person.
+/// Names the place for an operator.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` in the payload", self.0)

@@ -234,7 +234,7 @@ impl Source for RabbitMq {
         Some(message.queue_and_host())
     }
 
-    /// Lambda promises no order: a message that comes again may come after a later one.
+    /// Lambda promises no order: a message that is delivered again may come after a later one.
     fn is_ordered(_: &RabbitMqMessage) -> bool {
         false
     }

@@ -20,7 +20,7 @@ pub enum OnCrash {
     /// The handler runs again, with the same derived keys (default).
     #[default]
     RunAgain,
-    /// The engine answers [`Error::Interrupted`](crate::Error::Interrupted) until a person has
+    /// The engine answers [`Error::Interrupted`](crate::Error::Interrupted) until an operator has
     /// looked, or the record expires and the request counts as new: for effects that can't be
     /// repeated and whose provider honours no keys.
     Interrupt,
@@ -34,7 +34,7 @@ pub enum OnCrash {
 
 impl OnCrash {
     /// Returns the time between the end of the lease and the next attempt; `None` where there is no
-    /// next one until a person has looked.
+    /// next one until an operator has looked.
     pub(crate) fn pause(self) -> Option<Duration> {
         match self {
             Self::RunAgain => Some(Duration::ZERO),
@@ -119,7 +119,7 @@ pub enum Decision<'a> {
         /// The instant from which the record may be taken over.
         until: EpochMillis,
     },
-    /// An attempt crashed, and the policy wants a person to look.
+    /// An attempt crashed, and the policy wants an operator to look.
     Interrupted {
         /// The time when its lease ran out.
         since: EpochMillis,
@@ -308,7 +308,7 @@ pub enum StepDecision<'a> {
     Fire,
     /// Its effect happened, with this result.
     Skip(&'a StepResult),
-    /// It may have happened, and the policy wants a person to look.
+    /// It may have happened, and the policy wants an operator to look.
     Interrupted {
         /// The time when it began.
         since: EpochMillis,

@@ -241,7 +241,7 @@ pub enum SagaStatus {
     Compensating,
     /// What was done is undone.
     Compensated,
-    /// A person must settle one of its steps, or of its compensations.
+    /// An operator must settle one of its steps, or of its compensations.
     Stuck,
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct SagaState {
     /// The steps that were confirmed by then, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) confirmed: Vec<String>,
-    /// The step, or the compensation, that a person must settle.
+    /// The step, or the compensation, that an operator must settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stuck: Option<String>,
 }
@@ -283,7 +283,7 @@ impl SagaState {
         })
     }
 
-    /// Tells whether a person must settle an entry, and has not done so.
+    /// Tells whether an operator must settle an entry, and has not done so.
     pub(crate) fn is_stuck(&self, journal: &Journal) -> bool {
         let entry = self.stuck.as_ref().and_then(|name| journal.get(name));
         entry.is_some_and(|entry| entry.state == StepState::Pending)

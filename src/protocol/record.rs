@@ -178,7 +178,7 @@ impl Found {
         }
     }
 
-    /// Takes a record that is there, but can't be understood: `reason` is for a person.
+    /// Takes a record that is there, but can't be understood: `reason` is for an operator.
     pub fn unreadable(version: Version, reason: impl Into<String>) -> Self {
         Self {
             version,

@@ -79,7 +79,7 @@ impl OutcomeParts {
     ///
     /// # Errors
     ///
-    /// The reason why it can't be understood, for a person.
+    /// The reason why it can't be understood, for an operator.
     pub fn read(self) -> Result<Option<StoredOutcome>, String> {
         if let Some(reason) = self.omitted {
             return omission(&reason).map(StoredOutcome::Omitted).map(Some);
@@ -149,7 +149,7 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// The reason why it can't be understood, for a person.
+    /// The reason why it can't be understood, for an operator.
     pub fn read(self) -> Result<StepEntry, String> {
         let state = match self.state.as_str() {
             PENDING => StepState::Pending,

@@ -40,7 +40,7 @@ const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 /// - Forgotten: the least recently used, when a bound is reached; a record when it expires, by this
 ///   process's clock and without the skew margin, before any other process may take it over;
 ///   everything when the process ends.
-/// - Not seen: what a person, or another library, changes or deletes in the store before it
+/// - Not seen: what an operator, or another library, changes or deletes in the store before it
 ///   expires; a failure, say, that is to be tried again after a fix. Processes that remember it go
 ///   on replaying it; new ones don't.
 ///

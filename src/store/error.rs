@@ -11,7 +11,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// [`Answer`](super::Answer).
 ///
 /// The engine decides by the kind what to do next. The source is the store's own error, with its
-/// advice to a person: `DynamoDbError` for `DynamoDbStore`. `Display` shows both.
+/// advice to an operator: `DynamoDbError` for `DynamoDbStore`. `Display` shows both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -32,7 +32,7 @@ pub async fn peak_of<T>(work: impl Future<Output = T>) -> (T, usize) {
     (result, ALLOCATOR.peak_usage().saturating_sub(before))
 }
 
-/// For a person who reads along.
+/// For an operator who reads along.
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 pub fn megabytes(bytes: usize) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)

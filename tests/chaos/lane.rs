@@ -80,7 +80,7 @@ impl Lane {
         history::read(self.function.server(), self.function.records_table()).await
     }
 
-    /// What broke, in the words that a person needs to find it.
+    /// What broke, in the words that an operator needs to find it.
     pub fn tell(&self, id: &RecordId, broken: Vec<String>) -> Vec<String> {
         let tell = |what| {
             if self.explains {

@@ -92,7 +92,7 @@ impl Night {
     }
 
     /// Of all deliveries, those of a key that had been delivered before, on purpose: not because it was unanswered.
-    #[expect(clippy::cast_precision_loss, reason = "a share, for a person")]
+    #[expect(clippy::cast_precision_loss, reason = "a share, for an operator")]
     pub fn share_of_duplicates(&self) -> f64 {
         let duplicates = self.report.of(DUPLICATE) as f64;
         duplicates / (duplicates + self.report.of(FIRST) as f64)

@@ -37,7 +37,7 @@ pub enum Form {
     Plain,
     /// In steps, with a provider that honours keys.
     Keyed,
-    /// In steps, with a provider that charges as often as it is asked: a person looks where nobody can know.
+    /// In steps, with a provider that charges as often as it is asked: an operator looks where nobody can know.
     Unkeyed,
 }
 

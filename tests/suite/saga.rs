@@ -431,7 +431,7 @@ async fn a_failure_that_passes_resumes_where_it_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compensation_that_fails_for_good_waits_for_a_person() {
+async fn a_compensation_that_fails_for_good_waits_for_an_operator() {
     let bench = bench(true, Some("ship"));
     *bench.undo_fails.lock().unwrap() = Some("charge");
     for _ in 0..2 {
@@ -446,7 +446,7 @@ async fn a_compensation_that_fails_for_good_waits_for_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_a_person() {
+async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_an_operator() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;

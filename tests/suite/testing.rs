@@ -104,7 +104,7 @@ async fn a_test_claim_ends_with_its_lease_by_its_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_a_person() {
+async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_an_operator() {
     let claim = || TestClaim::new("order", "A-17").pending("charge").claim();
 
     let again = claim().await.unwrap();

@@ -19,12 +19,12 @@ use crate::time;
 
 /// The operator's tool of lambda-idempotency.
 ///
-/// It explains a record by the function that decides in production, ends what waits for a person,
+/// It explains a record by the function that decides in production, ends what waits for an operator,
 /// and finds what silently breaks a deployment.
 #[derive(Debug, Parser)]
 #[command(name = "idempotency", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine, 1 something needs a person, 2 usage, 3 the store or a service failed, 4 the record moved"
+    after_help = "Exit codes: 0 fine, 1 something needs an operator, 2 usage, 3 the store or a service failed, 4 the record moved"
 )]
 pub struct Cli {
     /// What all commands share.
@@ -139,7 +139,7 @@ pub enum Command {
     Complete(records::complete::Args),
     /// Stores a failure, so that duplicates get it and nothing runs again.
     Fail(records::fail::Args),
-    /// Says of a step that waits for a person whether its effect happened.
+    /// Says of a step that waits for an operator whether its effect happened.
     SettleStep(records::settle_step::Args),
     /// Erases a stored outcome and the results of steps. Duplicates still don't run.
     Redact(records::redact::Args),

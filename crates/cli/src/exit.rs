@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: all is well, or what was asked is done.
     Fine = 0,
-    /// 1: something was found that needs a person.
+    /// 1: something was found that needs an operator.
     Found = 1,
     /// 2: the command can't be understood, or can't be applied to this record. Nothing was written.
     Usage = 2,

@@ -1,4 +1,4 @@
-//! Prints reports: for a person with colours on a terminal, as JSON for a program.
+//! Prints reports: for an operator with colours on a terminal, as JSON for a program.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ impl Display for Style {
 
 /// The mark behind what has a style.
 const END: char = '\u{fdd0}';
-/// The style of what needs a person.
+/// The style of what needs an operator.
 pub(crate) const ALARM: Style = Style('\u{fdd1}', AnsiColor::Red.on_default().bold());
 /// The style of what to look at.
 pub(crate) const WARNING: Style = Style('\u{fdd2}', AnsiColor::Yellow.on_default());

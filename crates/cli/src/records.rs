@@ -1,4 +1,4 @@
-//! Records: to look at them, and to end what waits for a person.
+//! Records: to look at them, and to end what waits for an operator.
 
 mod acts;
 pub mod complete;

@@ -11,7 +11,7 @@ pub(crate) fn text(at: EpochMillis) -> String {
     Timestamp::from_millisecond(at.0).map_or_else(|_| format!("{} ms", at.0), |at| at.to_string())
 }
 
-/// How far a time is from now, for a person: `in 2m 5s`, `3h ago`.
+/// How far a time is from now, for an operator: `in 2m 5s`, `3h ago`.
 pub(crate) fn distance(at: EpochMillis, now: EpochMillis) -> String {
     let (earlier, later) = if at < now { (at, now) } else { (now, at) };
     let seconds = later.saturating_since(earlier).as_secs();
@@ -44,7 +44,7 @@ pub(crate) fn length(of: Duration) -> String {
 /// The longest time that a flag takes: with it, no sum of times leaves the calendar.
 const LONGEST: Duration = Duration::from_hours(100 * 366 * 24);
 
-/// A length of time as a person gives it.
+/// A length of time as an operator gives it.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration > LONGEST {
@@ -53,7 +53,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// A time as a person gives it: RFC 3339, or epoch seconds or milliseconds.
+/// A time as an operator gives it: RFC 3339, or epoch seconds or milliseconds.
 pub(crate) fn parse(text: &str) -> Result<EpochMillis, String> {
     if let Ok(number) = text.parse::<i64>() {
         // Seconds stay below this for 3,000 years.

@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// | none: the connection failed, or the attempt took too long | yes |
 /// | 408, 425, 429, 500, 502, 503, 504 | yes |
 /// | 409 with `Retry-After`: an attempt with this key is under way | yes |
-/// | 409 without it: a person must look, or the request conflicts with another | no |
+/// | 409 without it: an operator must look, or the request conflicts with another | no |
 /// | 422: the key was used with another payload | no |
 /// | any other | no |
 ///

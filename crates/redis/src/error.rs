@@ -1,4 +1,4 @@
-//! The store's own errors, by what a person does about them.
+//! The store's own errors, by what an operator does about them.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A batch of the table's stream; or what a person asks about parked events; or, with neither, a schedule's wish for a sweep.
+/// A batch of the table's stream; or what an operator asks about parked events; or, with neither, a schedule's wish for a sweep.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Trigger {
     #[serde(rename = "Records")]

@@ -2,7 +2,7 @@
 //!
 //! Two triggers: the outbox table's stream, with `ReportBatchItemFailures`; and a schedule, whose event has no records, for the
 //! sweep: it finds events that no stream record announced any more (a stream forgets after 24 hours, an event source
-//! mapping may be switched off). Consumers tell a repetition by the event's id. A person invokes it with `{"parked": "put_back"}` after a
+//! mapping may be switched off). Consumers tell a repetition by the event's id. An operator invokes it with `{"parked": "put_back"}` after a
 //! correction.
 //!
 //! | variable | |

@@ -188,7 +188,7 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
-    /// Takes what can't be published out of the index, until a person puts it back. It doesn't expire.
+    /// Takes what can't be published out of the index, until an operator puts it back. It doesn't expire.
     pub(crate) async fn park(&self, parked: &EventKey) -> Result<(), TableError> {
         let request = self
             .client

@@ -39,7 +39,7 @@ impl Shop {
             // A charge that was under way is asked for again, and the provider recognises its key.
             charge
         } else {
-            // It would be taken twice. A person looks.
+            // It would be taken twice. An operator looks.
             charge
                 .on_crash(OnCrash::Interrupt)
                 .unsure_after(ProviderError::may_have_charged)

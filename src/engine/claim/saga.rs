@@ -426,7 +426,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         SagaError::Compensated { failure, undone }
     }
 
-    /// Writes down that a person must settle a step.
+    /// Writes down that an operator must settle a step.
     async fn get_stuck(&mut self, step: String) -> SagaError<E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;

@@ -27,7 +27,7 @@ impl Claim {
     /// The step is recorded as pending before the effect fires, and its result after. An attempt
     /// that takes over is given the recorded result, and the effect doesn't fire again. A step that
     /// was pending when its attempt died may have happened: it fires again with the same key, or
-    /// waits for a person, as [`Step::on_crash`](crate::Step::on_crash) says. An error says that
+    /// waits for an operator, as [`Step::on_crash`](crate::Step::on_crash) says. An error says that
     /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire.
     ///
     /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name.
@@ -449,7 +449,7 @@ pub enum StepError<E> {
     /// same key.
     #[error("the step's effect failed: {0}")]
     Effect(E),
-    /// The effect may have happened before an attempt died, and the step's policy wants a person to
+    /// The effect may have happened before an attempt died, and the step's policy wants an operator to
     /// look. A handler that can find out by itself may go on from here; one that returns an error
     /// is answered as [`Error::Interrupted`](crate::Error::Interrupted).
     #[error(
@@ -551,7 +551,7 @@ pub enum SagaError<E> {
         /// The steps that were undone, the last first.
         undone: Vec<String>,
     },
-    /// A person must settle a step, or a compensation (`{step}/undo`): whether it happened is not known, or
+    /// An operator must settle a step, or a compensation (`{step}/undo`): whether it happened is not known, or
     /// it failed permanently. The next delivery goes on once it is settled.
     #[error("the saga is stuck at `{step}`: look whether it took effect, then settle it in its record{}", see!("saga-stuck"))]
     Stuck {

@@ -77,7 +77,7 @@ fn a_parameter_is_taken_from_the_path_and_decoded() {
 }
 
 #[test]
-fn each_place_has_words_for_a_person() {
+fn each_place_has_words_for_an_operator() {
     for (selector, expected) in [
         (
             Selector::header(HeaderName::from_static("x-event")),

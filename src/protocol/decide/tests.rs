@@ -172,7 +172,7 @@ fn what_is_confirmed_is_skipped_under_every_policy() {
 }
 
 #[test]
-fn what_is_pending_fires_again_or_waits_for_a_person() {
+fn what_is_pending_fires_again_or_waits_for_an_operator() {
     let known = entry(StepState::Pending);
     let decide = |crashed| decide_step(Some(&known), crashed);
     assert_eq!(decide(OnCrash::RunAgain), StepDecision::Fire);

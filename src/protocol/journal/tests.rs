@@ -188,7 +188,7 @@ fn the_record_and_its_journal_give_the_status() {
         (under_way, &running, pending(), SagaStatus::Running),
         (under_way, &back, pending(), SagaStatus::Compensating),
         (under_way, &stuck, pending(), SagaStatus::Stuck),
-        // A person has settled it.
+        // An operator has settled it.
         (
             under_way,
             &stuck,

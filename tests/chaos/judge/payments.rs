@@ -129,7 +129,7 @@ impl Payment<'_> {
         let is_in_doubt = story.is_some_and(|story| story.end.is_in_doubt);
         if self.form != Form::Unkeyed || !is_in_doubt {
             broken.push(format!(
-                "it is neither done nor waits for a person: {:?}",
+                "it is neither done nor waits for an operator: {:?}",
                 story.map(|story| &story.end)
             ));
         }

@@ -180,7 +180,7 @@ async fn in_steps_with_a_provider_that_ignores_keys_there_is_never_a_second_char
             assert_eq!(
                 provider.charges().len(),
                 charged,
-                "{at:?}: it waits for a person"
+                "{at:?}: it waits for an operator"
             );
             assert_eq!(text(&record, "last_error"), "interrupted step", "{at:?}");
             assert!(function.effects().await.is_empty(), "{at:?}");

@@ -142,7 +142,7 @@ async fn a_process_that_dies_releases_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_person_must_look_a_dropped_handler_leaves_its_lease() {
+async fn where_an_operator_must_look_a_dropped_handler_leaves_its_lease() {
     let pair = pair(|builder| builder.on_crash(OnCrash::Interrupt));
     pair.hang_up(key()).await;
     attempt(&pair.once, another()).await.unwrap();

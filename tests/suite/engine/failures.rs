@@ -147,7 +147,7 @@ async fn a_panic_binds_the_key_to_its_payload() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_leaves_the_lease_where_a_person_must_look() {
+async fn a_panic_leaves_the_lease_where_an_operator_must_look() {
     let bench = bench_with(|builder| builder.on_crash(OnCrash::Interrupt));
     let panicking = bench.once.run(key(), payload(), |claim| async move {
         assert_eq!(claim.attempt(), 0, "boom");

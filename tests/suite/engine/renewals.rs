@@ -246,7 +246,7 @@ async fn a_lost_fence_ends_the_handler_before_the_lease_is_over() {
     let bench = &Bench::new();
     let began = bench.clock.now();
     let run = bench.run(|claim| async move {
-        // By hand, as a person does who is sure that nothing runs.
+        // By hand, as an operator does who is sure that nothing runs.
         let record = bench.record().await;
         let id = bench.once.record_id(&key()).unwrap();
         let owner = record.owner.unwrap();

@@ -162,8 +162,8 @@ async fn of_many_requests_at_once_one_runs(server: Server) {
     assert_eq!(api.send(&call).await.text(), "order 1");
 }
 
-on_each_server!(an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so);
-async fn an_interrupted_attempt_waits_for_a_person_where_the_policy_says_so(server: Server) {
+on_each_server!(an_interrupted_attempt_waits_for_an_operator_where_the_policy_says_so);
+async fn an_interrupted_attempt_waits_for_an_operator_where_the_policy_says_so(server: Server) {
     let store = server.store().await;
     let clock = ManualClock::default();
     let call = Door::Http.post("k-1");

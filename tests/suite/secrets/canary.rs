@@ -88,7 +88,7 @@ impl Seen {
         }
     }
 
-    /// A value, as a person prints it who looks for a mistake.
+    /// A value, as an operator prints it who looks for a mistake.
     pub fn debug(&mut self, value: &impl Debug) {
         self.shown.push(format!("{value:?}"));
         self.shown.push(format!("{value:#?}"));

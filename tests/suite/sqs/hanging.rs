@@ -87,7 +87,7 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_hung_waits_for_a_person_where_the_policy_says_so() {
+async fn a_handler_that_hung_waits_for_an_operator_where_the_policy_says_so() {
     let bench = Bench::new(OnCrash::Interrupt);
     assert_eq!(bench.deliver(true).await.0, ["m-2"]);
     for wait in [0, 60] {
@@ -191,7 +191,7 @@ async fn a_key_whose_handler_hung_stays_bound_to_its_payload() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_hung_waits_for_a_person_where_its_policy_says_so() {
+async fn a_step_that_hung_waits_for_an_operator_where_its_policy_says_so() {
     let bench = Bench::new(OnCrash::RunAgain);
     for crashed in [OnCrash::RunAgain, OnCrash::Interrupt] {
         let effects = Effects::default();
@@ -292,7 +292,7 @@ async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
     tokio::time::sleep(TIME).await;
     let mut again = bench.layer().handler(|_| async { Ok(()) });
     let reported = bench.call(&mut again, three()).await;
-    assert_eq!(reported, ["m-1"], "a person must look at what ran alone");
+    assert_eq!(reported, ["m-1"], "an operator must look at what ran alone");
 }
 
 #[tokio::test(start_paused = true)]

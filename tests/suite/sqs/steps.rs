@@ -80,7 +80,7 @@ async fn a_message_with_an_interrupted_step_goes_back_and_its_neighbours_do_not(
     assert_eq!(deliver(&mut worker, messages()).await, ["m-2"]);
     assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
     assert_eq!(deliver(&mut worker, messages()).await, ["m-2"]);
-    assert_eq!(effects.take(), NOTHING, "it waits for a person");
+    assert_eq!(effects.take(), NOTHING, "it waits for an operator");
 }
 
 fn charge_in_steps(once: &Idempotency) -> BatchLayer<Payment, StepError<PaymentError>> {

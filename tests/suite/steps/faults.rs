@@ -251,8 +251,8 @@ async fn a_malformed_journal_is_left_alone(server: Server) {
     assert_eq!(wire.fired(), 1);
 }
 
-on_each_server!(an_interrupted_step_that_a_person_settles_goes_on);
-async fn an_interrupted_step_that_a_person_settles_goes_on(server: Server) {
+on_each_server!(an_interrupted_step_that_an_operator_settles_goes_on);
+async fn an_interrupted_step_that_an_operator_settles_goes_on(server: Server) {
     // Once as "it happened", once as "it didn't".
     for (happened, expected) in [(true, 41), (false, 2)] {
         let wire = &Wire::to(&server).await;

@@ -1,9 +1,9 @@
-//! Steps that may have happened, where a person is to look.
+//! Steps that may have happened, where an operator is to look.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so() {
+async fn a_step_that_was_under_way_waits_for_an_operator_where_its_policy_says_so() {
     let bench = &bench();
     bench.die_in_the_step().await;
     for attempt in 2..4 {
@@ -17,7 +17,10 @@ async fn a_step_that_was_under_way_waits_for_a_person_where_its_policy_says_so()
     }
     assert_eq!(bench.fired(), 1);
     let record = bench.record().await;
-    assert!(record.is_released(), "a person's word is honoured at once");
+    assert!(
+        record.is_released(),
+        "an operator's word is honoured at once"
+    );
     assert!(record.fingerprint.is_some());
     assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
 }
@@ -59,7 +62,8 @@ async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_a_person_is_to_look() {
+async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_an_operator_is_to_look()
+ {
     let bench = &bench();
     let step = || {
         Step::named("charge")

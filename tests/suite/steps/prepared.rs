@@ -1,4 +1,4 @@
-//! Steps whose handler says when the effect fires: an attempt that dies before leaves nothing that a person must look at.
+//! Steps whose handler says when the effect fires: an attempt that dies before leaves nothing that an operator must look at.
 
 use super::*;
 

@@ -63,7 +63,7 @@ pub fn short() -> Vec<Scope> {
             .retries()
             .steps(1, Provider::NoKeys)
             .faults(|b| (b.crashes, b.replies_late) = (1, 1)),
-        two("steps, a person looks: a crash, a retry")
+        two("steps, an operator looks: a crash, a retry")
             .retries()
             .steps(1, Provider::NoKeysInterrupt)
             .faults(|b| (b.crashes, b.requests_lost) = (1, 1)),
@@ -88,7 +88,7 @@ pub fn short() -> Vec<Scope> {
         two("an operator, without a claim, a lost reply")
             .form(Form::Claimless)
             .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
-        two("an operator, a step, a person looks, a crash")
+        two("an operator, a step, an operator looks, a crash")
             .steps(1, Provider::NoKeysInterrupt)
             .faults(|b| (b.interventions, b.crashes) = (1, 1)),
         groups("a lost reply").faults(|b| (b.replies_lost, b.ticks) = (1, Some(2))),
@@ -120,7 +120,7 @@ pub fn long() -> Vec<Scope> {
     for (name, provider) in [
         ("keys honoured", Provider::HonoursKeys),
         ("no keys", Provider::NoKeys),
-        ("a person looks", Provider::NoKeysInterrupt),
+        ("an operator looks", Provider::NoKeysInterrupt),
     ] {
         let step = two(format!("a step, {name}: one of every class"));
         scopes.push(step.steps(1, provider).faults(|b| *b = every(1)));
@@ -159,7 +159,7 @@ fn operators() -> Vec<Scope> {
         scope("a retry, without a claim, a lost reply")
             .form(Form::Claimless)
             .faults(|b| (b.interventions, b.replies_lost) = (1, 1)),
-        scope("a retry, a step, a person looks, a crash")
+        scope("a retry, a step, an operator looks, a crash")
             .steps(1, Provider::NoKeysInterrupt)
             .faults(|b| (b.interventions, b.crashes) = (1, 1)),
     ]

@@ -90,7 +90,7 @@ impl Checker {
     }
 }
 
-/// A person has looked.
+/// An operator has looked.
 fn settle_steps(rec: &mut Rec, provider: Provider) {
     for entry in &mut rec.journal {
         if entry.mark == Mark::Pending && provider == Provider::NoKeysInterrupt {

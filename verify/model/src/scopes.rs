@@ -57,7 +57,7 @@ pub enum Provider {
     HonoursKeys,
     /// It doesn't; the step fires again all the same.
     NoKeys,
-    /// It doesn't; a person has to look.
+    /// It doesn't; an operator has to look.
     NoKeysInterrupt,
 }
 

@@ -91,7 +91,7 @@ fn exit(holds: bool) -> ExitCode {
 }
 
 /// The run may be stopped at any time: what broke until then has been said.
-#[allow(clippy::cast_precision_loss, reason = "for a person to read")]
+#[allow(clippy::cast_precision_loss, reason = "for an operator to read")]
 fn tell(lot: Lot, progress: Progress) {
     let seconds = progress.took.as_secs_f64();
     eprintln!(

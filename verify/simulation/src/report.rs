@@ -30,7 +30,7 @@ pub struct Report {
     pub broken: Vec<String>,
 }
 
-/// As many as a person reads.
+/// As many as an operator reads.
 const SHOWN: usize = 5;
 
 const CALLS: [Call; 9] = [

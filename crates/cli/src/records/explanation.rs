@@ -35,7 +35,7 @@ pub enum Answer {
     InFlight,
     /// A transaction of the database has locked the record, or the table.
     Locked,
-    /// An attempt died, and a person must say whether its effect happened.
+    /// An attempt died, and an operator must say whether its effect happened.
     Interrupted,
     /// The attempts are used up.
     Exhausted,
@@ -56,7 +56,7 @@ pub struct Moment {
     pub what: String,
 }
 
-/// What a person can safely do.
+/// What an operator can safely do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SafeAct {
     /// When it is right.
@@ -94,7 +94,7 @@ impl RulesView {
     }
 }
 
-/// What a delivery would be told now, why, and what a person can do.
+/// What a delivery would be told now, why, and what an operator can do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The id of the record.
@@ -105,7 +105,7 @@ pub struct Explanation {
     pub answer: Answer,
     /// The same in words.
     pub words: String,
-    /// Whether a person must do something before deliveries go on.
+    /// Whether an operator must do something before deliveries go on.
     pub needs_person: bool,
     /// The engine's rules that it is explained by.
     pub rules: RulesView,
@@ -113,7 +113,7 @@ pub struct Explanation {
     pub record: Option<RecordView>,
     /// The times that are on the record, in their order.
     pub timeline: Vec<Moment>,
-    /// What a person can safely do.
+    /// What an operator can safely do.
     pub safe: Vec<SafeAct>,
 }
 
@@ -160,7 +160,7 @@ impl Explanation {
         let is_stuck = |record: &RecordView| record.state == State::Stuck;
         if self.answer == Answer::RunsAgain && self.record.as_ref().is_some_and(is_stuck) {
             self.words.push_str(
-                "; an engine with `OnCrash::Interrupt` would tell it *interrupted*, and wait for a person: give --crashed",
+                "; an engine with `OnCrash::Interrupt` would tell it *interrupted*, and wait for an operator: give --crashed",
             );
             self.safe.insert(0, safe::release(id));
         }

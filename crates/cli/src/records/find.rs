@@ -1,4 +1,4 @@
-//! Finds the record that a person means: by its id, by its key, or by the hash of a log line.
+//! Finds the record that an operator means: by its id, by its key, or by the hash of a log line.
 
 use clap::Args;
 use lambda_idempotency::protocol::record::Found;

@@ -31,10 +31,10 @@ pub struct Args {
     /// An attempt died, or couldn't store its outcome, and nothing came after it: the lease is over.
     #[arg(long)]
     pub stuck: bool,
-    /// A step waits for a person.
+    /// A step waits for an operator.
     #[arg(long)]
     pub interrupted: bool,
-    /// A saga waits for a person: a step of unknown fate, or a compensation that failed permanently.
+    /// A saga waits for an operator: a step of unknown fate, or a compensation that failed permanently.
     #[arg(long)]
     pub saga_stuck: bool,
     /// Failed permanently.

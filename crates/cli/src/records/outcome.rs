@@ -1,4 +1,4 @@
-//! A stored outcome, as a person reads it.
+//! A stored outcome, as an operator reads it.
 
 use std::fmt;
 

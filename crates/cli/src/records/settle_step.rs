@@ -1,4 +1,4 @@
-//! `settle-step`: says of a step that waits for a person whether its effect happened.
+//! `settle-step`: says of a step that waits for an operator whether its effect happened.
 
 use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepResult, StepState};
 use lambda_idempotency::protocol::record::Record;

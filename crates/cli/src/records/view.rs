@@ -1,4 +1,4 @@
-//! A record, as a person or a program reads it.
+//! A record, as an operator or a program reads it.
 
 use std::fmt;
 

@@ -89,7 +89,7 @@ async fn records() -> String {
     table
 }
 
-/// What a person sees who types this line.
+/// What an operator sees who types this line.
 async fn typed(line: &str, table: &str) -> String {
     let library = std::env::var("FAKETIME_LIBRARY")
         .expect("FAKETIME_LIBRARY is not set: run it by `scripts/with faketime -- …`");

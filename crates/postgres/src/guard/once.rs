@@ -12,7 +12,7 @@ use crate::value::Value;
 ///
 /// The table has the columns `consumer` and `event`, both `text`, and both are its primary key:
 /// [`Once::table`] gives the statement. Its rows stay until you delete them; keep them for as long as
-/// an event may come again.
+/// an event may be delivered again.
 ///
 /// ```
 /// use lambda_idempotency_postgres::guard::{Guarded, Once};

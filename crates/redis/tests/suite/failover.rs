@@ -28,7 +28,7 @@ fn engine(store: RedisStore) -> Idempotency {
 }
 
 /// Delivers a message whose effect is counted; the primary dies before its replica has heard of the claim, the replica becomes primary, and
-/// the message comes again.
+/// the message is delivered again.
 async fn effects(durability: Durability) -> usize {
     let (mut primary, replica) = pair().await;
     let effects = AtomicUsize::new(0);

@@ -80,7 +80,7 @@ fn worker(address: &str) -> Child {
         .unwrap()
 }
 
-/// The least number of kills: where the workers are done before, all messages come again.
+/// The least number of kills: where the workers are done before, all messages are delivered again.
 const KILLS: u32 = 10;
 
 #[tokio::test(flavor = "multi_thread")]

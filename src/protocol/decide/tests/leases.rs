@@ -100,7 +100,7 @@ fn a_record_without_a_lease_is_in_flight_until_it_expires() {
 }
 
 #[test]
-fn a_crashed_attempt_waits_for_a_person_where_the_policy_says_so() {
+fn a_crashed_attempt_waits_for_an_operator_where_the_policy_says_so() {
     let crashed = Found::readable(Record {
         lease: Some(at(-5_000)),
         ..in_progress()

@@ -84,7 +84,7 @@ async fn a_handler_that_is_ended_at_its_deadline_leaves_its_key_to_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ended_handler_waits_for_a_person_where_the_policy_says_so() {
+async fn an_ended_handler_waits_for_an_operator_where_the_policy_says_so() {
     let bench = &bench_with(|once| {
         once.at_deadline(AtDeadline::End)
             .on_crash(OnCrash::Interrupt)

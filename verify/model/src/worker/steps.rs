@@ -72,7 +72,7 @@ impl Checker {
                 world.note("13: a confirmed step is never fired again");
             }
             if fired > 0 && self.scope.provider == Provider::NoKeysInterrupt {
-                world.note("13: a step that waits for a person has at most one effect");
+                world.note("13: a step that waits for an operator has at most one effect");
             }
         }
         let (mark, note) = if unsure {

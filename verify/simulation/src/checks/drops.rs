@@ -11,7 +11,7 @@ use crate::world::{BASE, Execution, What};
 const ENOUGH: i64 = 300;
 
 /// Where no call fails, a key is not held by a run that was dropped before this call of the same process began. A process that was told
-/// to leave crashed attempts to a person sends nothing.
+/// to leave crashed attempts to an operator sends nothing.
 pub fn keys_are_free(night: &Night, ids: &[RecordId]) -> Vec<String> {
     let scenario = &night.scenario;
     if scenario.door != Door::Engine

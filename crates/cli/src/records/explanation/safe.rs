@@ -1,4 +1,4 @@
-//! What a person can safely do, by what a delivery would be told.
+//! What an operator can safely do, by what a delivery would be told.
 
 use std::fmt::{self, Write as _};
 

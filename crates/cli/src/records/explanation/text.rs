@@ -1,4 +1,4 @@
-//! An explanation, as a person reads it.
+//! An explanation, as an operator reads it.
 
 use std::fmt;
 

@@ -77,7 +77,7 @@ async fn through(address: &str, table: &str, words: &[&str]) -> Said {
     run(&[words, &["--endpoint-url", address, "--table", table]].concat()).await
 }
 
-/// Leaves a record whose step waits for a person.
+/// Leaves a record whose step waits for an operator.
 async fn waiting(table: &str) {
     let (past, crash) = (engine_an_hour_ago(table), Crash::new());
     let attempt = deliver_in_steps(&past, "A-17", async || crash.here().await);

@@ -207,7 +207,7 @@ async fn the_rules_are_said_and_those_that_are_assumed() {
         "{assumed:?}"
     );
     assert!(
-        assumed.out.contains("wait for a person: give --crashed"),
+        assumed.out.contains("wait for an operator: give --crashed"),
         "{assumed:?}"
     );
     let given = on(&table, &["explain", &id, "--crashed", "interrupt"]).await;
