@@ -99,8 +99,11 @@ fn of_form(content_type: &str, body: &[u8]) -> Option<Fingerprint> {
     if !is_form || !(parameters.is_empty() || parameters.eq_ignore_ascii_case("charset=utf-8")) {
         return None;
     }
-    let fields = body.split(|byte| *byte == b'&').map(field);
-    let fields: Vec<_> = fields.collect::<Option<_>>()?;
+    let fields = body.split(|byte| *byte == b'&');
+    if fields.clone().nth(MOST_PARTS).is_some() {
+        return None;
+    }
+    let fields: Vec<_> = fields.map(field).collect::<Option<_>>()?;
     Some(Fingerprint::bytes(fields.join("&").as_bytes()))
 }
 
@@ -126,7 +129,7 @@ fn field(field: &[u8]) -> Option<String> {
     Some(parts.join("=").replace("%20", "+"))
 }
 
-/// A form with more parts is hashed as bytes: a hash for each of them would cost more than the
+/// A form with more parts or fields is hashed as bytes: each of them would cost more than the
 /// request.
 const MOST_PARTS: usize = 1_000;
 

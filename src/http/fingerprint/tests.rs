@@ -289,6 +289,13 @@ fn a_form_of_very_many_parts_has_no_parts() {
     assert_eq!(multipart_print("b", &form("b", &more)), None);
 }
 
+#[test]
+fn a_form_of_very_many_fields_has_no_fields() {
+    let fields = |count: usize| vec!["x"; count].join("&");
+    assert!(of_form(FORM, fields(MOST_PARTS).as_bytes()).is_some());
+    assert_eq!(of_form(FORM, fields(MOST_PARTS + 1).as_bytes()), None);
+}
+
 fn accepts(accepted: Option<&'static str>, coding: &'static str) -> bool {
     let mut request = HeaderMap::new();
     if let Some(accepted) = accepted {
