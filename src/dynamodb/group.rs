@@ -33,6 +33,8 @@ const MOST_STATEMENTS: usize = 25;
 const MOST_KEYS: usize = 100;
 /// Bounds the bytes of a request far below its limit, so that a few large outcomes fit.
 const MOST_BYTES: usize = 1_024 * 1_024;
+/// The longest pause before the keys that a table left out are asked for together once more.
+const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
 pub(super) async fn write_all(
     store: &DynamoDbStore,
@@ -242,24 +244,42 @@ async fn load_group(
     deadline: Instant,
 ) -> Vec<Result<Option<Found>, StoreError>> {
     match read_group(store, ids, deadline).await {
-        Some(mut found) => ids.iter().map(|id| Ok(found.remove(id.as_str()))).collect(),
+        Some((mut found, unread)) => {
+            let is_unread = |id: &&RecordId| unread.contains(id.as_str());
+            let alone = ids.iter().filter(is_unread);
+            let alone = alone.map(|id| store.load(id, deadline).boxed());
+            let mut alone = join_all(alone).await.into_iter();
+            let answer = |id: &RecordId| {
+                if unread.contains(id.as_str()) {
+                    alone.next().unwrap_or(Err(StoreError::Timeout))
+                } else {
+                    Ok(found.remove(id.as_str()))
+                }
+            };
+            ids.iter().map(answer).collect()
+        }
         // Boxed, as each single request is.
         None => join_all(ids.iter().map(|id| store.load(id, deadline).boxed())).await,
     }
 }
 
-/// Reads the records by id; `None` where single requests must read them.
+/// Reads the records by id, and returns them with the ids that the table left out: those of a hot
+/// partition don't hold up the others. `None` where single requests must read all of them.
 async fn read_group(
     store: &DynamoDbStore,
     ids: &[RecordId],
     deadline: Instant,
-) -> Option<HashMap<String, Found>> {
+) -> Option<(HashMap<String, Found>, HashSet<String>)> {
     let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
         return None;
     }
     let key = |id: &RecordId| store.layout.key_item(id.as_str());
     let mut keys: Vec<Item> = ids.iter().map(key).collect();
+    let id_of = |item: &Item| match item.get(store.layout.id_attribute()) {
+        Some(AttributeValue::S(id)) => Some(id.clone()),
+        _ => None,
+    };
     let mut records = HashMap::new();
     let mut pause = Duration::from_millis(10);
     loop {
@@ -285,17 +305,14 @@ async fn read_group(
         };
         // One table was asked for. The reply may name it otherwise than the request did.
         for item in output.responses.unwrap_or_default().into_values().flatten() {
-            if let Some(AttributeValue::S(id)) = item.get(store.layout.id_attribute()) {
-                records.insert(id.clone(), store.layout.read(&item));
+            if let Some(id) = id_of(&item) {
+                records.insert(id, store.layout.read(&item));
             }
         }
-        let rest = output.unprocessed_keys.unwrap_or_default();
-        match rest.into_values().next() {
-            Some(rest) if !rest.keys.is_empty() => keys = rest.keys,
-            _ => return Some(records),
-        }
-        if Instant::now() + pause >= deadline {
-            return None;
+        let rest = output.unprocessed_keys.unwrap_or_default().into_values();
+        keys = rest.flat_map(|rest| rest.keys).collect();
+        if keys.is_empty() || pause > LONGEST_PAUSE || Instant::now() + pause >= deadline {
+            return Some((records, keys.iter().filter_map(id_of).collect()));
         }
         tokio::time::sleep(pause).await;
         pause *= 2;

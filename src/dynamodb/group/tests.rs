@@ -408,3 +408,23 @@ async fn keys_that_are_left_out_for_too_long_are_read_one_by_one() {
     ];
     assert_eq!(wire.actions(), expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_left_out_again_and_again_holds_up_no_other() {
+    let all = ids(3);
+    let wire = Wire::answering([
+        items(&all[..2], &all[2..]),
+        items(&[], &all[2..]),
+        items(&[], &all[2..]),
+        items(&[], &all[2..]),
+        Some((200, json!({}))),
+    ]);
+    let began = Instant::now();
+    let found = load_all(&wire.store(), &all, soon()).await;
+    assert!(
+        matches!(&found[..], [Ok(Some(_)), Ok(Some(_)), Ok(None)]),
+        "{found:?}"
+    );
+    assert_eq!(began.elapsed(), Duration::from_millis(10 + 20 + 40));
+    assert_eq!(wire.actions().last().map(String::as_str), Some("GetItem"));
+}
