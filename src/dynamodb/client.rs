@@ -146,7 +146,7 @@ pub(super) fn sent_once(client: &Client) -> config::Builder {
 }
 
 /// The codes of DynamoDB and of S3.
-const EXPIRED: &[u8] = b"ExpiredToken";
+const EXPIRED: [&[u8]; 2] = [b"ExpiredToken", b"TokenRefreshRequired"];
 
 /// The SDK's cache, which is emptied when AWS refuses credentials as expired: their provider is
 /// asked anew then, whatever time it gave them. Clones are one cache.
@@ -205,7 +205,10 @@ impl Intercept for Renewed {
         let reply = reply.response();
         let is_refusal = reply.status().is_client_error();
         let body = reply.body().bytes().filter(|_| is_refusal);
-        if body.is_some_and(|body| body.windows(EXPIRED.len()).any(|part| part == EXPIRED)) {
+        let says = |code: &&[u8]| {
+            body.is_some_and(|body| body.windows(code.len()).any(|part| part == *code))
+        };
+        if EXPIRED.iter().any(says) {
             self.forget();
         }
         Ok(())
