@@ -222,6 +222,8 @@ impl Run {
             Protection::Claimed(request, mut hold) => {
                 hold.keeps_fingerprint = true;
                 self.engine.follow(&self.claim, &mut hold);
+                // What the handler has spawned goes on, and asks whether it may.
+                self.claim.lose();
                 self.engine.end_crashed(&request, &hold, last_error).await;
             }
             Protection::Shadow(Some(shadow)) => {

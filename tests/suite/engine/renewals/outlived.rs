@@ -364,3 +364,18 @@ async fn the_default_follows_from_where_the_process_runs() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_ended_handler_has_spawned_is_told_before_a_retry_runs() {
+    let bench = &bench(AtDeadline::End);
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let handler = |claim: Claim| {
+        *kept.lock().unwrap() = Some(claim);
+        std::future::pending::<Result<u32, HandlerError>>()
+    };
+    let ended = bench.invocation().run(key(), payload(), handler).await;
+    assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
+    let claim = kept.lock().unwrap().take().unwrap();
+    assert!(claim.is_over());
+    claim.over().await;
+}
