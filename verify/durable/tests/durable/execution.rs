@@ -19,9 +19,13 @@ pub async fn start(
     claim: &Claim,
     payload: String,
 ) -> Result<String, StartError> {
-    // The same in every attempt, so that Lambda answers a repetition with the first one's execution. Another one for each function: a
-    // name is one execution in an account and region.
-    let name = claim.derive_key(&format!("execution of {function}"));
+    // The same in every attempt, so that Lambda answers a repetition with the first one's execution, whichever version a deployment has
+    // published meanwhile. Another one for each function: a name is one execution in an account and region.
+    let function_name = function
+        .rsplit_once(":function:")
+        .map_or(function, |(_, name)| name);
+    let function_name = function_name.split(':').next().unwrap_or(function_name);
+    let name = claim.derive_key(&format!("execution of {function_name}"));
     let started = lambda
         .invoke()
         .function_name(function)

@@ -257,6 +257,30 @@ async fn a_crash_between_invoke_and_completion_starts_no_second_durable_executio
 }
 
 #[tokio::test]
+async fn a_deployment_after_a_crash_starts_no_second_durable_execution() {
+    let service = Service::new(true, false);
+    let lambda = service.lambda();
+    let worker = Worker::new();
+    let deliver = async |function: &'static str| {
+        let lambda = lambda.clone();
+        let start = async move |claim: Claim, payload| {
+            execution::start(&lambda, function, &claim, payload).await
+        };
+        worker.deliver(&order(5), start).await
+    };
+    let crash = worker.table.crash_before(Call::Complete);
+    crash.cut_off(deliver("orders:7")).await.unwrap();
+    for function in [
+        "orders:8",
+        "arn:aws:lambda:eu-central-1:123456789012:function:orders:live",
+    ] {
+        worker.clock.pass_lease(&worker.once);
+        deliver(function).await.unwrap();
+        assert_eq!(service.counts().1, 1, "{function}");
+    }
+}
+
+#[tokio::test]
 async fn a_crash_after_start_execution_starts_no_second_one_whether_the_first_runs_or_has_ended() {
     for (closed, qualifier) in [(false, ""), (true, ""), (false, ":live"), (true, ":live")] {
         let service = Service::new(true, closed);
