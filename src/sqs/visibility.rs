@@ -44,6 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Ok(()) }
 /// ```
 ///
+/// Leave it out where handlers outlive their deadline ([`AtDeadline::GoOn`](crate::AtDeadline)):
+/// their leases are renewed for a minute at a time, so that the message comes back each minute.
+///
 /// `aws-sdk-sqs` comes without its default features, which pull a second TLS stack: an HTTPS client
 /// is there where the feature `dynamodb` is on, or where you switch on `default-https-client` of
 /// `aws-sdk-sqs`.
