@@ -46,8 +46,10 @@ impl Redis {
             // The first connection says clearly what is wrong.
             let store = RedisStore::connect(url).await?;
             let client = redis::Client::open(url)?;
-            let connection = client.get_connection_manager().await?;
-            Ok((store, client, connection))
+            let mut connection = client.get_connection_manager().await?;
+            let mut info = cmd("INFO");
+            let info: String = info.arg("server").query_async(&mut connection).await?;
+            Ok((store, client, connection, info))
         };
         let connected = tokio::time::timeout(global.timeout, connect).await;
         let Ok(connected) = connected else {
@@ -57,14 +59,21 @@ impl Redis {
                 reason: format!("no answer within {time}"),
             });
         };
-        let (store, client, connection) = connected.map_err(failed)?;
+        let (store, client, connection, server) = connected.map_err(failed)?;
+        // Another process has other cursors.
+        let run = server.lines().find_map(|line| line.strip_prefix("run_id:"));
         let prefix = global.table.as_deref().unwrap_or(DEFAULT_PREFIX);
         let info = client.get_connection_info();
         Ok(Self {
             store: store.prefix(prefix),
             connection,
             prefix: prefix.to_owned(),
-            place: format!("{}/{}", info.addr(), info.redis_settings().db()),
+            place: format!(
+                "{}/{} {}",
+                info.addr(),
+                info.redis_settings().db(),
+                run.unwrap_or_default()
+            ),
             timeout: global.timeout,
         })
     }

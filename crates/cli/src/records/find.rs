@@ -79,7 +79,7 @@ pub(crate) async fn find(
     Ok(Target { id, found })
 }
 
-fn needed<'a>(namespace: Option<&'a str>, of: &str) -> Result<&'a str, Failure> {
+pub(super) fn needed<'a>(namespace: Option<&'a str>, of: &str) -> Result<&'a str, Failure> {
     namespace.ok_or_else(|| {
         Failure::usage(format!(
             "{of} begins with the engine's namespace: give --namespace, or set IDEMPOTENCY_NAMESPACE"

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{ALARM, GOOD, note};
 use crate::records::acts::acts;
 use crate::records::explain::SKEW_MARGIN;
-use crate::records::find::{Which, raw_id};
+use crate::records::find::{Which, needed, raw_id};
 use crate::records::list::is_of_operation;
 use crate::records::open::held;
 use crate::records::operate::{Ending, Order, carry_out, gives_results, handlers_steps};
@@ -261,13 +261,17 @@ async fn filtered(
     records: &Records,
     context: &Context,
 ) -> Result<Vec<RecordId>, Failure> {
+    let namespace = context.global().namespace.as_deref();
+    let namespace = Some(needed(
+        namespace,
+        "the id of each record that the filter takes",
+    )?);
     let cost = cost(records, context).await?;
     note(&cost);
     agree(context, "Go on?")?;
     let since = which.completed_since.unwrap_or(EpochMillis(i64::MIN));
     let before = which.completed_before.unwrap_or(EpochMillis(i64::MAX));
     let operation = which.operation.as_deref().unwrap_or_default();
-    let namespace = context.global().namespace.as_deref();
     let mut ids = Vec::new();
     let now = records.now(context).await?;
     let progress = Progress::resume(None, &records.place, &cost, String::new())?;

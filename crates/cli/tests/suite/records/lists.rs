@@ -122,6 +122,9 @@ async fn an_operation_is_that_of_the_namespace_that_is_given() {
         "charged 0",
         "--yes",
     ];
+    let all = rerun.into_iter().chain(["--operation", "charge"]);
+    let said = on(&table, &all.collect::<Vec<_>>()).await.ended_with(2);
+    assert!(said.err.contains("--namespace"), "{said:?}");
     let words: Vec<_> = rerun.into_iter().chain(filter("payments")).collect();
     let said = on(&table, &words).await.ended_with(0);
     assert!(
