@@ -90,8 +90,12 @@ impl<P: Pool> PostgresStore<P> {
         let slot = timeout(most, self.open_for(claim))
             .await
             .map_err(|_| StoreError::Timeout)??;
+        // Another call may have opened the claim's transaction meanwhile: the first one commits.
+        if let Some(first) = claim.written::<Slot<P>>() {
+            return Ok(first);
+        }
         claim.write(Write::new(slot.clone()))?;
-        Ok(slot)
+        Ok(claim.written().unwrap_or(slot))
     }
 
     async fn open_for(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {

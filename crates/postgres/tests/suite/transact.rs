@@ -223,3 +223,23 @@ async fn sqlx_commits_and_replays_too() {
             .unwrap();
     assert_eq!(rows, 1);
 }
+
+/// The calls open two transactions, and a claim has one.
+#[tokio::test]
+async fn two_transactions_of_one_claim_at_once_lose_no_row() {
+    let store = store().await;
+    let table = table(&store, "n bigint").await;
+    let once = engine(store.clone());
+    let inserted = once.run(Key::new("op", "both"), None, async |claim| {
+        let open = async || {
+            let tx = store.transaction(&claim).await?;
+            insert(&tx, &table).await
+        };
+        let (one, other) = tokio::join!(open(), open());
+        let inserted = [one, other].into_iter().flatten().count();
+        Ok::<_, Failed>(i64::try_from(inserted).unwrap())
+    });
+    let inserted = inserted.await.unwrap().into_inner();
+    assert!(inserted > 0);
+    assert_eq!(count(&store, &table).await, inserted);
+}
