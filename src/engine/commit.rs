@@ -448,6 +448,12 @@ impl Engine {
             started_at,
             mut found,
         } = attempt;
+        // A handler that outlived its deadline needs time to commit, too.
+        let until = if self.goes_on(&request.options) {
+            until.max(self.clock.now() + self.settings.store_timeout)
+        } else {
+            until
+        };
         let mut has_silent = false;
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();

@@ -401,6 +401,9 @@ async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(
                 once.run(key(), payload(), handler).await
             }
         };
+        for _ in 0..6 {
+            bench.proxy.inject("TransactWriteItems", Fault::THROTTLE);
+        }
         for _ in 0..2 {
             let done = run().await;
             let is_ended = matches!(done, Err(Error::TimedOut));
