@@ -284,7 +284,8 @@ impl Idempotency {
     /// The value comes back from storage on a replay, so it is decoded once before it is stored. One
     /// whose JSON form gives another value (NaN, `Some(())`) is returned and not kept: a duplicate
     /// gets [`Error::OutcomeOmitted`]. Not seen are fields that the type itself leaves out, as
-    /// `#[serde(skip)]` does.
+    /// `#[serde(skip)]` does, and, below the value itself, `#[serde(untagged)]` variants of equal
+    /// form: such an outcome comes back as the first of them.
     ///
     /// # Errors
     ///

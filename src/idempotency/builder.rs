@@ -183,8 +183,9 @@ impl Builder {
     /// Sets how many attempts a key may have before a *crashed* one is no longer taken over, but
     /// answered with [`Error::Exhausted`](crate::Error::Exhausted). Attempts that failed count, too,
     /// but no limit keeps the next one from running after a failure. An attempt that was released
-    /// before its handler began doesn't count. Default: no limit, because the source of the requests
-    /// has one of its own (`maxReceiveCount`, a client's patience).
+    /// before its handler began doesn't count; one whose claim got no reply does, since it may have
+    /// applied. Default: no limit, because the source of the requests has its own limit
+    /// (`maxReceiveCount`, a client's patience).
     pub fn max_attempts(mut self, max: NonZeroU32) -> Self {
         self.settings.rules.max_attempts = Some(max);
         self
