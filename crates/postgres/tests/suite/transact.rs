@@ -235,8 +235,8 @@ async fn two_transactions_of_one_claim_at_once_lose_no_row() {
             let tx = store.transaction(&claim).await?;
             insert(&tx, &table).await
         };
-        let (one, other) = tokio::join!(open(), open());
-        let inserted = [one, other].into_iter().flatten().count();
+        let (first, second) = tokio::join!(open(), open());
+        let inserted = [first, second].into_iter().flatten().count();
         Ok::<_, Failed>(i64::try_from(inserted).unwrap())
     });
     let inserted = inserted.await.unwrap().into_inner();
