@@ -64,6 +64,37 @@ fn no_page_has_lines_that_only_rustdoc_hides() {
     }
 }
 
+/// Idioms that readers stop at, for which plain words stand: delivered again, permanently, inside, fix, an operator, instead of.
+const NOT_USED: [&str; 10] = [
+    "comes again",
+    "come again",
+    "for good",
+    "inside of",
+    "mend",
+    "mends",
+    "mended",
+    "a person",
+    "in the place of",
+    "whoever",
+];
+
+#[test]
+fn no_page_has_a_word_that_is_not_used() {
+    for (path, page) in pages() {
+        let words: Vec<_> = page
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_lowercase)
+            .collect();
+        let text = format!(" {} ", words.join(" "));
+        let found: Vec<_> = NOT_USED
+            .iter()
+            .filter(|phrase| text.contains(&format!(" {phrase} ")))
+            .collect();
+        assert!(found.is_empty(), "{}: {found:?}", path.display());
+    }
+}
+
 #[test]
 fn every_main_starts_a_tracing_subscriber() {
     let shown = pages().into_iter().flat_map(|(path, page)| {

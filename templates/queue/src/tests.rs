@@ -79,7 +79,7 @@ async fn a_payment_that_is_sent_twice_is_entered_once() -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn a_message_that_fails_comes_again() -> Result<(), Error> {
+async fn a_message_that_fails_is_delivered_again() -> Result<(), Error> {
     let queue = Queue::new()?;
 
     assert_eq!(queue.deliver(message("m-1", 0)?).await?, ["m-1"]);

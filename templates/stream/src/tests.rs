@@ -91,7 +91,7 @@ async fn a_movement_that_is_put_twice_is_booked_once() -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn a_record_that_fails_comes_again() -> Result<(), Error> {
+async fn a_record_that_fails_is_delivered_again() -> Result<(), Error> {
     let shard = Shard::new()?;
 
     assert_eq!(shard.deliver(record("1", 0)).await?, ["1"]);

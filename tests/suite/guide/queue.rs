@@ -165,7 +165,7 @@ async fn a_crash_in_the_charge_is_retried_under_the_same_key() -> Result<(), Err
     crash.cut_off(dies).await?;
     gateway.crash = None;
 
-    // The message comes again while the lease lasts, and again when it is over.
+    // The message is delivered again while the lease lasts, and when it is over.
     let again = [message("m-1")?.receives(2)];
     assert_eq!(deliver(&once, &gateway, again).await?, ["m-1"]);
     clock.pass_lease(&once);
