@@ -89,7 +89,9 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
 
     /// Carries out several writes, answered in their order, each as [`write`](Self::write) does. No
-    /// id may occur twice.
+    /// id may occur twice. One that was not applied and can be sent by itself, since it was throttled
+    /// say, may be answered with [`StoreError::NotSent`]: so it holds up none of the others, and its
+    /// caller sends it by `write`.
     fn write_all(
         &self,
         writes: &[RecordWrite],
@@ -104,7 +106,9 @@ pub trait Store: Send + Sync + 'static {
         }
     }
 
-    /// Reads several records, answered in the order of the ids, each as [`load`](Self::load) does.
+    /// Reads several records, answered in the order of the ids, each as [`load`](Self::load) does. One
+    /// that was left out may be answered with [`StoreError::NotSent`], as in
+    /// [`write_all`](Self::write_all).
     fn load_all(
         &self,
         ids: &[RecordId],

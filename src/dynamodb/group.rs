@@ -1,9 +1,9 @@
 //! Sends many writes, or reads, in one request.
 //!
-//! Each statement of a group is conditional and has its own answer. A statement that the
-//! group didn't settle, for example because it was throttled, is sent again as a single request,
-//! whose error names the reason. Where the function lacks a permission that groups alone need,
-//! single requests do the work, with one warning.
+//! Each statement of a group is conditional and has its own answer. One that the group left open,
+//! for example because it was throttled, is `NotSent`: its caller sends it alone, and the error of
+//! that request names the reason. So are all where the function lacks a permission that groups alone
+//! need, with one warning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum as Code, BatchStatementResponse, KeysAndAttributes,
 };
-use futures_util::future::{FutureExt, join, join_all};
+use futures_util::future::{join, join_all};
 use tokio::time::Instant;
 
 use super::change;
@@ -42,7 +42,7 @@ pub(super) async fn write_all(
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
     let mut replies: Vec<Reply> = Vec::new();
-    replies.resize_with(writes.len(), || Reply::Unsettled);
+    replies.resize_with(writes.len(), || Some(Err(StoreError::NotSent)));
     let (inserts, updates) = join(
         execute(store, Verb::Insert, writes, deadline),
         execute(store, Verb::Update, writes, deadline),
@@ -53,57 +53,23 @@ pub(super) async fn write_all(
             *slot = reply;
         }
     }
-    show_hidden(store, writes, &mut replies, deadline).await;
-    let alone = writes
-        .iter()
-        .zip(&replies)
-        .filter(|(_, reply)| !matches!(reply, Reply::Settled(_)));
-    // Boxed, as each single request is.
-    let alone = alone.map(|(write, _)| store.write(write, deadline).boxed());
-    let mut alone = join_all(alone).await.into_iter();
-    let answers = replies.into_iter().map(|reply| match reply {
-        Reply::Settled(answer) => answer,
-        // Each of them was sent.
-        Reply::Hidden | Reply::Unsettled => alone.next().unwrap_or(Err(StoreError::Timeout)),
+    let hidden = writes.iter().zip(&replies);
+    let hidden = hidden.filter(|(_, reply)| reply.is_none());
+    let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
+    let mut met = load_all(store, &hidden, deadline).await.into_iter();
+    let answers = replies.into_iter().map(|reply| {
+        reply.unwrap_or_else(|| match met.next() {
+            Some(Err(StoreError::NotSent)) => Err(StoreError::NotSent),
+            // The statement was refused for certain, and a read that fails doesn't change that.
+            met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
+        })
     });
     answers.collect()
 }
 
-/// Reads the records that were met and not shown. A statement was refused for certain, and a read that
-/// fails doesn't change that.
-async fn show_hidden(
-    store: &DynamoDbStore,
-    writes: &[RecordWrite],
-    replies: &mut [Reply],
-    deadline: Instant,
-) {
-    let is_hidden = |reply: &Reply| matches!(reply, Reply::Hidden);
-    let hidden = writes.iter().zip(replies.iter());
-    let hidden = hidden.filter(|(_, reply)| is_hidden(reply));
-    let ids: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
-    if ids.is_empty() {
-        return;
-    }
-    let met = load_all(store, &ids, deadline).await;
-    let replies = replies.iter_mut().filter(|reply| is_hidden(reply));
-    for (reply, met) in replies.zip(met) {
-        *reply = Reply::Settled(Ok(Answer::Refused(met.unwrap_or_default())));
-    }
-}
-
-/// The reply to one statement of a group.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives for a moment, between a reply and an answer"
-)]
-#[derive(Debug)]
-enum Reply {
-    Settled(Result<Answer, StoreError>),
-    /// It was refused, and doesn't show the record that it met: an INSERT's never does.
-    Hidden,
-    /// The group has no answer to it.
-    Unsettled,
-}
+/// The reply to one statement of a group; `None` where it was refused and doesn't show the record that
+/// it met: an INSERT's never does.
+type Reply = Option<Result<Answer, StoreError>>;
 
 /// Makes statements of the writes, in as few groups as they fit in.
 fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
@@ -157,18 +123,21 @@ async fn send(
     deadline: Instant,
 ) -> Vec<Reply> {
     let size = group.len();
-    let all = |reply: &dyn Fn() -> Reply| std::iter::repeat_with(reply).take(size).collect();
-    let unsettled = || all(&|| Reply::Unsettled);
+    let all = |error: &dyn Fn() -> StoreError| {
+        let replies = std::iter::repeat_with(|| Some(Err(error())));
+        replies.take(size).collect()
+    };
+    let left_open = || all(&|| StoreError::NotSent);
     // A group of one has no advantage over a single request, which shows the record that it met.
     if size < 2 || store.denied.has(action) || is_arn(&store.table) {
-        return unsettled();
+        return left_open();
     }
     let Ok(statements) = group
         .into_iter()
         .map(Statement::into_request)
         .collect::<Result<Vec<_>, _>>()
     else {
-        return unsettled();
+        return left_open();
     };
     let request = Box::pin(
         store
@@ -181,49 +150,42 @@ async fn send(
         Ok(Ok(output)) => output,
         Err(StoreError::Denied(_)) => {
             store.denied.note(action, &store.table);
-            return unsettled();
+            return left_open();
         }
         // The whole group failed, by the network or the deadline: no time is left for single
         // requests.
-        Err(StoreError::Timeout) => {
-            return all(&|| Reply::Settled(Err(StoreError::Timeout)));
-        }
-        Err(StoreError::NotSent) => {
-            return all(&|| Reply::Settled(Err(StoreError::NotSent)));
-        }
+        Err(StoreError::Timeout) => return all(&|| StoreError::Timeout),
         Err(StoreError::Unavailable(cause)) => {
             // An error can't be cloned, its words can.
             let words = cause.to_string();
-            let failed = || StoreError::Unavailable(words.clone().into());
-            return all(&|| Reply::Settled(Err(failed())));
+            return all(&|| StoreError::Unavailable(words.clone().into()));
         }
-        Ok(Err(_)) | Err(_) => return unsettled(),
+        Ok(Err(_)) | Err(_) => return left_open(),
     };
     let mut replies: Vec<_> = output
         .responses()
         .iter()
         .map(|response| read(store, action, response))
         .collect();
-    replies.resize_with(size, || Reply::Unsettled);
+    replies.resize_with(size, || Some(Err(StoreError::NotSent)));
     replies
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
     let Some(error) = response.error() else {
-        return Reply::Settled(Ok(Answer::Applied(None)));
+        return Some(Ok(Answer::Applied(None)));
     };
     match error.code() {
-        Some(Code::DuplicateItem) => Reply::Hidden,
+        Some(Code::DuplicateItem) => None,
         Some(Code::ConditionalCheckFailed) => {
-            Met::of(error.item()).0.map_or(Reply::Hidden, |item| {
-                Reply::Settled(Ok(Answer::Refused(Some(store.layout.read(&item)))))
-            })
+            let item = Met::of(error.item()).0?;
+            Some(Ok(Answer::Refused(Some(store.layout.read(&item)))))
         }
         Some(Code::AccessDenied) => {
             store.denied.note(action, &store.table);
-            Reply::Unsettled
+            Some(Err(StoreError::NotSent))
         }
-        _ => Reply::Unsettled,
+        _ => Some(Err(StoreError::NotSent)),
     }
 }
 
@@ -243,24 +205,22 @@ async fn load_group(
     ids: &[RecordId],
     deadline: Instant,
 ) -> Vec<Result<Option<Found>, StoreError>> {
-    match read_group(store, ids, deadline).await {
-        Some((mut found, unread)) => {
-            let is_unread = |id: &&RecordId| unread.contains(id.as_str());
-            let alone = ids.iter().filter(is_unread);
-            let alone = alone.map(|id| store.load(id, deadline).boxed());
-            let mut alone = join_all(alone).await.into_iter();
-            let answer = |id: &RecordId| {
-                if unread.contains(id.as_str()) {
-                    alone.next().unwrap_or(Err(StoreError::Timeout))
-                } else {
-                    Ok(found.remove(id.as_str()))
-                }
-            };
-            ids.iter().map(answer).collect()
-        }
-        // Boxed, as each single request is.
-        None => join_all(ids.iter().map(|id| store.load(id, deadline).boxed())).await,
+    if let [id] = ids {
+        return vec![store.load(id, deadline).await];
     }
+    let read = read_group(store, ids, deadline).await;
+    let (mut found, unread) = read.unwrap_or_else(|| {
+        let all = ids.iter().map(|id| id.as_str().to_owned());
+        (HashMap::new(), all.collect())
+    });
+    let answer = |id: &RecordId| {
+        if unread.contains(id.as_str()) {
+            Err(StoreError::NotSent)
+        } else {
+            Ok(found.remove(id.as_str()))
+        }
+    };
+    ids.iter().map(answer).collect()
 }
 
 /// Reads the records by id, and returns them with the ids that the table left out: those of a hot
@@ -271,7 +231,7 @@ async fn read_group(
     deadline: Instant,
 ) -> Option<(HashMap<String, Found>, HashSet<String>)> {
     let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
-    if ids.len() < 2 || !distinct || store.denied.has(Action::Get) {
+    if !distinct || store.denied.has(Action::Get) {
         return None;
     }
     let key = |id: &RecordId| store.layout.key_item(id.as_str());

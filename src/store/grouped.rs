@@ -247,21 +247,23 @@ impl Groups {
             Entry::Waits(wait) => wait,
         };
         let patience = deadline.min(Instant::now() + PATIENCE);
-        if let Ok(answer) = timeout_at(patience, &mut wait.answer).await {
+        let answer = match timeout_at(patience, &mut wait.answer).await {
+            Ok(answer) => answer,
+            Err(_) if queue.withdraw(wait.number) => Ok(Err(StoreError::NotSent)),
+            Err(_) => match timeout_at(deadline, &mut wait.answer).await {
+                Ok(answer) => answer,
+                Err(_) if wait.way.waits() => return Err(StoreError::NotSent),
+                Err(_) => return Err(StoreError::Timeout),
+            },
+        };
+        match answer {
+            // It didn't leave with a group, or the group left it open.
+            Ok(Err(StoreError::NotSent)) if Instant::now() < deadline => {
+                request.send_alone(store, deadline).await
+            }
             // The group's task may have ended without an answer: the runtime stops, or the store has
             // panicked.
-            return answer.unwrap_or(Err(StoreError::Timeout));
-        }
-        if queue.withdraw(wait.number) {
-            if Instant::now() >= deadline {
-                return Err(StoreError::NotSent);
-            }
-            return request.send_alone(store, deadline).await;
-        }
-        match timeout_at(deadline, &mut wait.answer).await {
-            Ok(Ok(answer)) => answer,
-            Err(_) if wait.way.waits() => Err(StoreError::NotSent),
-            Ok(Err(_)) | Err(_) => Err(StoreError::Timeout),
+            answer => answer.unwrap_or(Err(StoreError::Timeout)),
         }
     }
 

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use futures_util::future::{FutureExt, join_all};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -632,6 +633,94 @@ async fn a_request_without_an_answer_in_its_group_has_timed_out() {
     let (answered, unanswered) = tokio::join!(answered, unanswered);
     assert!(matches!(answered, Ok(None)));
     assert!(matches!(unanswered, Err(StoreError::Timeout)));
+}
+
+/// Leaves one record of each group open, and is slow to answer for it alone.
+struct Conflicting;
+
+const SLOW: Duration = Duration::from_secs(5);
+
+impl Conflicting {
+    fn leaves_open(id: &RecordId) -> bool {
+        *id == self::id(1)
+    }
+
+    async fn alone(id: &RecordId) {
+        tokio::time::sleep(if Self::leaves_open(id) {
+            SLOW
+        } else {
+            Duration::from_millis(10)
+        })
+        .await;
+    }
+}
+
+impl Store for Conflicting {
+    async fn write(&self, write: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Self::alone(write.id()).await;
+        Ok(Answer::Applied(None))
+    }
+
+    async fn load(&self, id: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        Self::alone(id).await;
+        Ok(None)
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        _: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        let answer = |write: &RecordWrite| {
+            if Self::leaves_open(write.id()) {
+                Err(StoreError::NotSent)
+            } else {
+                Ok(Answer::Applied(None))
+            }
+        };
+        writes.iter().map(answer).collect()
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        _: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        let answer = |id: &RecordId| {
+            if Self::leaves_open(id) {
+                Err(StoreError::NotSent)
+            } else {
+                Ok(None)
+            }
+        };
+        ids.iter().map(answer).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_group_left_open_is_sent_alone_and_holds_up_no_other() {
+    let groups = Groups::new(Arc::new(Conflicting), true);
+    let began = Instant::now();
+    let deadline = began + Duration::from_mins(1);
+    let (claims, ids) = ([0, 1, 2].map(claim), [0, 1, 2].map(id));
+    let written = claims.each_ref().map(|claim| async {
+        let answer = groups.write(claim, deadline).await;
+        assert!(answer.unwrap().is_applied());
+        began.elapsed()
+    });
+    let read = ids.each_ref().map(|id| async {
+        assert!(groups.load(id, deadline).await.unwrap().is_none());
+        began.elapsed()
+    });
+    let took = join_all(
+        written
+            .into_iter()
+            .map(FutureExt::boxed)
+            .chain(read.map(FutureExt::boxed)),
+    )
+    .await;
+    let zero = Duration::ZERO;
+    assert_eq!(took, [zero, SLOW, zero, zero, SLOW, zero]);
 }
 
 #[tokio::test]
