@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use std::{fmt, mem};
 
@@ -274,8 +275,15 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Protection::Claimed(request, mut hold) = self.take_protection() {
-            self.engine.leave_dropped(&request, &mut hold, &self.claim);
+        match self.take_protection() {
+            Protection::Claimed(request, mut hold) => {
+                self.engine.leave_dropped(&request, &mut hold, &self.claim);
+            }
+            // Its keys can't be compared here.
+            Protection::Claimless(..) if self.claim.derived_generation().is_some() => {
+                self.engine.reads_first.store(true, Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 }

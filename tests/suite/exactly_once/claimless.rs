@@ -412,3 +412,26 @@ async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(
         }
     }
 }
+
+on_each_server!(behind_a_dropped_run_that_derived_keys_each_attempt_reads_its_record_first);
+async fn behind_a_dropped_run_that_derived_keys_each_attempt_reads_its_record_first(
+    server: Server,
+) {
+    for derives in [false, true] {
+        let bench = Bench::on(&server).await;
+        let once = bench.once();
+        let begun = Begun::default();
+        let claimless = once.claimless();
+        let work = claimless.run(key(), payload(), async |claim: Claim| {
+            if derives {
+                claim.derive_key("gateway");
+            }
+            begun.then_never::<Result<i32, Failed>>().await
+        });
+        begun.hang_up(work).await;
+        assert_eq!(bench.proxy.take_total(), 0);
+        deposit(&bench, &once, 1).await.unwrap();
+        let reads = bench.proxy.take_counts().get("GetItem").copied();
+        assert_eq!(reads.is_some(), derives, "{reads:?}");
+    }
+}
