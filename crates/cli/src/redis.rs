@@ -10,6 +10,7 @@ use lambda_idempotency::{RecordId, StoreError};
 use lambda_idempotency_redis::{RedisStore, RedisStoreError};
 use redis::aio::ConnectionManager;
 use redis::{Cmd, FromRedisValue, cmd};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::args::Global;
@@ -17,8 +18,8 @@ use crate::failure::Failure;
 use crate::records::find::raw_id;
 use crate::time;
 
-/// How many keys the server looks at for one page.
-const PAGE: u32 = 1_000;
+/// How many keys the server looks at for one page, whose ids a file has until all were read.
+const PAGE: u32 = 100;
 
 /// What stands before the ids, unless `--table` says another thing.
 const DEFAULT_PREFIX: &str = "idempotency";
@@ -46,10 +47,8 @@ impl Redis {
             // The first connection says clearly what is wrong.
             let store = RedisStore::connect(url).await?;
             let client = redis::Client::open(url)?;
-            let mut connection = client.get_connection_manager().await?;
-            let mut info = cmd("INFO");
-            let info: String = info.arg("server").query_async(&mut connection).await?;
-            Ok((store, client, connection, info))
+            let connection = client.get_connection_manager().await?;
+            Ok((store, client, connection))
         };
         let connected = tokio::time::timeout(global.timeout, connect).await;
         let Ok(connected) = connected else {
@@ -59,21 +58,14 @@ impl Redis {
                 reason: format!("no answer within {time}"),
             });
         };
-        let (store, client, connection, server) = connected.map_err(failed)?;
-        // Another process has other cursors.
-        let run = server.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let (store, client, connection) = connected.map_err(failed)?;
         let prefix = global.table.as_deref().unwrap_or(DEFAULT_PREFIX);
         let info = client.get_connection_info();
         Ok(Self {
             store: store.prefix(prefix),
             connection,
             prefix: prefix.to_owned(),
-            place: format!(
-                "{}/{} {}",
-                info.addr(),
-                info.redis_settings().db(),
-                run.unwrap_or_default()
-            ),
+            place: format!("{}/{}", info.addr(), info.redis_settings().db()),
             timeout: global.timeout,
         })
     }
@@ -81,6 +73,16 @@ impl Redis {
     /// Names what a scan reads.
     pub(crate) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// The id of the server's process: another one has other cursors.
+    pub(crate) async fn process(&self) -> Result<String, Failure> {
+        let mut info = cmd("INFO");
+        info.arg("server");
+        let doing = "ask for the server's process, which a user with `+info` may";
+        let server: String = self.ask(doing, info).await?;
+        let id = server.lines().find_map(|line| line.strip_prefix("run_id:"));
+        Ok(id.unwrap_or_default().to_owned())
     }
 
     async fn ask<T: FromRedisValue>(&self, doing: &str, command: Cmd) -> Result<T, Failure> {
@@ -102,17 +104,17 @@ impl Redis {
         self.ask("count the keys", cmd("DBSIZE")).await
     }
 
-    /// Reads the records behind a place, `cursor` or `cursor id`, by their ids, and the cursor of the next page; `None` behind the last.
+    /// Reads the records of a page that were not read from it before, and returns the next one; `None`
+    /// behind the last. Which keys a cursor stands for depends on how many the server has.
     pub(crate) async fn page(
         &self,
-        after: &str,
+        at: Page,
         deadline: Instant,
-    ) -> Result<(Vec<Row>, Option<String>), Failure> {
-        let (cursor, last) = after.split_once(' ').unwrap_or((after, ""));
-        let cursor = if cursor.is_empty() { "0" } else { cursor };
+    ) -> Result<(Vec<Row>, Option<Page>), Failure> {
+        let Page { cursor, mut read } = at;
         let begin = format!("{}:{{", self.prefix);
         let mut scan = cmd("SCAN");
-        scan.arg(cursor)
+        scan.arg(&cursor)
             .arg("MATCH")
             .arg(format!("{}*", escaped(&begin)));
         scan.arg("COUNT").arg(PAGE);
@@ -120,26 +122,53 @@ impl Redis {
         // A server may name a key twice. An outcome's own key doesn't end so.
         let id = |key: &String| Some(key.strip_prefix(&begin)?.strip_suffix('}')?.to_owned());
         let ids: BTreeSet<String> = keys.iter().filter_map(id).collect();
-        let ids = ids.into_iter().filter(|id| id.as_str() > last);
+        let ids = ids.into_iter().filter(|id| !read.contains(id));
         let ids: Vec<RecordId> = ids.map(|id| raw_id(&id)).collect::<Result<_, _>>()?;
         let mut rows = Vec::new();
         for (id, found) in ids.iter().zip(self.store.load_all(&ids, deadline).await) {
             // It may have expired meanwhile.
             if let Some(found) = found? {
                 let id = id.as_str().to_owned();
-                let place = format!("{cursor} {id}");
-                rows.push(Row { id, found, place });
+                read.push(id.clone());
+                let behind = Page {
+                    cursor: cursor.clone(),
+                    read: read.clone(),
+                };
+                rows.push(Row { id, found, behind });
             }
         }
-        Ok((rows, Some(next).filter(|next| next != "0")))
+        let next = (next != START).then(|| Page::begin(next));
+        Ok((rows, next))
     }
 }
 
-/// A record that was read, and the place behind it.
+/// The first cursor, and the one behind the last.
+const START: &str = "0";
+
+/// A page of a scan, and the ids of those of its records that were read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Page {
+    cursor: String,
+    read: Vec<String>,
+}
+
+impl Page {
+    fn begin(cursor: String) -> Self {
+        let read = Vec::new();
+        Self { cursor, read }
+    }
+
+    /// The first one.
+    pub(crate) fn first() -> Self {
+        Self::begin(START.to_owned())
+    }
+}
+
+/// A record that was read, and what is left of its page.
 pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) found: Found,
-    pub(crate) place: String,
+    pub(crate) behind: Page,
 }
 
 /// A text as a pattern that fits nothing else.

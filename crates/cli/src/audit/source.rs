@@ -8,6 +8,7 @@ use super::{Args, export};
 use crate::connect::Place;
 use crate::context::{Context, now};
 use crate::failure::Failure;
+use crate::redis::Page;
 
 /// How many segments a table is read in, side by side.
 const SEGMENTS: u16 = 4;
@@ -60,10 +61,10 @@ pub(super) async fn open<'a>(
             pages.boxed_local()
         }
         Place::Redis(redis) => {
-            let pages = stream::unfold(Some(String::new()), move |after| {
+            let pages = stream::unfold(Some(Page::first()), move |page| {
                 let redis = redis.clone();
                 async move {
-                    let page = redis.page(&after?, context.deadline()).await;
+                    let page = redis.page(page?, context.deadline()).await;
                     let page = page.map_err(|error| AuditError::NotRead {
                         doing: "read the records".to_owned(),
                         reason: error.to_string(),

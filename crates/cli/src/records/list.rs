@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ask::agree;
+use crate::connect::Place;
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -201,7 +202,10 @@ pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str
 /// When it isn't agreed to, or the store fails.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
-    let cost = cost(&records, context).await?;
+    let mut cost = cost(&records, context).await?;
+    if let (Some(_), Place::Redis(redis)) = (&args.resume, &records.place) {
+        cost.which = format!("{} {}", cost.which, redis.process().await?);
+    }
     note(&cost);
     agree(context, "Go on?")?;
     let file = args.resume.as_deref();

@@ -14,16 +14,17 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::files::save;
 use crate::records::search::{Cost, classify};
+use crate::redis::Page;
 
 /// A record that a scan has read.
 struct Row {
     id: String,
     found: Found,
-    /// Its place in the scan.
-    key: Key,
+    /// What is left of the segment.
+    behind: Segment,
 }
 
-/// A place in a scan: the attributes of a key. They are strings in each layout.
+/// The attributes of a key. They are strings in each layout.
 type Key = HashMap<String, String>;
 
 /// How far a scan has come: what a later one goes on from.
@@ -46,6 +47,8 @@ pub(crate) struct Progress {
 enum Segment {
     /// Begins after this key: nothing at the beginning.
     After(Key),
+    /// Of Redis.
+    At(Page),
     Done,
 }
 
@@ -70,15 +73,16 @@ impl Progress {
 
     fn new(place: &Place, cost: &Cost, filter: String) -> Self {
         let segments = match place {
-            Place::DynamoDb(_) => SEGMENTS,
-            Place::Postgres(_) | Place::Redis(_) => 1,
+            Place::DynamoDb(_) => vec![Segment::After(HashMap::new()); SEGMENTS],
+            Place::Postgres(_) => vec![Segment::After(HashMap::new())],
+            Place::Redis(_) => vec![Segment::At(Page::first())],
         };
         Self {
             of: cost.of.clone(),
             which: cost.which.clone(),
             filter,
             read: 0,
-            segments: vec![Segment::After(HashMap::new()); segments],
+            segments,
         }
     }
 
@@ -155,23 +159,19 @@ pub(crate) async fn scan(
     while !progress.is_done() {
         let places = progress.segments.iter().cloned().enumerate();
         let pages: Vec<_> = stream::iter(places)
-            .filter_map(async |(number, segment)| match segment {
-                Segment::After(key) => Some((number, key)),
-                Segment::Done => None,
-            })
-            .map(async |(number, key)| (number, page(records, context, number, key).await))
+            .map(async |(number, segment)| (number, page(records, context, number, segment).await))
             .buffer_unordered(SEGMENTS)
             .collect()
             .await;
         for (number, page) in pages {
             let (rows, next) = page?;
-            for Row { id, found, key } in rows {
+            for Row { id, found, behind } in rows {
                 let fate = bar.suspend(|| each(id, found))?;
                 progress.read += 1;
                 if fate == Fate::Left {
                     continue;
                 }
-                progress.set(number, Segment::After(key));
+                progress.set(number, behind);
                 save(file, &progress)?;
                 if fate == Fate::Last {
                     bar.finish_and_clear();
@@ -199,34 +199,33 @@ async fn page(
     records: &Records,
     context: &Context,
     segment: usize,
-    after: Key,
+    from: Segment,
 ) -> Result<(Vec<Row>, Segment), Failure> {
-    match &records.place {
-        Place::DynamoDb(table) => dynamodb_page(table, segment, after).await,
-        Place::Postgres(store) => {
+    match (&records.place, from) {
+        (Place::DynamoDb(table), Segment::After(key)) => dynamodb_page(table, segment, key).await,
+        (Place::Postgres(store), Segment::After(after)) => {
             let after = after.into_values().next().unwrap_or_default();
             let rows = store.page(&after, PAGE, context.deadline()).await?;
             let row = |(id, found): (String, Found)| Row {
-                key: [("id".to_owned(), id.clone())].into(),
+                behind: Segment::After([("id".to_owned(), id.clone())].into()),
                 id,
                 found,
             };
             let rows: Vec<_> = rows.into_iter().map(row).collect();
-            let next = rows.last().map(|row| Segment::After(row.key.clone()));
+            let next = rows.last().map(|row| row.behind.clone());
             Ok((rows, next.unwrap_or(Segment::Done)))
         }
-        Place::Redis(redis) => {
-            let after = after.into_values().next().unwrap_or_default();
-            let (rows, next) = redis.page(&after, context.deadline()).await?;
-            let key = |place: String| Key::from([("place".to_owned(), place)]);
+        (Place::Redis(redis), Segment::At(page)) => {
+            let (rows, next) = redis.page(page, context.deadline()).await?;
             let row = |row: crate::redis::Row| Row {
                 id: row.id,
                 found: row.found,
-                key: key(row.place),
+                behind: Segment::At(row.behind),
             };
-            let next = next.map_or(Segment::Done, |cursor| Segment::After(key(cursor)));
+            let next = next.map_or(Segment::Done, Segment::At);
             Ok((rows.into_iter().map(row).collect(), next))
         }
+        _ => Ok((Vec::new(), Segment::Done)),
     }
 }
 
@@ -259,7 +258,7 @@ async fn dynamodb_page(
         (!is_outcome).then(|| Row {
             id: id.clone(),
             found: table.layout.read(item),
-            key: key.collect(),
+            behind: Segment::After(key.collect()),
         })
     });
     let rows = rows.collect();
