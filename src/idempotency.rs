@@ -202,9 +202,15 @@ impl Idempotency {
         self.engine.goes_on(&self.options)
     }
 
+    /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,
+    /// nothing is ended either.
+    pub(crate) fn ends_handlers(&self) -> bool {
+        !self.goes_on() && !self.is_passive()
+    }
+
     /// Returns the instants that end a handler and what follows it, where a deadline does.
     pub(crate) fn times(&self, reserve: Option<Duration>) -> Option<Times> {
-        let remaining = self.remaining().filter(|_| !self.goes_on())?;
+        let remaining = self.remaining().filter(|_| self.ends_handlers())?;
         Some(Times::of(remaining, reserve))
     }
 
@@ -360,8 +366,7 @@ impl Idempotency {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        // Where nothing is protected, nothing is ended either.
-        let times = self.times(None).filter(|_| !self.is_passive());
+        let times = self.times(None);
         let run = match self
             .begin(key, fingerprint)
             .await

@@ -116,7 +116,7 @@ where
         let handling = Box::pin(handle(self.handler, message, permanent, &is_called));
         let handling = AssertUnwindSafe(handling).catch_unwind();
         let until = self.times.map(|times| times.end);
-        let until = until.filter(|_| !once.goes_on() && !once.is_passive());
+        let until = until.filter(|_| once.ends_handlers());
         let handled = within(until, run.while_renewed(handling)).await;
         // Where many runs end, the next message waits: a store that is slow to end them holds up the
         // start of others.

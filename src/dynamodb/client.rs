@@ -35,7 +35,7 @@ use aws_smithy_runtime_api::client::retries::classifiers::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::dynamodb::error::unsent;
+use crate::dynamodb::error::{EXPIRED, unsent};
 use crate::protocol::causes::in_words;
 use crate::store::StoreError;
 use crate::store::grouped::Way;
@@ -145,9 +145,6 @@ pub(super) fn sent_once(client: &Client) -> config::Builder {
     config::Builder::new().retry_config(retries.with_max_attempts(1))
 }
 
-/// The codes of DynamoDB and of S3.
-const EXPIRED: [&[u8]; 2] = [b"ExpiredToken", b"TokenRefreshRequired"];
-
 /// The SDK's cache, which is emptied when AWS refuses credentials as expired: their provider is
 /// asked anew then, whatever time it gave them. Clones are one cache.
 #[derive(Clone, Debug)]
@@ -205,8 +202,9 @@ impl Intercept for Renewed {
         let reply = reply.response();
         let is_refusal = reply.status().is_client_error();
         let body = reply.body().bytes().filter(|_| is_refusal);
-        let says = |code: &&[u8]| {
-            body.is_some_and(|body| body.windows(code.len()).any(|part| part == *code))
+        let says = |code: &&str| {
+            let code = code.as_bytes();
+            body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
         };
         if EXPIRED.iter().any(says) {
             self.forget();

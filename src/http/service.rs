@@ -192,8 +192,7 @@ where
     RB::Error: Into<BoxError>,
 {
     let accepted = AcceptedCodings::of(request.headers());
-    // Where nothing is protected, nothing is ended either.
-    let times = once.times(None).filter(|_| !once.is_passive());
+    let times = once.times(None);
     let mut run = match once.begin(key, fingerprint).await? {
         Begun::Run(run) => run,
         Begun::Replay(replayed) => {

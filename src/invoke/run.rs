@@ -126,7 +126,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         if let Some(source) = &self.source_retention {
             source.check(&once);
         }
-        let times = limits.filter(|_| !once.goes_on() && !once.is_passive());
+        let times = limits.filter(|_| once.ends_handlers());
         // A handler that is not ready holds no key.
         let end = times.map(|times| times.end);
         match within(end, handler.ready()).await {

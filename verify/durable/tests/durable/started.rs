@@ -208,6 +208,17 @@ impl Worker {
             .run(key, request, |claim| start(claim, payload.to_owned()))
             .await
     }
+
+    /// Delivers an order that a durable function carries out.
+    async fn start(
+        &self,
+        lambda: &aws_sdk_lambda::Client,
+        function: &str,
+    ) -> Result<Outcome<String>, Error<execution::StartError>> {
+        let start =
+            async |claim: Claim, payload| execution::start(lambda, function, &claim, payload).await;
+        self.deliver(&order(5), start).await
+    }
 }
 
 /// Delivers an order that crashes between the start and its outcome, then the same again twice, then another one under its key.
@@ -261,13 +272,7 @@ async fn a_deployment_after_a_crash_starts_no_second_durable_execution() {
     let service = Service::new(true, false);
     let lambda = service.lambda();
     let worker = Worker::new();
-    let deliver = async |function: &'static str| {
-        let lambda = lambda.clone();
-        let start = async move |claim: Claim, payload| {
-            execution::start(&lambda, function, &claim, payload).await
-        };
-        worker.deliver(&order(5), start).await
-    };
+    let deliver = |function: &'static str| worker.start(&lambda, function);
     let crash = worker.table.crash_before(Call::Complete);
     crash.cut_off(deliver("orders:7")).await.unwrap();
     for function in [
@@ -351,13 +356,7 @@ async fn a_durable_function_without_its_version_is_refused_and_leaves_its_key_to
     let service = Service::new(true, false);
     let lambda = service.lambda();
     let worker = Worker::new();
-    let deliver = async |function: &'static str| {
-        let lambda = lambda.clone();
-        let start = async move |claim: Claim, payload| {
-            execution::start(&lambda, function, &claim, payload).await
-        };
-        worker.deliver(&order(5), start).await
-    };
+    let deliver = |function: &'static str| worker.start(&lambda, function);
     for function in [
         "orders",
         "arn:aws:lambda:eu-central-1:123456789012:function:orders",
