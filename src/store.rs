@@ -89,9 +89,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
 
     /// Carries out several writes, answered in their order, each as [`write`](Self::write) does. No
-    /// id may occur twice. One that was not applied and can be sent by itself, since it was throttled
-    /// say, may be answered with [`StoreError::NotSent`]: so it holds up none of the others, and its
-    /// caller sends it by `write`.
+    /// id may occur twice. One that can't leave in a group is answered with
+    /// [`StoreError::NotSent`], and its caller sends it by `write`.
     fn write_all(
         &self,
         writes: &[RecordWrite],
@@ -107,8 +106,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Reads several records, answered in the order of the ids, each as [`load`](Self::load) does. One
-    /// that was left out may be answered with [`StoreError::NotSent`], as in
-    /// [`write_all`](Self::write_all).
+    /// that can't be read in a group is answered as in [`write_all`](Self::write_all).
     fn load_all(
         &self,
         ids: &[RecordId],

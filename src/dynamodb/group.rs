@@ -1,9 +1,10 @@
 //! Sends many writes, or reads, in one request.
 //!
-//! Each statement of a group is conditional and has its own answer. One that the group left open,
-//! for example because it was throttled, is `NotSent`: its caller sends it alone, and the error of
-//! that request names the reason. So are all where the function lacks a permission that groups alone
-//! need, with one warning.
+//! Each statement of a group is conditional and has its own answer. One that was throttled or in
+//! conflict is answered so, and holds up none of the others; one that may have applied is sent again as a
+//! single request, whose error names the reason. What can't leave in a group is `NotSent`, and its
+//! caller sends it alone: so are all where the function lacks a permission that groups alone need, with
+//! one warning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,14 +12,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum as Code, BatchStatementResponse, KeysAndAttributes,
 };
-use futures_util::future::{join, join_all};
+use futures_util::future::{FutureExt, join, join_all};
 use tokio::time::Instant;
 
 use super::change;
 use super::layout::Item;
 use super::statement::{Statement, Statements, Verb};
 use super::store::DynamoDbStore;
-use crate::dynamodb::error::{Action, Met};
+use crate::dynamodb::error::{Action, Met, throttled};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, Store, StoreError};
@@ -42,7 +43,7 @@ pub(super) async fn write_all(
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
     let mut replies: Vec<Reply> = Vec::new();
-    replies.resize_with(writes.len(), || Some(Err(StoreError::NotSent)));
+    replies.resize_with(writes.len(), || Reply::Settled(Err(StoreError::NotSent)));
     let (inserts, updates) = join(
         execute(store, Verb::Insert, writes, deadline),
         execute(store, Verb::Update, writes, deadline),
@@ -54,22 +55,42 @@ pub(super) async fn write_all(
         }
     }
     let hidden = writes.iter().zip(&replies);
-    let hidden = hidden.filter(|(_, reply)| reply.is_none());
+    let hidden = hidden.filter(|(_, reply)| matches!(reply, Reply::Hidden));
     let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
-    let mut met = load_all(store, &hidden, deadline).await.into_iter();
-    let answers = replies.into_iter().map(|reply| {
-        reply.unwrap_or_else(|| match met.next() {
-            Some(Err(StoreError::NotSent)) => Err(StoreError::NotSent),
-            // The statement was refused for certain, and a read that fails doesn't change that.
-            met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
-        })
+    let met = load_all(store, &hidden, deadline).await;
+    let met = hidden.iter().zip(met).map(async |(id, met)| match met {
+        Err(StoreError::NotSent) => store.load(id, deadline).boxed().await,
+        met => met,
+    });
+    let mut met = join_all(met).await.into_iter();
+    let unknown = writes.iter().zip(&replies);
+    let unknown = unknown.filter(|(_, reply)| matches!(reply, Reply::Unknown));
+    // Boxed, as each single request is.
+    let alone = unknown.map(|(write, _)| store.write(write, deadline).boxed());
+    let mut alone = join_all(alone).await.into_iter();
+    let answers = replies.into_iter().map(|reply| match reply {
+        Reply::Settled(answer) => answer,
+        // It was refused for certain, and a read that fails doesn't change that.
+        Reply::Hidden => Ok(Answer::Refused(met.next().and_then(Result::ok).flatten())),
+        // Each of them was sent.
+        Reply::Unknown => alone.next().unwrap_or(Err(StoreError::Timeout)),
     });
     answers.collect()
 }
 
-/// The reply to one statement of a group; `None` where it was refused and doesn't show the record that
-/// it met: an INSERT's never does.
-type Reply = Option<Result<Answer, StoreError>>;
+/// The reply to one statement of a group.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, between a reply and an answer"
+)]
+#[derive(Debug)]
+enum Reply {
+    Settled(Result<Answer, StoreError>),
+    /// It was refused, and doesn't show the record that it met: an INSERT's never does.
+    Hidden,
+    /// It may have applied.
+    Unknown,
+}
 
 /// Makes statements of the writes, in as few groups as they fit in.
 fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
@@ -124,20 +145,20 @@ async fn send(
 ) -> Vec<Reply> {
     let size = group.len();
     let all = |error: &dyn Fn() -> StoreError| {
-        let replies = std::iter::repeat_with(|| Some(Err(error())));
+        let replies = std::iter::repeat_with(|| Reply::Settled(Err(error())));
         replies.take(size).collect()
     };
-    let left_open = || all(&|| StoreError::NotSent);
+    let not_sent = || all(&|| StoreError::NotSent);
     // A group of one has no advantage over a single request, which shows the record that it met.
     if size < 2 || store.denied.has(action) || is_arn(&store.table) {
-        return left_open();
+        return not_sent();
     }
     let Ok(statements) = group
         .into_iter()
         .map(Statement::into_request)
         .collect::<Result<Vec<_>, _>>()
     else {
-        return left_open();
+        return not_sent();
     };
     let request = Box::pin(
         store
@@ -150,43 +171,50 @@ async fn send(
         Ok(Ok(output)) => output,
         Err(StoreError::Denied(_)) => {
             store.denied.note(action, &store.table);
-            return left_open();
+            return not_sent();
         }
         // The whole group failed, by the network or the deadline: no time is left for single
         // requests.
         Err(StoreError::Timeout) => return all(&|| StoreError::Timeout),
+        Err(StoreError::Throttled(_)) => return all(&throttled),
         Err(StoreError::Unavailable(cause)) => {
             // An error can't be cloned, its words can.
             let words = cause.to_string();
             return all(&|| StoreError::Unavailable(words.clone().into()));
         }
-        Ok(Err(_)) | Err(_) => return left_open(),
+        Ok(Err(_)) | Err(_) => return not_sent(),
     };
     let mut replies: Vec<_> = output
         .responses()
         .iter()
         .map(|response| read(store, action, response))
         .collect();
-    replies.resize_with(size, || Some(Err(StoreError::NotSent)));
+    replies.resize_with(size, || Reply::Unknown);
     replies
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
     let Some(error) = response.error() else {
-        return Some(Ok(Answer::Applied(None)));
+        return Reply::Settled(Ok(Answer::Applied(None)));
     };
-    match error.code() {
-        Some(Code::DuplicateItem) => None,
-        Some(Code::ConditionalCheckFailed) => {
-            let item = Met::of(error.item()).0?;
-            Some(Ok(Answer::Refused(Some(store.layout.read(&item)))))
-        }
+    Reply::Settled(match error.code() {
+        Some(Code::DuplicateItem) => return Reply::Hidden,
+        Some(Code::ConditionalCheckFailed) => match Met::of(error.item()).0 {
+            Some(item) => Ok(Answer::Refused(Some(store.layout.read(&item)))),
+            None => return Reply::Hidden,
+        },
+        Some(
+            Code::ThrottlingError
+            | Code::ProvisionedThroughputExceeded
+            | Code::RequestLimitExceeded,
+        ) => Err(throttled()),
+        Some(Code::TransactionConflict) => Err(StoreError::Conflict),
         Some(Code::AccessDenied) => {
             store.denied.note(action, &store.table);
-            Some(Err(StoreError::NotSent))
+            Err(StoreError::NotSent)
         }
-        _ => Some(Err(StoreError::NotSent)),
-    }
+        _ => return Reply::Unknown,
+    })
 }
 
 pub(super) async fn load_all(
@@ -208,14 +236,12 @@ async fn load_group(
     if let [id] = ids {
         return vec![store.load(id, deadline).await];
     }
-    let read = read_group(store, ids, deadline).await;
-    let (mut found, unread) = read.unwrap_or_else(|| {
-        let all = ids.iter().map(|id| id.as_str().to_owned());
-        (HashMap::new(), all.collect())
-    });
+    let Some((mut found, unread)) = read_group(store, ids, deadline).await else {
+        return ids.iter().map(|_| Err(StoreError::NotSent)).collect();
+    };
     let answer = |id: &RecordId| {
         if unread.contains(id.as_str()) {
-            Err(StoreError::NotSent)
+            Err(throttled())
         } else {
             Ok(found.remove(id.as_str()))
         }
@@ -223,8 +249,8 @@ async fn load_group(
     ids.iter().map(answer).collect()
 }
 
-/// Reads the records by id, and returns them with the ids that the table left out: those of a hot
-/// partition don't hold up the others. `None` where single requests must read all of them.
+/// Reads the records by id, and returns them with the ids that the table left out, since it throttles
+/// their partition. `None` where single requests must read all of them.
 async fn read_group(
     store: &DynamoDbStore,
     ids: &[RecordId],

@@ -257,7 +257,7 @@ impl Groups {
             },
         };
         match answer {
-            // It didn't leave with a group, or the group left it open.
+            // It can't leave with a group, or didn't in time.
             Ok(Err(StoreError::NotSent)) if Instant::now() < deadline => {
                 request.send_alone(store, deadline).await
             }

@@ -118,7 +118,7 @@ fn a_group_has_no_more_bytes_than_a_request_may_have() {
 }
 
 /// The caller sends it alone.
-fn is_left_open<T>(answer: &Result<T, StoreError>) -> bool {
+fn is_not_sent<T>(answer: &Result<T, StoreError>) -> bool {
     matches!(answer, Err(StoreError::NotSent))
 }
 
@@ -136,7 +136,7 @@ async fn two_writes_of_a_kind_leave_in_one_request_and_one_alone_by_itself() {
 
     let wire = Wire::answering([]);
     let answers = write_all(&wire.store(), &[claim(1), completion(2, 1)], soon()).await;
-    assert!(answers.iter().all(is_left_open), "{answers:?}");
+    assert!(answers.iter().all(is_not_sent), "{answers:?}");
     assert_eq!(wire.actions(), [""; 0]);
 }
 
@@ -242,17 +242,33 @@ async fn a_takeover_that_shows_no_journal_is_unreadable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_statement_without_an_answer_of_its_own_is_left_open() {
+async fn a_statement_that_the_table_refuses_for_now_is_answered_so() {
+    for (code, is_conflict) in [("ThrottlingError", false), ("TransactionConflict", true)] {
+        let wire = Wire::answering([statements(&[applied(), failed(code)])]);
+        let answers = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+        assert!(answers[0].is_ok(), "{answers:?}");
+        let is_said = match answers[1] {
+            Err(StoreError::Conflict) => is_conflict,
+            Err(StoreError::Throttled(_)) => !is_conflict,
+            _ => false,
+        };
+        assert!(is_said, "{answers:?}");
+        assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_may_have_applied_is_sent_again_by_itself() {
     for answers in [
-        vec![applied(), failed("ThrottlingError")],
-        vec![applied(), failed("TransactionConflict")],
+        vec![applied(), failed("InternalServerError")],
         vec![applied()],
     ] {
-        let wire = Wire::answering([statements(&answers)]);
+        let wire = Wire::answering([statements(&answers), Some((200, json!({})))]);
         let answered = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
-        assert!(answered[0].is_ok(), "{answered:?}");
-        assert!(is_left_open(&answered[1]), "{answered:?}");
-        assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
+        assert!(answered.iter().all(Result::is_ok), "{answered:?}");
+        assert_eq!(wire.actions(), ["BatchExecuteStatement", "PutItem"]);
+        let (_, put) = &wire.requests()[1];
+        assert_eq!(put["Item"]["id"]["S"], id(2).as_str());
     }
 }
 
@@ -288,7 +304,7 @@ async fn a_permission_that_is_lacking_is_asked_for_once() {
         let store = wire.store();
         for _ in 0..2 {
             let answers = write_all(&store, &[claim(1), claim(2)], soon()).await;
-            assert!(answers.iter().all(is_left_open), "{answers:?}");
+            assert!(answers.iter().all(is_not_sent), "{answers:?}");
         }
         assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
         assert!(store.denied.has(Action::Insert));
@@ -300,7 +316,7 @@ async fn a_permission_that_is_lacking_is_asked_for_once() {
     let store = wire.store();
     for _ in 0..2 {
         let found = load_all(&store, &ids(2), soon()).await;
-        assert!(found.iter().all(is_left_open), "{found:?}");
+        assert!(found.iter().all(is_not_sent), "{found:?}");
     }
     assert_eq!(wire.actions(), ["BatchGetItem"]);
     assert!(store.denied.has(Action::Get) && !store.denied.has(Action::Insert));
@@ -335,13 +351,13 @@ async fn a_record_is_found_under_its_own_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_record_is_read_by_itself_and_one_that_is_asked_for_twice_is_left_open() {
+async fn one_record_is_read_by_itself_and_one_that_is_asked_for_twice_is_not() {
     let wire = Wire::answering([Some((200, json!({})))]);
     let found = load_all(&wire.store(), &[id(1)], soon()).await;
     assert!(matches!(&found[..], [Ok(None)]), "{found:?}");
     assert_eq!(wire.actions(), ["GetItem"]);
     let found = load_all(&wire.store(), &[id(1), id(1)], soon()).await;
-    assert!(found.iter().all(is_left_open), "{found:?}");
+    assert!(found.iter().all(is_not_sent), "{found:?}");
     assert_eq!(wire.actions(), ["GetItem"]);
 }
 
@@ -372,7 +388,7 @@ async fn keys_that_were_left_out_are_asked_for_again_after_pauses_that_double() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_left_out_for_too_long_are_left_open() {
+async fn keys_that_are_left_out_for_too_long_are_throttled() {
     // The third pause would end at the deadline.
     let wire = Wire::answering([
         items(&[], &ids(2)),
@@ -382,7 +398,8 @@ async fn keys_that_are_left_out_for_too_long_are_left_open() {
     let began = Instant::now();
     let deadline = began + Duration::from_millis(10 + 20 + 40);
     let found = load_all(&wire.store(), &ids(2), deadline).await;
-    assert!(found.iter().all(is_left_open), "{found:?}");
+    let is_throttled = |found: &Result<_, _>| matches!(found, Err(StoreError::Throttled(_)));
+    assert!(found.iter().all(is_throttled), "{found:?}");
     assert_eq!(began.elapsed(), Duration::from_millis(10 + 20));
     assert_eq!(wire.actions(), ["BatchGetItem"; 3]);
 }
@@ -401,7 +418,7 @@ async fn a_key_that_is_left_out_again_and_again_holds_up_no_other() {
     assert!(
         matches!(
             &found[..],
-            [Ok(Some(_)), Ok(Some(_)), Err(StoreError::NotSent)]
+            [Ok(Some(_)), Ok(Some(_)), Err(StoreError::Throttled(_))]
         ),
         "{found:?}"
     );

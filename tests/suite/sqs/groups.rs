@@ -130,8 +130,8 @@ async fn a_group_of_completions_whose_reply_is_lost_is_recorded(server: Server) 
     assert_eq!(effects.take(), NOTHING);
 }
 
-on_each_server!(statements_that_fail_for_the_moment_are_sent_again_one_by_one);
-async fn statements_that_fail_for_the_moment_are_sent_again_one_by_one(server: Server) {
+on_each_server!(statements_that_fail_for_the_moment_are_sent_again);
+async fn statements_that_fail_for_the_moment_are_sent_again(server: Server) {
     let (proxy, effects, mut worker) = bench(&server).await;
     proxy.inject(
         "BatchExecuteStatement",
@@ -146,7 +146,6 @@ async fn statements_that_fail_for_the_moment_are_sent_again_one_by_one(server: S
     );
     assert_eq!(deliver(&mut worker, messages(4, 1)).await, NOTHING);
     assert_eq!(effects.take().len(), 4);
-    assert_eq!(proxy.take_counts()["PutItem"], 4);
 }
 
 on_each_server!(a_reply_with_too_few_answers_loses_nothing);

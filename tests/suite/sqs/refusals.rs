@@ -212,6 +212,37 @@ async fn with_the_store_down_and_a_policy_that_fails_open_every_message_runs() {
     assert_eq!(effects.take().len(), 2);
 }
 
+on_each_server!(what_a_group_answered_keeps_the_door_closed_when_nothing_else_is_answered);
+async fn what_a_group_answered_keeps_the_door_closed_when_nothing_else_is_answered(server: Server) {
+    let for_now = r#"{"Responses": [
+        {"Error": {"Code": "ThrottlingError", "Message": "injected"}},
+        {"Error": {"Code": "TransactionConflict", "Message": "injected"}}
+    ]}"#;
+    // Duplicates that meet their outcomes, and claims that the table doesn't take now.
+    for answer in [Fault::Pass, Fault::Reply(for_now)] {
+        let proxy = Proxy::before(&server).await;
+        let builder = builder(proxy.server().store().await);
+        let open = builder.on_store_unavailable(OnStoreUnavailable::FailOpen);
+        let (open, effects) = (open.build().unwrap(), Effects::default());
+        let mut worker = charging(&open, &effects);
+        let messages = || [payment("m-1", "p-1", 1), payment("m-2", "p-2", 2)];
+        assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
+        assert_eq!(effects.take().len(), 2);
+        proxy.inject("BatchExecuteStatement", answer);
+        let lost = [
+            "BatchExecuteStatement",
+            "BatchGetItem",
+            "GetItem",
+            "PutItem",
+        ];
+        for operation in lost.into_iter().cycle().take(400) {
+            proxy.inject(operation, Fault::LoseRequest);
+        }
+        assert_eq!(deliver(&mut worker, messages()).await.len(), 2);
+        assert_eq!(effects.take(), NOTHING);
+    }
+}
+
 on_each_server!(a_store_that_stumbles_is_waited_for_while_there_is_time);
 async fn a_store_that_stumbles_is_waited_for_while_there_is_time(server: Server) {
     let proxy = Proxy::before(&server).await;
