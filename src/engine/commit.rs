@@ -298,24 +298,38 @@ impl Engine {
         decide(found, asking, &self.settings.rules).key_generation(found)
     }
 
-    /// Has each later attempt read its record first, where this one, which committed nothing, derived
-    /// keys that its record no longer gives: without a commit it would not learn of them.
-    fn compare_keys(&self, request: &Request, claim: &Claim, now: &Unclaimed) {
-        let asked = self.keys_of(request, now, now.started_at);
-        if claim.derived_generation().is_some_and(|keys| keys != asked) {
-            self.reads_first.store(true, Ordering::Relaxed);
-        }
+    /// Has each later attempt read its record first, where this one derived keys and doesn't learn, by
+    /// a commit or a read, that its record gives them still.
+    pub(super) fn unless_keys_are_known(&self, claim: &Claim) -> Option<OnDrop<impl FnOnce()>> {
+        claim.derived_generation()?;
+        let reads_first = &self.reads_first;
+        Some(OnDrop::new(|| reads_first.store(true, Ordering::Relaxed)))
+    }
+
+    /// Tells whether the record, as it was found, gives the keys that the handler derived.
+    fn gives_keys(&self, request: &Request, attempt: &Unclaimed, claim: &Claim) -> bool {
+        let asked = self.keys_of(request, attempt, self.clock.now());
+        claim.derived_generation() == Some(asked)
     }
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
-    pub(super) async fn end_claimless_crashed(&self, request: &Request, claim: &Claim) {
+    pub(super) async fn end_claimless_crashed(
+        &self,
+        request: &Request,
+        mut attempt: Unclaimed,
+        claim: &Claim,
+    ) {
+        let unknown = self.unless_keys_are_known(claim);
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
-        if claim.derived_generation().is_some()
-            && let Ok(Ok(now)) = self.look_unclaimed(request, true).await
+        if let Some(unknown) = unknown
+            && let Ok(found) = self.look(request).await
         {
-            self.compare_keys(request, claim, &now);
+            attempt.found = found;
+            if self.gives_keys(request, &attempt, claim) {
+                unknown.disarm();
+            }
         }
     }
 
@@ -344,7 +358,8 @@ impl Engine {
                 }
             }
         }
-        let earlier = match disposition {
+        let unknown = self.unless_keys_are_known(claim);
+        let (earlier, is_known) = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
                 let completion = self.completion_of(&request, &hold, outcome).await;
@@ -352,8 +367,13 @@ impl Engine {
                 let applied = self.apply(&request, attempt, keys, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
-                    Applied::Sent(sent) => return self.conclude(request, sent?).await,
-                    Applied::Replay(record) => Some(record),
+                    Applied::Sent(sent) => {
+                        if let Some(unknown) = unknown {
+                            unknown.disarm();
+                        }
+                        return self.conclude(request, sent?).await;
+                    }
+                    Applied::Replay(record) => (Some(record), true),
                 }
             }
             Disposition::Fail(failure) => {
@@ -361,26 +381,34 @@ impl Engine {
                 let keys = claim.derived_generation();
                 let applied = self.apply(&request, attempt, keys, failure, Vec::new());
                 match applied.await {
-                    Ok(Applied::Replay(record)) => Some(record),
+                    Ok(Applied::Replay(record)) => (Some(record), true),
+                    Ok(Applied::Sent(_)) => (None, true),
                     // Not stored, it fails again, which changes nothing.
-                    Ok(Applied::Sent(_)) | Err(_) => None,
+                    Err(_) => (None, false),
                 }
             }
             // A duplicate may fail because the original has succeeded: it gets the original's
             // outcome.
-            Disposition::Release(_) => match self.look_unclaimed(&request, true).await {
-                Ok(Err(record)) => Some(record),
-                Err(error @ Error::Mismatch) => {
-                    events::refused(&request, &error);
-                    return Err(error);
+            Disposition::Release(_) => match self.look(&request).await {
+                Ok(found) => {
+                    attempt.found = found;
+                    let earlier = match self.record_in_the_way(&request, &attempt) {
+                        Ok(earlier) => earlier,
+                        Err(error @ Error::Mismatch) => {
+                            events::refused(&request, &error);
+                            return Err(error);
+                        }
+                        Err(_) => None,
+                    };
+                    let is_known = earlier.is_some() || self.gives_keys(&request, &attempt, claim);
+                    (earlier, is_known)
                 }
-                Ok(Ok(now)) => {
-                    self.compare_keys(&request, claim, &now);
-                    None
-                }
-                Err(_) => None,
+                Err(_) => (None, false),
             },
         };
+        if let (Some(unknown), true) = (unknown, is_known) {
+            unknown.disarm();
+        }
         match earlier {
             Some(record) => self.replay(request, record, false).await.map(Ended::Replay),
             None => Ok(Ended::Done),

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use std::{fmt, mem};
 
@@ -231,8 +230,9 @@ impl Run {
                 let released = Disposition::Release(Some(last_error.into()));
                 self.engine.note(*shadow, &released).await;
             }
-            Protection::Claimless(request, _) => {
-                let end = self.engine.end_claimless_crashed(&request, &self.claim);
+            Protection::Claimless(request, attempt) => {
+                let engine = &self.engine;
+                let end = engine.end_claimless_crashed(&request, *attempt, &self.claim);
                 Box::pin(end).await;
             }
             Protection::Shadow(None) | Protection::None => {}
@@ -279,11 +279,10 @@ impl Drop for Run {
             Protection::Claimed(request, mut hold) => {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }
-            // Its keys can't be compared here.
-            Protection::Claimless(..) if self.claim.derived_generation().is_some() => {
-                self.engine.reads_first.store(true, Ordering::Relaxed);
+            Protection::Claimless(..) => {
+                drop(self.engine.unless_keys_are_known(&self.claim));
             }
-            _ => {}
+            Protection::Shadow(_) | Protection::None => {}
         }
     }
 }
