@@ -121,9 +121,9 @@ impl Redis {
         let (next, keys): (String, Vec<String>) = self.ask("look for records", scan).await?;
         // A server may name a key twice. An outcome's own key doesn't end so.
         let id = |key: &String| Some(key.strip_prefix(&begin)?.strip_suffix('}')?.to_owned());
-        let ids: BTreeSet<String> = keys.iter().filter_map(id).collect();
-        let ids = ids.into_iter().filter(|id| !read.contains(id));
-        let ids: Vec<RecordId> = ids.map(|id| raw_id(&id)).collect::<Result<_, _>>()?;
+        let named: BTreeSet<String> = keys.iter().filter_map(id).collect();
+        let ids = named.iter().filter(|id| !read.contains(id));
+        let ids: Vec<RecordId> = ids.map(|id| raw_id(id)).collect::<Result<_, _>>()?;
         let mut rows = Vec::new();
         for (id, found) in ids.iter().zip(self.store.load_all(&ids, deadline).await) {
             // It may have expired meanwhile.
@@ -137,7 +137,9 @@ impl Redis {
                 rows.push(Row { id, found, behind });
             }
         }
-        let next = (next != START).then(|| Page::begin(next));
+        // The page has become smaller where it no longer names one.
+        read.retain(|id| !named.contains(id));
+        let next = (next != START).then_some(Page { cursor: next, read });
         Ok((rows, next))
     }
 }
@@ -145,7 +147,7 @@ impl Redis {
 /// The first cursor, and the one behind the last.
 const START: &str = "0";
 
-/// A page of a scan, and the ids of those of its records that were read.
+/// A page of a scan, and the ids of records that were read from it, or from the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Page {
     cursor: String,
@@ -153,14 +155,11 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn begin(cursor: String) -> Self {
-        let read = Vec::new();
-        Self { cursor, read }
-    }
-
-    /// The first one.
     pub(crate) fn first() -> Self {
-        Self::begin(START.to_owned())
+        Self {
+            cursor: START.to_owned(),
+            read: Vec::new(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads all records of a store, page by page, in several segments side by side.
 
 use std::collections::HashMap;
+use std::mem::discriminant;
 use std::path::Path;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -20,7 +21,7 @@ use crate::redis::Page;
 struct Row {
     id: String,
     found: Found,
-    /// What is left of the segment.
+    /// The rest of the segment.
     behind: Segment,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Progress {
 enum Segment {
     /// Begins after this key: nothing at the beginning.
     After(Key),
-    /// Of Redis.
+    /// The rest of a page of Redis.
     At(Page),
     Done,
 }
@@ -103,7 +104,12 @@ impl Progress {
         };
         let text = std::fs::read(path).map_err(failed)?;
         let begun: Self = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
-        if begun.of != fresh.of || begun.segments.len() != fresh.segments.len() {
+        let is_alike = |(one, other): (&Segment, &Segment)| {
+            *one == Segment::Done || discriminant(one) == discriminant(other)
+        };
+        let fits = begun.segments.len() == fresh.segments.len()
+            && begun.segments.iter().zip(&fresh.segments).all(is_alike);
+        if begun.of != fresh.of || !fits {
             return Err(Failure::usage(format!(
                 "{} is of a scan of {}: give another file for {}",
                 path.display(),
@@ -225,7 +231,7 @@ async fn page(
             let next = next.map_or(Segment::Done, Segment::At);
             Ok((rows.into_iter().map(row).collect(), next))
         }
-        _ => Ok((Vec::new(), Segment::Done)),
+        (_, segment) => Ok((Vec::new(), segment)),
     }
 }
 
