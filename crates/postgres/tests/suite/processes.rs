@@ -290,7 +290,7 @@ async fn deliveries_to_processes_that_are_killed_are_neither_lost_nor_doubled() 
                 }
                 until_kill = until_kill.saturating_sub(1);
                 let answer = worker.answer().await.expect("an answer");
-                // An attempt that was killed may hold the key: the delivery is delivered again.
+                // An attempt that was killed may hold the key: the message is received again.
                 if answer.ends_with(" done") {
                     queue.next();
                 }
