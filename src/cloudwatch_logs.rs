@@ -223,7 +223,7 @@ impl Source for CloudWatchLogs {
 
     const NAME: &'static str = "cloudwatch_logs";
 
-    /// The invocation is asynchronous: only a failed one comes again.
+    /// The invocation is asynchronous: only a failed one is delivered again.
     const READS_REPLY: bool = false;
 
     fn records(event: LogsEvent) -> Vec<LogRecord> {

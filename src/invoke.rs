@@ -1,7 +1,7 @@
 //! Makes a handler of Lambda's events idempotent: one event, one answer.
 //!
 //! [`InvokeLayer`] takes the key of an event, runs the handler for it once, and stores the answer.
-//! An event of the same key that comes again gets the stored answer, byte for byte, and the handler
+//! An event of the same key that is delivered again gets the stored answer, byte for byte, and the handler
 //! doesn't run. It serves functions that are invoked directly, by Step Functions, SNS, an
 //! EventBridge bus, EventBridge Scheduler or an S3 Batch Operations job.
 //!

@@ -346,7 +346,7 @@ pub struct RecordPlace {
 }
 
 impl KafkaItemFailures {
-    /// Names each of these records: Lambda's page says that only the failed ones come again, so one
+    /// Names each of these records: Lambda's page says that only the failed ones are delivered again, so one
     /// that is left out could be lost.
     fn of(failed: Vec<String>) -> Self {
         let item = |id: String| KafkaItemFailure {

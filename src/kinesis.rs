@@ -115,8 +115,8 @@
 //! |---|---|
 //! | new, of different partition keys, with quick handlers | 2·⌈n/25⌉ |
 //! | new, of one partition key | at most ⌈n/25⌉ + n: each is completed before the next one starts |
-//! | come again, and this process asked for them | one read for each group of up to 25, and the requests of those that are not done |
-//! | come again, and this process doesn't know | the claims, which are refused, and one read for each group |
+//! | are delivered again, and this process asked for them | one read for each group of up to 25, and the requests of those that are not done |
+//! | are delivered again, and this process doesn't know | the claims, which are refused, and one read for each group |
 //!
 //! A refused claim of a group is billed as a write. It happens to the first repetition that reaches
 //! another execution environment.

@@ -248,7 +248,7 @@ impl Source for S3Events {
 
     const NAME: &'static str = "s3_events";
 
-    /// The invocation is asynchronous: only a failed one comes again.
+    /// The invocation is asynchronous: only a failed one is delivered again.
     const READS_REPLY: bool = false;
 
     fn records(event: S3Event) -> Vec<S3Record> {

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Failure> {
     let store = dynamodb::in_process().await?;
     println!("{:36}deliveries  runs  replays  refused", "");
 
-    // A queue worker. The key is in the body; messages that must come again are in the reply.
+    // A queue worker. The key is in the body; messages that are to be delivered again are in the reply.
     let once = Idempotency::builder(store.clone())
         .namespace("payments-worker")
         .build()?;

@@ -65,12 +65,12 @@ export class PaymentsStack extends Stack {
       environment: {
         IDEMPOTENCY_TABLE: records("TableName"),
         LEDGER_TABLE: ledger.tableName,
-        // Longer than a message can come again: 14 days in each queue, and a redrive.
+        // Longer than a message can be delivered again: 14 days in each queue, and a redrive.
         RETENTION_DAYS: "56",
         RUST_LOG: "info",
       },
     });
-    // The reply names the messages that must come again; without `reportBatchItemFailures`, one failure redelivers the whole batch.
+    // The reply names the messages to be delivered again; without `reportBatchItemFailures`, one failure redelivers the whole batch.
     worker.addEventSource(
       new SqsEventSource(queue, { batchSize: 10, maxConcurrency: 5, reportBatchItemFailures: true }),
     );

@@ -25,7 +25,7 @@ mod tests;
 /// its outcome.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// The message has not run yet: what isn't known to be done comes again.
+    /// The message has not run yet: what isn't known to be done is delivered again.
     NotRun,
     /// The invocation's time was nearly over.
     OutOfTime,
@@ -233,7 +233,7 @@ pub(super) enum Fate {
     Reported(Reason),
 }
 
-/// Makes the fates before any message has run: what isn't known to be done comes again.
+/// Makes the fates before any message has run: what isn't known to be done is delivered again.
 pub(super) fn unknown(messages: usize) -> Vec<Fate> {
     std::iter::repeat_with(|| Fate::Reported(Reason::NotRun))
         .take(messages)

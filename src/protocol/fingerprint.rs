@@ -13,7 +13,7 @@ mod canonical;
 /// The length of the digest of a payload or an operation.
 const DIGITS: usize = 64;
 
-/// The hash of a payload as it was *received*: a key that comes again with another payload is a
+/// The hash of a payload as it was *received*: a key that is sent again with another payload is a
 /// mistake of the sender's, and gets [`Error::Mismatch`](crate::Error::Mismatch) instead of another
 /// request's answer.
 ///

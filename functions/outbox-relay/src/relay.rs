@@ -42,10 +42,10 @@ impl Failed {
 }
 
 impl Relay {
-    /// The events of a batch; the sequence numbers of those that must come again.
+    /// The events of a batch; the sequence numbers of those that are to be delivered again.
     pub(crate) async fn relay(&self, announced: &[Announced], time: Time) -> Vec<String> {
         let key = |new: &Announced| (new.aggregate.clone(), new.id.clone());
-        // A batch that comes again begins before the one that failed: what is published already is known by its mark.
+        // A batch that is delivered again begins before the one that failed: what is published already is known by its mark.
         let loading = self.table.load(announced.iter().map(key).collect());
         let events = match time.wait_for(loading).await {
             Ok(loaded) => loaded.events,

@@ -143,7 +143,7 @@ impl Target {
         }
     }
 
-    /// A FIFO queue or topic drops what comes again within five minutes, and keeps an aggregate's events in order.
+    /// A FIFO queue or topic drops what is delivered again within five minutes, and keeps an aggregate's events in order.
     pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), PublishError> {
         match self {
             Self::Sqs { client, url } => to_queue(client, url, event).await,

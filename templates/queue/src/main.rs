@@ -23,7 +23,7 @@ mod tests;
 
 /// Whose records they are: the policy in `template.yaml` confines the function to them.
 const NAMESPACE: &str = "{{project_name}}";
-/// Outcomes are kept for longer than a message can come again: 14 days in the queue, 14 in the dead-letter queue, and a redrive.
+/// Outcomes are kept for longer than a message can be delivered again: 14 days in the queue, 14 in the dead-letter queue, and a redrive.
 const RETENTION: Duration = Duration::from_hours(24 * 56);
 
 #[tokio::main(flavor = "current_thread")]

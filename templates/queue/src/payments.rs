@@ -24,7 +24,7 @@ pub(crate) trait Ledger: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// Serves a batch: runs `pay` for each message whose payment is not made yet, and replies with the messages that must come again.
+/// Serves a batch: runs `pay` for each message whose payment is not made yet, and replies with the messages to be delivered again.
 pub(crate) fn worker<L: Ledger>(
     once: Idempotency,
     ledger: L,
@@ -41,7 +41,7 @@ pub(crate) fn worker<L: Ledger>(
         .handler(move |message| pay(ledger.clone(), message))
 }
 
-/// Your work. An error makes the message come again.
+/// Your work. An error makes SQS deliver the message again.
 async fn pay<L: Ledger>(ledger: L, message: Message<Payment>) -> Result<(), Error> {
     // The same id in each attempt: an attempt that takes over from a process that died writes the same entry.
     let entry_id = message.claim.derive_key("entry");

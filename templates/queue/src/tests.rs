@@ -48,7 +48,7 @@ impl Queue {
         })
     }
 
-    /// Delivers a message in its own batch; the ids of the messages that must come again.
+    /// Delivers a message in its own batch; the ids of the messages to be delivered again.
     async fn deliver(&self, message: TestMessage) -> Result<Vec<String>, Error> {
         let mut worker = worker(self.once.clone(), self.ledger.clone());
         let reply = worker.call(TestMessage::batch([message])).await?;

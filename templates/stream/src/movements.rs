@@ -43,7 +43,7 @@ pub(crate) fn worker<J: Journal>(
         .handler(move |message| book(journal.clone(), message))
 }
 
-/// Your work. An error makes the record come again, and the records after it.
+/// Your work. An error makes Lambda deliver the record and those after it again.
 async fn book<J: Journal>(journal: J, message: Message<Movement>) -> Result<(), Error> {
     // The same id in each attempt: an attempt that takes over from a process that died writes the same entry.
     let entry_id = message.claim.derive_key("entry");

@@ -193,7 +193,7 @@ pub(crate) fn gives_results(record: &Record) -> Result<(), String> {
     ))
 }
 
-/// The steps that may wait for an operator: a handler that comes again meets them.
+/// The steps that may wait for an operator: a handler that runs again meets them.
 pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     // One was settled by an operator, and others may wait beside it.
     let waits = |error: &str| error == "interrupted step" || error.starts_with("settle-step ");
