@@ -53,7 +53,7 @@
 //! | [`InvokeLayer::s3_batch`] | job, bucket, object key, version | [`S3BatchTask`] | 7 days | the job's reply |
 //!
 //! An identity of the work in the payload is better than each id that a transport makes: it is the
-//! same where a producer sends its request again. `docs/sources/invoke.md` in the repository says for each
+//! same where a producer sends its request again. The pages of `docs/sources` in the repository say for each
 //! source which repetitions its key survives, and how to set the source up.
 //!
 //! # What is compared

@@ -423,7 +423,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// {"idempotency": {"execution": "arn:aws:states:…", "state": "Pay", "index": 0, "iteration": 2}, "amount": 5}
     /// ```
     ///
-    /// `docs/sources/invoke.md` in the repository wires it, in JSONPath and in JSONata. The key is the same
+    /// `docs/sources/step-functions.md` in the repository wires it, in JSONPath and in JSONata. The key is the same
     /// in each `Retry` of the state and in a redrive of the execution. Outcomes are kept for 7 days,
     /// and the caller gets the handler's answer.
     ///
