@@ -89,8 +89,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send;
 
     /// Carries out several writes, answered in their order, each as [`write`](Self::write) does. No
-    /// id may occur twice. One that can't leave in a group is answered with
-    /// [`StoreError::NotSent`], and its caller sends it by `write`.
+    /// id may occur twice. One that can't leave in a group, or that the group
+    /// didn't settle, may be answered with [`StoreError::NotSent`]: its caller sends it by `write`.
     fn write_all(
         &self,
         writes: &[RecordWrite],

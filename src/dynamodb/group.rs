@@ -1,10 +1,9 @@
 //! Sends many writes, or reads, in one request.
 //!
 //! Each statement of a group is conditional and has its own answer. One that was throttled or in
-//! conflict is answered so, and holds up none of the others; one that may have applied is sent again as a
-//! single request, whose error names the reason. What can't leave in a group is `NotSent`, and its
-//! caller sends it alone: so are all where the function lacks a permission that groups alone need, with
-//! one warning.
+//! conflict is answered so, and holds up none of the others. What can't leave in a group, or was not
+//! settled by it, is `NotSent`, and its caller sends it alone, which is safe: so are all where the
+//! function lacks a permission that groups alone need, with one warning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(super) async fn write_all(
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
     let mut replies: Vec<Reply> = Vec::new();
-    replies.resize_with(writes.len(), || Reply::Settled(Err(StoreError::NotSent)));
+    replies.resize_with(writes.len(), || Some(Err(StoreError::NotSent)));
     let (inserts, updates) = join(
         execute(store, Verb::Insert, writes, deadline),
         execute(store, Verb::Update, writes, deadline),
@@ -55,42 +54,30 @@ pub(super) async fn write_all(
         }
     }
     let hidden = writes.iter().zip(&replies);
-    let hidden = hidden.filter(|(_, reply)| matches!(reply, Reply::Hidden));
+    let hidden = hidden.filter(|(_, reply)| reply.is_none());
     let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
     let met = load_all(store, &hidden, deadline).await;
     let met = hidden.iter().zip(met).map(async |(id, met)| match met {
-        Err(StoreError::NotSent) => store.load(id, deadline).boxed().await,
+        Err(StoreError::NotSent | StoreError::Throttled(_)) => {
+            // Boxed, as each single request is.
+            store.load(id, deadline).boxed().await
+        }
         met => met,
     });
     let mut met = join_all(met).await.into_iter();
-    let unknown = writes.iter().zip(&replies);
-    let unknown = unknown.filter(|(_, reply)| matches!(reply, Reply::Unknown));
-    // Boxed, as each single request is.
-    let alone = unknown.map(|(write, _)| store.write(write, deadline).boxed());
-    let mut alone = join_all(alone).await.into_iter();
-    let answers = replies.into_iter().map(|reply| match reply {
-        Reply::Settled(answer) => answer,
-        // It was refused for certain, and a read that fails doesn't change that.
-        Reply::Hidden => Ok(Answer::Refused(met.next().and_then(Result::ok).flatten())),
-        // Each of them was sent.
-        Reply::Unknown => alone.next().unwrap_or(Err(StoreError::Timeout)),
+    let answers = replies.into_iter().map(|reply| {
+        reply.unwrap_or_else(|| match met.next() {
+            Some(Err(error @ StoreError::Throttled(_))) => Err(error),
+            // It was refused for certain, and a read that fails doesn't change that.
+            met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
+        })
     });
     answers.collect()
 }
 
-/// The reply to one statement of a group.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives for a moment, between a reply and an answer"
-)]
-#[derive(Debug)]
-enum Reply {
-    Settled(Result<Answer, StoreError>),
-    /// It was refused, and doesn't show the record that it met: an INSERT's never does.
-    Hidden,
-    /// It may have applied.
-    Unknown,
-}
+/// The reply to one statement of a group; `None` where it was refused and doesn't show the record that
+/// it met: an INSERT's never does.
+type Reply = Option<Result<Answer, StoreError>>;
 
 /// Makes statements of the writes, in as few groups as they fit in.
 fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
@@ -145,7 +132,7 @@ async fn send(
 ) -> Vec<Reply> {
     let size = group.len();
     let all = |error: &dyn Fn() -> StoreError| {
-        let replies = std::iter::repeat_with(|| Reply::Settled(Err(error())));
+        let replies = std::iter::repeat_with(|| Some(Err(error())));
         replies.take(size).collect()
     };
     let not_sent = || all(&|| StoreError::NotSent);
@@ -189,32 +176,33 @@ async fn send(
         .iter()
         .map(|response| read(store, action, response))
         .collect();
-    replies.resize_with(size, || Reply::Unknown);
+    replies.resize_with(size, || Some(Err(StoreError::NotSent)));
     replies
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
     let Some(error) = response.error() else {
-        return Reply::Settled(Ok(Answer::Applied(None)));
+        return Some(Ok(Answer::Applied(None)));
     };
-    Reply::Settled(match error.code() {
-        Some(Code::DuplicateItem) => return Reply::Hidden,
-        Some(Code::ConditionalCheckFailed) => match Met::of(error.item()).0 {
-            Some(item) => Ok(Answer::Refused(Some(store.layout.read(&item)))),
-            None => return Reply::Hidden,
-        },
+    Some(Err(match error.code() {
+        Some(Code::DuplicateItem) => return None,
+        Some(Code::ConditionalCheckFailed) => {
+            let item = Met::of(error.item()).0?;
+            return Some(Ok(Answer::Refused(Some(store.layout.read(&item)))));
+        }
         Some(
             Code::ThrottlingError
             | Code::ProvisionedThroughputExceeded
             | Code::RequestLimitExceeded,
-        ) => Err(throttled()),
-        Some(Code::TransactionConflict) => Err(StoreError::Conflict),
+        ) => throttled(),
+        Some(Code::TransactionConflict) => StoreError::Conflict,
         Some(Code::AccessDenied) => {
             store.denied.note(action, &store.table);
-            Err(StoreError::NotSent)
+            StoreError::NotSent
         }
-        _ => return Reply::Unknown,
-    })
+        // It may have applied: its owner shows that when it is sent again.
+        _ => StoreError::NotSent,
+    }))
 }
 
 pub(super) async fn load_all(

@@ -465,10 +465,7 @@ impl Engine {
         if let Some(groups) = request.options.groups() {
             let found = groups.load(&request.id, deadline).await;
             request.note(&found);
-            // It may be the one that the table left out of its group.
-            if !matches!(found, Err(StoreError::Throttled(_))) {
-                return found;
-            }
+            return found;
         }
         let found = self.store.load(&request.id, deadline).await;
         request.note(&found);

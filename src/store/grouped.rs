@@ -202,13 +202,23 @@ impl Groups {
         self.send(queue, write, deadline).await
     }
 
-    /// Sends a read.
+    /// Sends a read. One that its table left out of a group is sent again, alone.
     pub(crate) async fn load(
         &self,
         id: &RecordId,
         deadline: Instant,
     ) -> Result<Option<Found>, StoreError> {
-        self.send(|queues| &queues.reads, id, deadline).await
+        let found = self.send(|queues| &queues.reads, id, deadline).await;
+        let Err(left_out @ StoreError::Throttled(_)) = found else {
+            return found;
+        };
+        match self.queues.store.load(id, deadline).await {
+            // The table has answered this request.
+            Err(StoreError::NotSent | StoreError::Timeout | StoreError::Unavailable(_)) => {
+                Err(left_out)
+            }
+            found => found,
+        }
     }
 
     async fn send<R: Request>(
@@ -257,7 +267,7 @@ impl Groups {
             },
         };
         match answer {
-            // It can't leave with a group, or didn't in time.
+            // It can't leave with a group, or didn't in time, or the group didn't settle it.
             Ok(Err(StoreError::NotSent)) if Instant::now() < deadline => {
                 request.send_alone(store, deadline).await
             }

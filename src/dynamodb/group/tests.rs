@@ -258,17 +258,36 @@ async fn a_statement_that_the_table_refuses_for_now_is_answered_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_statement_that_may_have_applied_is_sent_again_by_itself() {
+async fn a_statement_that_may_have_applied_is_left_to_its_caller() {
     for answers in [
         vec![applied(), failed("InternalServerError")],
         vec![applied()],
     ] {
-        let wire = Wire::answering([statements(&answers), Some((200, json!({})))]);
+        let wire = Wire::answering([statements(&answers)]);
         let answered = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
-        assert!(answered.iter().all(Result::is_ok), "{answered:?}");
-        assert_eq!(wire.actions(), ["BatchExecuteStatement", "PutItem"]);
-        let (_, put) = &wire.requests()[1];
-        assert_eq!(put["Item"]["id"]["S"], id(2).as_str());
+        assert!(answered[0].is_ok(), "{answered:?}");
+        assert!(is_not_sent(&answered[1]), "{answered:?}");
+        assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
+    }
+}
+
+/// The table throttles the partition of a record that a claim met.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_the_table_leaves_out_is_read_alone() {
+    let group = || statements(&[failed("DuplicateItem"), failed("DuplicateItem")]);
+    let left = || items(&[id(0)], &[id(1)]);
+    let record = json!({ "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } });
+    let read = Some((200, json!({ "Item": record })));
+    let throttled = error(400, "ThrottlingException");
+    for (last, is_shown) in [(read, true), (throttled, false)] {
+        let wire = Wire::answering([group(), left(), left(), left(), left(), last]);
+        let answers = write_all(&wire.store(), &[claim(0), claim(1)], soon()).await;
+        let is_told = match answers[1] {
+            Ok(Answer::Refused(Some(_))) => is_shown,
+            Err(StoreError::Throttled(_)) => !is_shown,
+            _ => false,
+        };
+        assert!(is_told, "{answers:?}");
     }
 }
 

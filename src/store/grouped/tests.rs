@@ -688,7 +688,7 @@ impl Store for Conflicting {
     ) -> Vec<Result<Option<Found>, StoreError>> {
         let answer = |id: &RecordId| {
             if Self::leaves_open(id) {
-                Err(StoreError::NotSent)
+                Err(StoreError::Throttled("left out".into()))
             } else {
                 Ok(None)
             }
