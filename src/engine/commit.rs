@@ -306,10 +306,47 @@ impl Engine {
         Some(OnDrop::new(|| reads_first.store(true, Ordering::Relaxed)))
     }
 
-    /// Tells whether the record, as it was found, gives the keys that the handler derived.
-    fn gives_keys(&self, request: &Request, attempt: &Unclaimed, claim: &Claim) -> bool {
+    /// Reads the record of an attempt that commits nothing, and learns which keys it gives.
+    async fn look_for_keys(
+        &self,
+        request: &Request,
+        attempt: &mut Unclaimed,
+        claim: &Claim,
+    ) -> Result<(), StoreError> {
+        let unknown = self.unless_keys_are_known(claim);
+        attempt.found = self.look(request).await?;
         let asked = self.keys_of(request, attempt, self.clock.now());
-        claim.derived_generation() == Some(asked)
+        if let Some(unknown) = unknown
+            && claim.derived_generation() == Some(asked)
+        {
+            unknown.disarm();
+        }
+        Ok(())
+    }
+
+    /// Applies a final record, and learns by the answer that the keys were those of the record before.
+    async fn apply_keys(
+        &self,
+        request: &Request,
+        attempt: Unclaimed,
+        claim: &Claim,
+        completion: Completion,
+        writes: Vec<Write>,
+    ) -> Result<Applied, Obstacle> {
+        let unknown = self.unless_keys_are_known(claim);
+        let keys = claim.derived_generation();
+        let applied = self.apply(request, attempt, keys, completion, writes).await;
+        let is_known = match &applied {
+            Ok(Applied::Replay(_)) => true,
+            Ok(Applied::Sent(sent)) => matches!(sent, Ok(_) | Err(Uncommitted::Refused(_))),
+            Err(error) => !matches!(error, Error::Store(_)),
+        };
+        if let Some(unknown) = unknown
+            && is_known
+        {
+            unknown.disarm();
+        }
+        applied
     }
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
@@ -319,17 +356,12 @@ impl Engine {
         mut attempt: Unclaimed,
         claim: &Claim,
     ) {
-        let unknown = self.unless_keys_are_known(claim);
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
-        if let Some(unknown) = unknown
-            && let Ok(found) = self.look(request).await
-        {
-            attempt.found = found;
-            if self.gives_keys(request, &attempt, claim) {
-                unknown.disarm();
-            }
+        if claim.derived_generation().is_some() {
+            // Where it fails, the next attempts read their records first.
+            let _ = self.look_for_keys(request, &mut attempt, claim).await;
         }
     }
 
@@ -358,57 +390,40 @@ impl Engine {
                 }
             }
         }
-        let unknown = self.unless_keys_are_known(claim);
-        let (earlier, is_known) = match disposition {
+        let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
                 let completion = self.completion_of(&request, &hold, outcome).await;
-                let keys = claim.derived_generation();
-                let applied = self.apply(&request, attempt, keys, completion, writes);
+                let applied = self.apply_keys(&request, attempt, claim, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
-                    Applied::Sent(sent) => {
-                        if let Some(unknown) = unknown {
-                            unknown.disarm();
-                        }
-                        return self.conclude(request, sent?).await;
-                    }
-                    Applied::Replay(record) => (Some(record), true),
+                    Applied::Sent(sent) => return self.conclude(request, sent?).await,
+                    Applied::Replay(record) => Some(record),
                 }
             }
             Disposition::Fail(failure) => {
                 let failure = self.failure_of(&request, &attempt.owner, &failure);
-                let keys = claim.derived_generation();
-                let applied = self.apply(&request, attempt, keys, failure, Vec::new());
+                let applied = self.apply_keys(&request, attempt, claim, failure, Vec::new());
                 match applied.await {
-                    Ok(Applied::Replay(record)) => (Some(record), true),
-                    Ok(Applied::Sent(_)) => (None, true),
+                    Ok(Applied::Replay(record)) => Some(record),
                     // Not stored, it fails again, which changes nothing.
-                    Err(_) => (None, false),
+                    Ok(Applied::Sent(_)) | Err(_) => None,
                 }
             }
             // A duplicate may fail because the original has succeeded: it gets the original's
             // outcome.
-            Disposition::Release(_) => match self.look(&request).await {
-                Ok(found) => {
-                    attempt.found = found;
-                    let earlier = match self.record_in_the_way(&request, &attempt) {
-                        Ok(earlier) => earlier,
-                        Err(error @ Error::Mismatch) => {
-                            events::refused(&request, &error);
-                            return Err(error);
-                        }
-                        Err(_) => None,
-                    };
-                    let is_known = earlier.is_some() || self.gives_keys(&request, &attempt, claim);
-                    (earlier, is_known)
+            Disposition::Release(_) => {
+                let looked = self.look_for_keys(&request, &mut attempt, claim).await;
+                match looked.map(|()| self.record_in_the_way(&request, &attempt)) {
+                    Ok(Ok(earlier)) => earlier,
+                    Ok(Err(error @ Error::Mismatch)) => {
+                        events::refused(&request, &error);
+                        return Err(error);
+                    }
+                    Ok(Err(_)) | Err(_) => None,
                 }
-                Err(_) => (None, false),
-            },
+            }
         };
-        if let (Some(unknown), true) = (unknown, is_known) {
-            unknown.disarm();
-        }
         match earlier {
             Some(record) => self.replay(request, record, false).await.map(Ended::Replay),
             None => Ok(Ended::Done),

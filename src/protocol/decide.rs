@@ -135,13 +135,17 @@ pub enum Decision<'a> {
 
 impl Decision<'_> {
     /// Returns the generation of derived keys of the attempt that this decision about a record lets
-    /// begin.
+    /// begin, or of those before it.
     pub(crate) fn key_generation(&self, found: Option<&Found>) -> u32 {
         match self {
-            Self::TakeOver { mode, .. } if *mode != Takeover::Fresh => found
+            Self::Create
+            | Self::TakeOver {
+                mode: Takeover::Fresh,
+                ..
+            } => 0,
+            _ => found
                 .and_then(|found| found.content.as_ref().ok())
                 .map_or(0, |record| record.journal.key_generation()),
-            _ => 0,
         }
     }
 }
