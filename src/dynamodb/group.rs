@@ -58,10 +58,8 @@ pub(super) async fn write_all(
     let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
     let met = load_all(store, &hidden, deadline).await;
     let met = hidden.iter().zip(met).map(async |(id, met)| match met {
-        Err(StoreError::NotSent | StoreError::Throttled(_)) => {
-            // Boxed, as each single request is.
-            store.load(id, deadline).boxed().await
-        }
+        // Boxed, as each single request is.
+        Err(StoreError::NotSent) => store.load(id, deadline).boxed().await,
         met => met,
     });
     let mut met = join_all(met).await.into_iter();
