@@ -393,7 +393,11 @@ impl Engine {
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
+                let unknown = self.unless_keys_are_known(claim);
                 let completion = self.completion_of(&request, &hold, outcome).await;
+                if let Some(unknown) = unknown {
+                    unknown.disarm();
+                }
                 let applied = self.apply_keys(&request, attempt, claim, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
@@ -503,11 +507,12 @@ impl Engine {
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules);
             let asked = decision.key_generation(found.as_ref());
+            let has_other_keys = keys.is_some_and(|keys| keys != asked);
+            if has_other_keys {
+                self.reads_first.store(true, Ordering::Relaxed);
+            }
             let (basis, number) = match decision {
-                Decision::Create | Decision::TakeOver { .. }
-                    if keys.is_some_and(|keys| keys != asked) =>
-                {
-                    self.reads_first.store(true, Ordering::Relaxed);
+                Decision::Create | Decision::TakeOver { .. } if has_other_keys => {
                     return Err(self.in_flight(request, Duration::ZERO));
                 }
                 Decision::Create => {
