@@ -231,18 +231,32 @@ impl Engine {
     ) -> Result<Begun, Obstacle> {
         // A failure is a record, too, which a late copy of a commit must not outlive.
         let retention = request.retention.min(self.settings.failure_retention);
-        let looked = if self.store.admission().is_none() {
+        let refused = |error: &Obstacle| events::refused(&request, error);
+        let owner = if self.store.admission().is_none() {
             Err(Error::Write(WriteError::NotSupported))
         } else if retention < LEAST_RETENTION {
             Err(Error::Write(WriteError::RetentionTooShort { retention }))
         } else {
-            let read_first = request.options.read_first || self.reads_first.load(Ordering::Relaxed);
-            self.look_unclaimed(&request, read_first).await
+            self.new_owner(&request).map_err(Error::from)
         };
-        let attempt = match looked.inspect_err(|error| events::refused(&request, error))? {
-            Ok(attempt) => attempt,
-            Err(record) => return self.replay(request, record, false).await.map(Begun::Replay),
+        let owner = owner.inspect_err(refused)?;
+        let started_at = self.clock.now();
+        let mut found = None;
+        if request.options.read_first || self.reads_first.load(Ordering::Relaxed) {
+            // A read of a redelivery's record costs less than a transaction that fails. Without its
+            // answer, the transaction itself finds out.
+            found = self.look(&request).await.unwrap_or_default();
+        }
+        let attempt = Unclaimed {
+            owner,
+            until: self.run_until(&request, started_at),
+            started_at,
+            found,
         };
+        let earlier = self.record_in_the_way(&request, &attempt);
+        if let Some(record) = earlier.inspect_err(refused)? {
+            return self.replay(request, record, false).await.map(Begun::Replay);
+        }
         let (hold, until) = (self.hold_of(&attempt), attempt.until);
         // There is no record to keep a journal in.
         let unwritten = self.unwritten(&request, &attempt);
@@ -298,55 +312,31 @@ impl Engine {
         decide(found, asking, &self.settings.rules).key_generation(found)
     }
 
-    /// Has each later attempt read its record first, where this one derived keys and doesn't learn, by
-    /// a commit or a read, that its record gives them still.
-    pub(super) fn unless_keys_are_known(&self, claim: &Claim) -> Option<OnDrop<impl FnOnce()>> {
-        claim.derived_generation()?;
+    /// Returns the generation of the keys that the handler derived. Unless its guard is disarmed, each
+    /// later attempt reads its record first: neither a commit nor a read has shown that the record
+    /// still gives these keys.
+    pub(super) fn unless_keys_are_known(
+        &self,
+        claim: &Claim,
+    ) -> Option<(u32, OnDrop<impl FnOnce()>)> {
         let reads_first = &self.reads_first;
-        Some(OnDrop::new(|| reads_first.store(true, Ordering::Relaxed)))
+        let unknown = || reads_first.store(true, Ordering::Relaxed);
+        let derived = claim.derived_generation()?;
+        Some((derived, OnDrop::new(unknown)))
     }
 
-    /// Reads the record of an attempt that commits nothing, and learns which keys it gives.
-    async fn look_for_keys(
+    /// Disarms the guard of derived keys, where the record, as it was found, gives the same keys.
+    fn compare_keys(
         &self,
         request: &Request,
-        attempt: &mut Unclaimed,
-        claim: &Claim,
-    ) -> Result<(), StoreError> {
-        let unknown = self.unless_keys_are_known(claim);
-        attempt.found = self.look(request).await?;
-        let asked = self.keys_of(request, attempt, self.clock.now());
-        if let Some(unknown) = unknown
-            && claim.derived_generation() == Some(asked)
+        attempt: &Unclaimed,
+        keys: Option<(u32, OnDrop<impl FnOnce()>)>,
+    ) {
+        if let Some((derived, unknown)) = keys
+            && derived == self.keys_of(request, attempt, self.clock.now())
         {
             unknown.disarm();
         }
-        Ok(())
-    }
-
-    /// Applies a final record, and learns by the answer that the keys were those of the record before.
-    async fn apply_keys(
-        &self,
-        request: &Request,
-        attempt: Unclaimed,
-        claim: &Claim,
-        completion: Completion,
-        writes: Vec<Write>,
-    ) -> Result<Applied, Obstacle> {
-        let unknown = self.unless_keys_are_known(claim);
-        let keys = claim.derived_generation();
-        let applied = self.apply(request, attempt, keys, completion, writes).await;
-        let is_known = match &applied {
-            Ok(Applied::Replay(_)) => true,
-            Ok(Applied::Sent(sent)) => matches!(sent, Ok(_) | Err(Uncommitted::Refused(_))),
-            Err(error) => !matches!(error, Error::Store(_)),
-        };
-        if let Some(unknown) = unknown
-            && is_known
-        {
-            unknown.disarm();
-        }
-        applied
     }
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
@@ -359,9 +349,12 @@ impl Engine {
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
-        if claim.derived_generation().is_some() {
-            // Where it fails, the next attempts read their records first.
-            let _ = self.look_for_keys(request, &mut attempt, claim).await;
+        let keys = self.unless_keys_are_known(claim);
+        if keys.is_some()
+            && let Ok(found) = self.look(request).await
+        {
+            attempt.found = found;
+            self.compare_keys(request, &attempt, keys);
         }
     }
 
@@ -377,28 +370,32 @@ impl Engine {
             // An open transaction among them holds the record's place.
             writes.clear();
         }
+        let keys = self.unless_keys_are_known(claim);
         let met = claim.unwritten().and_then(Unwritten::take_met);
         if met.is_some() {
             attempt.found = met;
             // What the transaction met counts, whatever error the handler made of it.
             if !matches!(disposition, Disposition::Complete(_)) {
                 let record = self.record_in_the_way(&request, &attempt);
-                if let Some(record) =
-                    record.inspect_err(|error| events::refused(&request, error))?
-                {
-                    return self.replay(request, record, false).await.map(Ended::Replay);
+                match record {
+                    Ok(None) => {}
+                    Ok(Some(record)) => {
+                        self.compare_keys(&request, &attempt, keys);
+                        return self.replay(request, record, false).await.map(Ended::Replay);
+                    }
+                    Err(error) => {
+                        self.compare_keys(&request, &attempt, keys);
+                        events::refused(&request, &error);
+                        return Err(error);
+                    }
                 }
             }
         }
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
-                let unknown = self.unless_keys_are_known(claim);
                 let completion = self.completion_of(&request, &hold, outcome).await;
-                if let Some(unknown) = unknown {
-                    unknown.disarm();
-                }
-                let applied = self.apply_keys(&request, attempt, claim, completion, writes);
+                let applied = self.apply(&request, attempt, keys, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
                     Applied::Sent(sent) => return self.conclude(request, sent?).await,
@@ -407,7 +404,7 @@ impl Engine {
             }
             Disposition::Fail(failure) => {
                 let failure = self.failure_of(&request, &attempt.owner, &failure);
-                let applied = self.apply_keys(&request, attempt, claim, failure, Vec::new());
+                let applied = self.apply(&request, attempt, keys, failure, Vec::new());
                 match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
                     // Not stored, it fails again, which changes nothing.
@@ -417,8 +414,12 @@ impl Engine {
             // A duplicate may fail because the original has succeeded: it gets the original's
             // outcome.
             Disposition::Release(_) => {
-                let looked = self.look_for_keys(&request, &mut attempt, claim).await;
-                match looked.map(|()| self.record_in_the_way(&request, &attempt)) {
+                let looked = self.look(&request).await.map(|found| {
+                    attempt.found = found;
+                    self.compare_keys(&request, &attempt, keys);
+                    self.record_in_the_way(&request, &attempt)
+                });
+                match looked {
                     Ok(Ok(earlier)) => earlier,
                     Ok(Err(error @ Error::Mismatch)) => {
                         events::refused(&request, &error);
@@ -432,31 +433,6 @@ impl Engine {
             Some(record) => self.replay(request, record, false).await.map(Ended::Replay),
             None => Ok(Ended::Done),
         }
-    }
-
-    /// Begins an attempt without a claim. A hinted redelivery reads the record first, since a
-    /// transaction that fails costs more than a read.
-    async fn look_unclaimed(
-        &self,
-        request: &Request,
-        read_first: bool,
-    ) -> Result<Result<Unclaimed, Box<Record>>, Obstacle> {
-        let owner = self.new_owner(request)?;
-        let started_at = self.clock.now();
-        let mut found = None;
-        if read_first {
-            // The read only saves a transaction that would fail. Without it, the transaction itself
-            // finds out.
-            found = self.look(request).await.unwrap_or_default();
-        }
-        let attempt = Unclaimed {
-            owner,
-            until: self.run_until(request, started_at),
-            started_at,
-            found,
-        };
-        let earlier = self.record_in_the_way(request, &attempt)?;
-        Ok(earlier.map_or(Ok(attempt), Err))
     }
 
     /// Returns the final record that was found; `None` where the attempt may write its own.
@@ -479,13 +455,13 @@ impl Engine {
     /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
     /// of any round was silent, the key is fenced off before it is said that nothing was written.
     ///
-    /// `keys` is the generation of the keys that the handler derived. Where the record asks for
-    /// another one, nothing is written: the next attempt reads the record first.
+    /// Where the record gives other keys than those that the handler derived, nothing is written: the
+    /// next attempt reads the record first.
     async fn apply(
         &self,
         request: &Request,
         attempt: Unclaimed,
-        keys: Option<u32>,
+        keys: Option<(u32, OnDrop<impl FnOnce()>)>,
         mut completion: Completion,
         writes: Vec<Write>,
     ) -> Result<Applied, Obstacle> {
@@ -507,10 +483,7 @@ impl Engine {
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules);
             let asked = decision.key_generation(found.as_ref());
-            let has_other_keys = keys.is_some_and(|keys| keys != asked);
-            if has_other_keys {
-                self.reads_first.store(true, Ordering::Relaxed);
-            }
+            let has_other_keys = keys.as_ref().is_some_and(|(derived, _)| *derived != asked);
             let (basis, number) = match decision {
                 Decision::Create | Decision::TakeOver { .. } if has_other_keys => {
                     return Err(self.in_flight(request, Duration::ZERO));
@@ -529,9 +502,18 @@ impl Engine {
                     (Basis::Version { seen, mode, claim }, attempt)
                 }
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
+                    if !has_other_keys {
+                        are_known(keys);
+                    }
                     return Ok(Applied::Replay(Box::new(record.clone())));
                 }
-                other => return Err(self.obstacle(request, &other, now)),
+                other => {
+                    let obstacle = self.obstacle(request, &other, now);
+                    if !has_other_keys && !matches!(obstacle, Error::Unreadable(_)) {
+                        are_known(keys);
+                    }
+                    return Err(obstacle);
+                }
             };
             let mut record = Final { completion, basis };
             let token = format!("{}-{round}", owner.as_str());
@@ -570,6 +552,9 @@ impl Engine {
                     answer.err().unwrap_or_else(unanswered),
                 )),
             };
+            if matches!(sent, Ok(_) | Err(Uncommitted::Refused(_))) {
+                are_known(keys);
+            }
             events::committed(request, number, &record.completion, &sent);
             return Ok(Applied::Sent(sent));
         }
@@ -579,6 +564,13 @@ impl Engine {
             return Ok(Applied::Sent(sent));
         }
         Err(self.in_flight(request, Duration::ZERO))
+    }
+}
+
+/// Disarms the guard of derived keys.
+fn are_known(keys: Option<(u32, OnDrop<impl FnOnce()>)>) {
+    if let Some((_, unknown)) = keys {
+        unknown.disarm();
     }
 }
 
