@@ -21,6 +21,7 @@ use crate::store::grouped::Groups;
 use crate::store::{DynStore, GROUP};
 
 /// Retention for requests over HTTP: clients retry for minutes, and a day covers a night's outage.
+#[cfg(any(feature = "http", feature = "test-util"))]
 pub(crate) const HTTP_RETENTION: Duration = Duration::from_hours(24);
 
 /// Retention for events: a queue keeps a message for up to 14 days but most teams redrive within
