@@ -109,18 +109,18 @@ impl Progress {
         };
         let fits = begun.segments.len() == fresh.segments.len()
             && begun.segments.iter().zip(&fresh.segments).all(is_alike);
-        if begun.of == fresh.of && !fits {
-            return Err(Failure::usage(format!(
-                "{} is of another version of this program: give another file",
-                path.display()
-            )));
-        }
         if begun.of != fresh.of {
             return Err(Failure::usage(format!(
                 "{} is of a scan of {}: give another file for {}",
                 path.display(),
                 begun.of,
                 fresh.of
+            )));
+        }
+        if !fits {
+            return Err(Failure::usage(format!(
+                "{} is of another version of this program: give another file",
+                path.display()
             )));
         }
         if begun.which != fresh.which {
