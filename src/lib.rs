@@ -88,7 +88,7 @@
 //! | `streams` | | [`kinesis`], [`dynamodb_streams`], [`kafka`] and the other sources of batches; implies `batch` |
 //! | `invoke` | | `InvokeLayer` of [`invoke`], for handlers of one event: direct, Step Functions, EventBridge, SNS |
 //! | `jmespath` | | `jmespath` of the `Selector` in `batch`, `http` and `invoke`: keys that an expression finds in the body |
-//! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; implies `sqs` |
+//! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; `sqs::BatchLayer::rejected_to`; implies `sqs` |
 //! | `http` | | `IdempotencyLayer` of [`http`], for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
 //! | `lambda-http` | | the same layer, for functions behind API Gateway, a load balancer or a function URL; implies `http` |

@@ -185,6 +185,8 @@ use tracing::{Span, info_span};
 use crate::batch::{BodyError, Source};
 
 #[cfg(feature = "visibility")]
+mod rejected;
+#[cfg(feature = "visibility")]
 mod visibility;
 
 pub use crate::batch::{

@@ -605,14 +605,24 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn on_rejected<F, Fut, HookError>(mut self, hook: F) -> Self
+    pub fn on_rejected<F, Fut, HookError>(self, hook: F) -> Self
     where
         F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
         HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
-        self.config.hooks.on_rejected = Some(Hook::new(hook, quotes));
+        self.rejecting(quotes, hook)
+    }
+
+    /// Takes rejected messages, and logs the texts of the function's errors where they quote nothing.
+    pub(crate) fn rejecting<F, Fut, HookError>(mut self, logs_errors: bool, hook: F) -> Self
+    where
+        F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), HookError>> + Send + 'static,
+        HookError: fmt::Display + 'static,
+    {
+        self.config.hooks.on_rejected = Some(Hook::new(hook, logs_errors));
         self
     }
 

@@ -9,6 +9,7 @@ use lambda_idempotency::{Builder, Idempotency};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tower::Service;
 
 use crate::on_each_server;
@@ -30,6 +31,7 @@ mod misconfigured;
 mod order;
 mod pointers;
 mod refusals;
+mod rejected;
 mod rejections;
 mod retention;
 mod steps;
@@ -106,6 +108,24 @@ fn charging(once: &Idempotency, effects: &Effects) -> impl Worker + Clone + use<
     charge(once).handler(move |message| {
         effects.of(&message);
         async { Ok(()) }
+    })
+}
+
+/// As `charging`, and no message ends before so many run.
+fn charging_together(
+    once: &Idempotency,
+    effects: &Effects,
+    count: usize,
+) -> impl Worker + Clone + use<> {
+    let (effects, all) = (effects.clone(), Arc::new(Barrier::new(count)));
+    charge(once).handler(move |message| {
+        effects.of(&message);
+        let all = Arc::clone(&all);
+        async move {
+            // Where one isn't claimed, the others don't wait for ever.
+            let _ = tokio::time::timeout(Duration::from_mins(1), all.wait()).await;
+            Ok(())
+        }
     })
 }
 

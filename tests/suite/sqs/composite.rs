@@ -17,7 +17,7 @@ async fn worker(
     let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
     let store = DynamoDbStore::new(proxy.server().client(), &table).layout(layout);
     let effects = Effects::default();
-    let worker = charging(&builder(store).build().unwrap(), &effects);
+    let worker = charging_together(&builder(store).build().unwrap(), &effects, 3);
     proxy.take_total();
     (proxy, table, effects, worker)
 }
@@ -26,17 +26,22 @@ fn messages() -> impl Iterator<Item = Value> {
     (1..=3).map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n))
 }
 
-on_each_server!(claims_leave_one_by_one);
-async fn claims_leave_one_by_one(server: Server) {
+on_each_server!(claims_leave_one_by_one_and_completions_together);
+async fn claims_leave_one_by_one_and_completions_together(server: Server) {
     let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];
     let (proxy, _, effects, mut worker) = worker(&server, &keys).await;
     assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
     assert_eq!(effects.take(), ["m-1", "m-2", "m-3"]);
-    let mut counts = proxy.take_counts();
-    assert!(counts.remove("UpdateItem") >= Some(3), "{counts:?}");
-    // Of completions.
-    counts.remove("BatchExecuteStatement");
-    assert!(counts.is_empty(), "{counts:?}");
+    let counts = proxy.take_counts();
+    assert_eq!(
+        (
+            counts["UpdateItem"],
+            counts["BatchExecuteStatement"],
+            counts.len()
+        ),
+        (3, 1, 2),
+        "{counts:?}"
+    );
 }
 
 on_each_server!(a_table_with_one_of_the_two_keys_runs_nothing_and_keeps_nothing);

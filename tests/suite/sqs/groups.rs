@@ -132,7 +132,11 @@ async fn a_group_of_completions_whose_reply_is_lost_is_recorded(server: Server) 
 
 on_each_server!(statements_that_fail_for_the_moment_are_sent_again);
 async fn statements_that_fail_for_the_moment_are_sent_again(server: Server) {
-    let (proxy, effects, mut worker) = bench(&server).await;
+    let proxy = Proxy::before(&server).await;
+    let once = engine(proxy.server()).await;
+    let effects = Effects::default();
+    let mut worker = charging_together(&once, &effects, 4);
+    proxy.take_total();
     proxy.inject(
         "BatchExecuteStatement",
         Fault::Reply(
@@ -146,6 +150,9 @@ async fn statements_that_fail_for_the_moment_are_sent_again(server: Server) {
     );
     assert_eq!(deliver(&mut worker, messages(4, 1)).await, NOTHING);
     assert_eq!(effects.take().len(), 4);
+    // The group, each of its four statements once more, alone or with others, and a group of four ends.
+    let counts = proxy.take_counts();
+    assert!(counts.values().sum::<usize>() <= 6, "{counts:?}");
 }
 
 on_each_server!(a_reply_with_too_few_answers_loses_nothing);
@@ -188,17 +195,32 @@ async fn a_throttled_read_is_tried_again(server: Server) {
 
 on_each_server!(without_the_permission_for_groups_requests_go_out_one_by_one);
 async fn without_the_permission_for_groups_requests_go_out_one_by_one(server: Server) {
-    let (proxy, effects, mut worker) = bench(&server).await;
-    proxy.inject("BatchExecuteStatement", Fault::DENY);
+    let proxy = Proxy::before(&server).await;
+    let once = engine(proxy.server()).await;
+    let effects = Effects::default();
+    let mut worker = charging_together(&once, &effects, 4);
+    proxy.take_total();
+    // Claims and completions each ask once.
+    for _ in 0..2 {
+        proxy.inject("BatchExecuteStatement", Fault::DENY);
+    }
     assert_eq!(deliver(&mut worker, messages(4, 1)).await, NOTHING);
     assert_eq!(effects.take().len(), 4);
-    assert_eq!(proxy.take_counts()["PutItem"], 4);
+    let counts = proxy.take_counts();
+    let [asked, claims, ends] =
+        ["BatchExecuteStatement", "PutItem", "UpdateItem"].map(|name| counts[name]);
+    assert_eq!((asked, claims, ends), (2, 4, 4), "{counts:?}");
 
     let more: Vec<_> = (11..=14)
         .map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n))
         .collect();
     assert_eq!(deliver(&mut worker, more).await, NOTHING);
-    assert_eq!(proxy.take_counts()["PutItem"], 4);
+    let counts = proxy.take_counts();
+    assert_eq!(
+        (counts["PutItem"], counts["UpdateItem"], counts.len()),
+        (4, 4, 2),
+        "{counts:?}"
+    );
 }
 
 on_each_server!(a_permission_refused_by_each_statement_is_noticed_as_well);

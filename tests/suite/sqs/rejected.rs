@@ -1,0 +1,86 @@
+//! Rejected messages that are sent to another queue.
+
+use crate::support::QueueApi;
+
+use super::*;
+
+const REJECTED: &str = "http://queue/rejected";
+
+/// A mismatch, a body that doesn't decode, and one that is done.
+fn messages() -> Vec<Value> {
+    let mut garbled = message("garbled", "not JSON");
+    garbled["messageAttributes"] =
+        json!({ "tenant": { "dataType": "String", "stringValue": "shop-1" } });
+    vec![
+        payment("m-1", "p-1", 5),
+        payment("differs", "p-1", 6),
+        garbled,
+    ]
+}
+
+async fn delivered(
+    server: &Server,
+    queue: &QueueApi,
+    url: &str,
+    messages: Vec<Value>,
+) -> Vec<String> {
+    let once = engine(server).await;
+    let layer = charge(&once).rejected_to(queue.client(), url);
+    let mut worker = layer.handler(|_| async { Ok::<_, PaymentError>(()) });
+    deliver(&mut worker, messages).await
+}
+
+on_each_server!(rejected_messages_are_sent_to_a_queue_and_acknowledged);
+async fn rejected_messages_are_sent_to_a_queue_and_acknowledged(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    assert_eq!(
+        delivered(&server, &queue, REJECTED, messages()).await,
+        NOTHING
+    );
+    let mut sent = queue.take();
+    sent.sort_by_key(|(_, request)| request["MessageBody"].to_string());
+    let (operations, requests): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+    assert_eq!(operations, ["SendMessage", "SendMessage"]);
+    let [garbled, differs] = &requests[..] else {
+        panic!("{requests:?}");
+    };
+    assert_eq!(garbled["QueueUrl"], REJECTED);
+    assert_eq!(garbled["MessageBody"], "not JSON");
+    assert_eq!(
+        garbled["MessageAttributes"]["tenant"]["StringValue"],
+        "shop-1"
+    );
+    assert_eq!(garbled["MessageGroupId"], Value::Null);
+    let why = |request: &Value| {
+        let text = &request["MessageAttributes"]["idempotency-rejected"]["StringValue"];
+        serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap()
+    };
+    assert_eq!(why(garbled)["message_id"], "garbled");
+    assert_eq!(why(garbled)["reason"], "undecodable_body");
+    assert_eq!(why(differs)["rejection"], "mismatch");
+}
+
+on_each_server!(a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue);
+async fn a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    let mut garbled = message("garbled", "not JSON");
+    let attribute = json!({ "dataType": "Binary", "binaryValue": "AQI=" });
+    garbled["messageAttributes"] = (0..10)
+        .map(|n| (format!("a{n}"), attribute.clone()))
+        .collect();
+    garbled["attributes"]["MessageGroupId"] = json!("group");
+    let failed = delivered(&server, &queue, "http://queue/rejected.fifo", vec![garbled]).await;
+    assert_eq!(failed, NOTHING);
+    let (_, request) = queue.take().remove(0);
+    assert_eq!(request["MessageAttributes"].as_object().unwrap().len(), 10);
+    assert_eq!(request["MessageAttributes"]["a3"]["BinaryValue"], "AQI=");
+    assert_eq!(request["MessageGroupId"], "group");
+    assert_eq!(request["MessageDeduplicationId"], "garbled");
+}
+
+on_each_server!(a_rejected_message_that_can_not_be_sent_is_reported);
+async fn a_rejected_message_that_can_not_be_sent_is_reported(server: Server) {
+    let queue = QueueApi::answering(Some("AccessDenied")).await;
+    let failed = delivered(&server, &queue, REJECTED, messages()).await;
+    assert_eq!(failed, ["differs", "garbled"]);
+}
