@@ -5,6 +5,7 @@
 //! |---|---|
 //! | a handler that the test calls directly | [`TestClaim`] |
 //! | a handler of SQS messages | `TestMessage` (feature `sqs`) |
+//! | a handler of records of Kinesis, DynamoDB Streams or Kafka | `TestRecord` (feature `streams`) |
 //! | a handler of one event | `TestInvocation` (feature `invoke`) |
 //! | an HTTP handler | `TestRequest` (feature `lambda-http`) |
 //! | what a handler hands to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
@@ -55,6 +56,8 @@ mod http;
 mod invoke;
 #[cfg(feature = "sqs")]
 mod sqs;
+#[cfg(feature = "streams")]
+mod streams;
 
 pub use claim::{Crash, TestClaim, reads_back};
 pub use clock::ManualClock;
@@ -73,3 +76,6 @@ pub use invoke::TestInvocation;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub use sqs::TestMessage;
+#[cfg(feature = "streams")]
+#[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
+pub use streams::TestRecord;

@@ -78,6 +78,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "dynamodb",
             "invoke",
             "sqs",
+            "kinesis",
+            "kafka",
+            "dynamodb_streams",
         ],
     ),
 ];

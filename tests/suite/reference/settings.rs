@@ -20,6 +20,7 @@ const VALUES: &[&str] = &[
     "TestClaim",
     "TestInvocation",
     "TestMessage",
+    "TestRecord",
     "TestRequest",
     "Transition",
     "Write",
