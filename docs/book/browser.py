@@ -1,14 +1,18 @@
 """Opens each page of the book, and of rustdoc, in a real Chromium: no error on its console, nothing loaded from elsewhere; nothing of the
-book is wider than a phone.
+book is wider than a phone. Presses each button of the playground.
 
-    browser.py             all pages
-    browser.py shots DIR   the book's pages as pictures, on a phone and on a screen, light and dark
+    browser.py               all pages
+    browser.py shots DIR     the book's pages and the playground as pictures, on a phone and on a screen, light and dark
+    browser.py playground    the buttons
 """
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -101,6 +105,65 @@ def check(browser):
         sys.exit("\n".join(wrong))
 
 
+# What is pressed; how often the two handlers charge then; a word of the drawing.
+PRESSED = {
+    "deliver": ((1, 1), "the handler runs"),
+    "deliver,deliver": ((1, 2), "(replayed)"),
+    "two": ((1, 2), "another attempt is in flight"),
+    "lose-reply": ((1, 1), "the reply is lost"),
+    "kill-before,deliver": ((0, 1), "is killed before the charge"),
+    "kill-before,pass-lease,deliver": ((1, 1), "62 s after the start"),
+    "kill-after,pass-lease,deliver": ((1, 2), "is killed after the charge"),
+    "freeze": ((1, 2), "goes on"),
+    "deliver,other-payload": ((1, 2), "payload 2"),
+    "store-down": ((0, 1), "500"),
+    "store-down,deliver": ((1, 2), "the handler runs"),
+}
+
+
+@contextmanager
+def playground():
+    """The playground as a process; its address."""
+    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "playground"
+    process = subprocess.Popen([program, "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def press(browser):
+    wrong = []
+    pressed = set()
+
+    def until(condition):
+        WebDriverWait(browser, 60).until(lambda browser: browser.execute_script(f"return {condition}"))
+
+    with playground() as address:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+        browser.get(address)
+        for scenario, (charged, word) in PRESSED.items():
+            for count, name in enumerate(["reset", *scenario.split(",")]):
+                until("!document.querySelector('button:disabled') && document.body.dataset.done")
+                browser.find_element("css selector", f"[data-act={name}]").click()
+                until(f"document.body.dataset.done == {count} && !document.querySelector('button:disabled')")
+                pressed.add(name)
+            sums = [int(browser.find_element("css selector", f"#{side} .sum").text.split()[0]) for side in ("protected", "unprotected")]
+            drawn = browser.find_element("id", "lines").text
+            if tuple(sums) != charged or word not in drawn:
+                wrong.append(f"{scenario}: charged {sums}, expected {charged}, and `{word}` in:\n{drawn}")
+            wrong += [f"{scenario}: wider than a phone: {element}" for element in browser.execute_script(TOO_WIDE, PHONE["width"])]
+        # The address has the last scenario: opened anew, the page plays it.
+        browser.refresh()
+        until(f"document.body.dataset.done == {len(scenario.split(','))}")
+        buttons = {button.get_attribute("data-act") for button in browser.find_elements("css selector", "button")}
+        wrong += [f"not pressed: {name}" for name in buttons - pressed] + errors(browser)
+    print(f"{len(PRESSED)} scenarios, {len(pressed)} buttons")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
 def shots(browser, folder):
     folder.mkdir(parents=True, exist_ok=True)
     book = served(ROOT / "target" / "book" / "html")
@@ -113,6 +176,11 @@ def shots(browser, folder):
                 height = browser.execute_script("return document.documentElement.scrollHeight")
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": min(height, 6000)})
                 browser.save_screenshot(folder / f"{page.removesuffix('.md').replace('/', '-')}-{device}-{scheme}.png")
+            with playground() as address:
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": 2000})
+                browser.get(f"{address}#kill-after,pass-lease,deliver")
+                WebDriverWait(browser, 60).until(lambda browser: browser.execute_script("return document.body.dataset.done == 3"))
+                browser.save_screenshot(folder / f"playground-{device}-{scheme}.png")
 
 
 def main():
@@ -121,6 +189,8 @@ def main():
         match sys.argv[1:]:
             case []:
                 check(browser)
+            case ["playground"]:
+                press(browser)
             case ["shots", folder]:
                 shots(browser, Path(folder))
             case _:
