@@ -7,7 +7,7 @@ import subprocess
 from driver import report, tools
 
 OUTPUT = tools.BENCHES / "LOAD.md"
-PLOT = tools.BENCHES / "load.svg"
+PLOT = tools.ROOT / "docs" / "internals" / "load.svg"
 # All at once: what disturbs one disturbs all.
 RUNS = {
     "server": ("axum, `load-server`", "load-server", "protected", "server"),
@@ -75,7 +75,12 @@ repetition (409). Behind the library, 409 tells a repetition to come back, since
 
 {memory}
 
-![p99 over time, and memory](load.svg)
+![p99 over time, and memory](../docs/internals/load.svg)
+
+- `server`: the axum server with the library.
+- `server-bare`: the same server without it.
+- `function`: `orders-api` in eight environments, with the library.
+- `function-bare`: the same function without it.
 """
 
 
@@ -148,16 +153,18 @@ def plot(reports):
 
 
 def field(title, lines, step, top):
-    most = max(max(values) for values in lines.values()) * 1.05
-    longest = max(len(values) for values in lines.values()) * step
+    tick, ticks = report.round_ticks(max(max(values) for values in lines.values()))
+    most, longest = tick * ticks, max(len(values) for values in lines.values()) * step
     wide = WIDTH - LEFT - 20
     yield f'<text x="{LEFT}" y="{top - 8}" fill="#222222">{title}</text>'
-    for part in range(5):
-        y = top + HEIGHT * (1 - part / 4)
+    for part in range(ticks + 1):
+        y = top + HEIGHT * (1 - part / ticks)
         yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + wide}" y2="{y:.1f}" stroke="#dddddd"/>'
-        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#222222">{most * part / 4:.3g}</text>'
-        x = LEFT + wide * part / 4
-        yield f'<text x="{x:.1f}" y="{top + HEIGHT + 18}" text-anchor="middle" fill="#222222">{longest * part / 4:.0f} s</text>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="#222222">{tick * part:g}</text>'
+    minute = max(1, round(longest / 300)) * 60
+    for second in range(0, int(longest) + 1, minute):
+        x = LEFT + wide * second / longest
+        yield f'<text x="{x:.1f}" y="{top + HEIGHT + 18}" text-anchor="middle" fill="#222222">{second // 60} min</text>'
     for name, values in lines.items():
         points = " ".join(
             f"{LEFT + wide * number * step / longest:.1f},{top + HEIGHT * (1 - value / most):.1f}" for number, value in enumerate(values)

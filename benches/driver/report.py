@@ -7,7 +7,7 @@ import statistics
 from driver import compare, kinesis, lane, postgres, redis, tools, web
 
 OUTPUT = tools.BENCHES / "RESULTS.md"
-PLOT = tools.BENCHES / "results.svg"
+PLOT = tools.ROOT / "docs" / "internals" / "results.svg"
 
 
 def main():
@@ -20,7 +20,7 @@ def main():
     gates += [("Redis", gate) for gate in (keys or {}).get("gates", [])]
     parts = [HEAD.format(date=datetime.date.today().isoformat())]
     parts.append(table(["", "figure", "found", "wanted", ""], [gate_row(where, gate) for where, gate in gates]))
-    parts.append("![CPU per message and time per batch](results.svg)\n")
+    parts.append("![CPU for one new message](../docs/internals/results.svg)\n")
     for data in sides:
         parts += server(data)
     if instructions:
@@ -237,46 +237,36 @@ def compare_title(name):
 
 
 def plot(data):
-    """Two columns of bars on a logarithmic scale, written by hand: a plotting library would be the largest dependency here."""
-    width, left, bar, gap, top = 860, 250, 13, 12, 60
-    names = list(compare.NAMES)
-    row = 2 * bar + gap
-    height = top + len(names) * row + 40
-    columns = [("CPU per message, µs", "cpu_us", 1), ("time per batch of 10, ms", "wall_us", 1_000)]
-    span = (width - left - 40) / 2 - 40
+    """Three bars on one linear axis, written by hand: a plotting library would be the largest dependency here."""
+    width, left, bar, top = 760, 300, 34, 52
+    names = ["powertools-python", "raw-at-once", compare.LAYER]
+    values = [data["contenders"][name]["new"]["cpu_us"] for name in names]
+    step, ticks = round_ticks(max(values))
+    height = top + len(names) * bar + 34
+    scale = (width - left - 80) / (step * ticks)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        'font-family="sans-serif" font-size="14">',
+        "<title>CPU for one new message</title>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<text x="12" y="22" font-size="15">Batches of 10 on {data["server"]}, logarithmic; shorter is better</text>',
-        '<rect x="12" y="34" width="10" height="10" fill="#33658a"/><text x="26" y="43">new</text>',
-        '<rect x="66" y="34" width="10" height="10" fill="#f6ae2d"/><text x="80" y="43">replay</text>',
+        f'<text x="12" y="26" font-size="16">CPU for one new message, in µs (batches of 10 on {data["server"]}); shorter is better</text>',
     ]
-    for index, name in enumerate(names):
-        y = top + index * row + bar + 4
-        weight = ' font-weight="bold"' if name == compare.LAYER else ""
-        out.append(f'<text x="12" y="{y}"{weight}>{compare.NAMES[name]}</text>')
-    for column, (title, what, unit) in enumerate(columns):
-        x = left + column * (span + 60)
-        values = [data["contenders"][name][scenario][what] / unit for name in names for scenario in ("new", "replay")]
-        low = 10 ** math.floor(math.log10(min(values)))
-        high = 10 ** math.ceil(math.log10(max(values)))
-
-        def scale(value):
-            return span * math.log10(value / low) / math.log10(high / low)
-
-        out.append(f'<text x="{x}" y="{height - 6}">{title}</text>')
-        tick = low
-        while tick <= high:
-            at = x + scale(tick)
-            out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top - 6}" y2="{height - 36}" stroke="#ddd"/>')
-            out.append(f'<text x="{at:.1f}" y="{height - 22}" text-anchor="middle" fill="#666">{tick:g}</text>')
-            tick *= 10
-        for index, name in enumerate(names):
-            for offset, (scenario, colour) in enumerate((("new", "#33658a"), ("replay", "#f6ae2d"))):
-                value = data["contenders"][name][scenario][what] / unit
-                y = top + index * row + offset * bar
-                out.append(f'<rect x="{x}" y="{y}" width="{scale(value):.1f}" height="{bar - 2}" fill="{colour}"/>')
-                label = f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
-                out.append(f'<text x="{x + scale(value) + 4:.1f}" y="{y + bar - 3}" font-size="10">{label}</text>')
+    for number in range(ticks + 1):
+        x = left + step * number * scale
+        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top - 6}" y2="{height - 30}" stroke="#ddd"/>')
+        out.append(f'<text x="{x:.1f}" y="{height - 12}" text-anchor="middle" fill="#666" font-size="12">{step * number:,g}</text>')
+    for row, (name, value) in enumerate(zip(names, values)):
+        y = top + row * bar
+        mine = name == compare.LAYER
+        weight, colour = (' font-weight="bold"', "#d65f0e") if mine else ("", "#33658a")
+        out.append(f'<text x="12" y="{y + 18}"{weight}>{compare.NAMES[name]}</text>')
+        out.append(f'<rect x="{left}" y="{y + 3}" width="{value * scale:.1f}" height="{bar - 12}" fill="{colour}"/>')
+        out.append(f'<text x="{left + value * scale + 6:.1f}" y="{y + 19}"{weight}>{value:,.0f}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def round_ticks(most):
+    """A round step, and how many of them reach the largest value: four to ten."""
+    step = 10 ** math.floor(math.log10(most))
+    step = next(step / part for part in (1, 2, 5, 10) if most / step * part >= 4)
+    return step, math.ceil(most / step)
