@@ -312,31 +312,18 @@ impl Engine {
         decide(found, asking, &self.settings.rules).key_generation(found)
     }
 
-    /// Returns the generation of the keys that the handler derived. Unless its guard is disarmed, each
-    /// later attempt reads its record first: neither a commit nor a read has shown that the record
-    /// still gives these keys.
-    pub(super) fn unless_keys_are_known(
-        &self,
-        claim: &Claim,
-    ) -> Option<(u32, OnDrop<impl FnOnce()>)> {
-        let reads_first = &self.reads_first;
-        let unknown = || reads_first.store(true, Ordering::Relaxed);
-        let derived = claim.derived_generation()?;
-        Some((derived, OnDrop::new(unknown)))
+    /// Guards the keys that a run without a claim derives.
+    pub(super) fn derived_keys<'a>(&'a self, claim: &'a Claim) -> DerivedKeys<'a> {
+        DerivedKeys {
+            claim,
+            reads_first: &self.reads_first,
+            are_known: false,
+        }
     }
 
-    /// Disarms the guard of derived keys, where the record, as it was found, gives the same keys.
-    fn compare_keys(
-        &self,
-        request: &Request,
-        attempt: &Unclaimed,
-        keys: Option<(u32, OnDrop<impl FnOnce()>)>,
-    ) {
-        if let Some((derived, unknown)) = keys
-            && derived == self.keys_of(request, attempt, self.clock.now())
-        {
-            unknown.disarm();
-        }
+    /// Compares the derived keys with those of the record, as it was found.
+    fn compare_keys(&self, request: &Request, attempt: &Unclaimed, keys: DerivedKeys<'_>) {
+        keys.compare(self.keys_of(request, attempt, self.clock.now()));
     }
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
@@ -349,8 +336,8 @@ impl Engine {
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
-        let keys = self.unless_keys_are_known(claim);
-        if keys.is_some()
+        let keys = self.derived_keys(claim);
+        if claim.derived_generation().is_some()
             && let Ok(found) = self.look(request).await
         {
             attempt.found = found;
@@ -370,24 +357,20 @@ impl Engine {
             // An open transaction among them holds the record's place.
             writes.clear();
         }
-        let keys = self.unless_keys_are_known(claim);
+        let keys = self.derived_keys(claim);
         let met = claim.unwritten().and_then(Unwritten::take_met);
         if met.is_some() {
             attempt.found = met;
             // What the transaction met counts, whatever error the handler made of it.
             if !matches!(disposition, Disposition::Complete(_)) {
                 let record = self.record_in_the_way(&request, &attempt);
-                match record {
-                    Ok(None) => {}
-                    Ok(Some(record)) => {
-                        self.compare_keys(&request, &attempt, keys);
-                        return self.replay(request, record, false).await.map(Ended::Replay);
-                    }
-                    Err(error) => {
-                        self.compare_keys(&request, &attempt, keys);
-                        events::refused(&request, &error);
-                        return Err(error);
-                    }
+                let record = record.inspect_err(|error| events::refused(&request, error));
+                if let Some(record) = record.transpose() {
+                    self.compare_keys(&request, &attempt, keys);
+                    return self
+                        .replay(request, record?, false)
+                        .await
+                        .map(Ended::Replay);
                 }
             }
         }
@@ -455,13 +438,13 @@ impl Engine {
     /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
     /// of any round was silent, the key is fenced off before it is said that nothing was written.
     ///
-    /// Where the record gives other keys than those that the handler derived, nothing is written: the
+    /// Nothing is written where the record gives other keys than those that the handler derived: the
     /// next attempt reads the record first.
     async fn apply(
         &self,
         request: &Request,
         attempt: Unclaimed,
-        keys: Option<(u32, OnDrop<impl FnOnce()>)>,
+        keys: DerivedKeys<'_>,
         mut completion: Completion,
         writes: Vec<Write>,
     ) -> Result<Applied, Obstacle> {
@@ -483,9 +466,8 @@ impl Engine {
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules);
             let asked = decision.key_generation(found.as_ref());
-            let has_other_keys = keys.as_ref().is_some_and(|(derived, _)| *derived != asked);
             let (basis, number) = match decision {
-                Decision::Create | Decision::TakeOver { .. } if has_other_keys => {
+                Decision::Create | Decision::TakeOver { .. } if keys.differ_from(asked) => {
                     return Err(self.in_flight(request, Duration::ZERO));
                 }
                 Decision::Create => {
@@ -502,15 +484,13 @@ impl Engine {
                     (Basis::Version { seen, mode, claim }, attempt)
                 }
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                    if !has_other_keys {
-                        are_known(keys);
-                    }
+                    keys.compare(asked);
                     return Ok(Applied::Replay(Box::new(record.clone())));
                 }
                 other => {
                     let obstacle = self.obstacle(request, &other, now);
-                    if !has_other_keys && !matches!(obstacle, Error::Unreadable(_)) {
-                        are_known(keys);
+                    if !matches!(obstacle, Error::Unreadable(_)) {
+                        keys.compare(asked);
                     }
                     return Err(obstacle);
                 }
@@ -553,7 +533,7 @@ impl Engine {
                 )),
             };
             if matches!(sent, Ok(_) | Err(Uncommitted::Refused(_))) {
-                are_known(keys);
+                keys.compare(asked);
             }
             events::committed(request, number, &record.completion, &sent);
             return Ok(Applied::Sent(sent));
@@ -567,10 +547,33 @@ impl Engine {
     }
 }
 
-/// Disarms the guard of derived keys.
-fn are_known(keys: Option<(u32, OnDrop<impl FnOnce()>)>) {
-    if let Some((_, unknown)) = keys {
-        unknown.disarm();
+/// The keys that a run without a claim derives. Each later attempt reads its record first if they are
+/// dropped before a commit or a read has shown that the record still gives the same keys.
+#[must_use = "each later attempt reads its record first as soon as it is dropped"]
+pub(super) struct DerivedKeys<'a> {
+    claim: &'a Claim,
+    reads_first: &'a AtomicBool,
+    are_known: bool,
+}
+
+impl DerivedKeys<'_> {
+    /// Tells whether a key was derived, and in another generation.
+    fn differ_from(&self, generation: u32) -> bool {
+        let derived = self.claim.derived_generation();
+        derived.is_some_and(|derived| derived != generation)
+    }
+
+    /// Ends the guard, with the generation of the keys that the record gives.
+    fn compare(mut self, generation: u32) {
+        self.are_known = !self.differ_from(generation);
+    }
+}
+
+impl Drop for DerivedKeys<'_> {
+    fn drop(&mut self) {
+        if !self.are_known && self.claim.derived_generation().is_some() {
+            self.reads_first.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -280,7 +280,7 @@ impl Drop for Run {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }
             Protection::Claimless(..) => {
-                drop(self.engine.unless_keys_are_known(&self.claim));
+                drop(self.engine.derived_keys(&self.claim));
             }
             Protection::Shadow(_) | Protection::None => {}
         }
