@@ -206,6 +206,15 @@ pub type BatchLayer<T, E> = crate::batch::BatchLayer<Sqs, T, E>;
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Sqs, T>;
 
+/// Returns the code of an error of SQS: the service's message may quote a receipt handle or a message.
+#[cfg(feature = "visibility")]
+fn code_of(error: &impl aws_sdk_sqs::error::ProvideErrorMetadata) -> String {
+    error
+        .code()
+        .unwrap_or("SQS could not be reached")
+        .to_owned()
+}
+
 /// Names SQS as the [`Source`] of a batch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

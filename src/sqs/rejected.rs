@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use aws_lambda_events::event::sqs::{SqsMessage, SqsMessageAttribute};
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::error::{BuildError, ProvideErrorMetadata};
+use aws_sdk_sqs::error::BuildError;
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::MessageAttributeValue;
 
 use crate::batch::Rejected;
-use crate::sqs::BatchLayer;
+use crate::sqs::{BatchLayer, code_of};
 
 /// The attribute that says why a message was rejected.
 const WHY: &str = "idempotency-rejected";
@@ -54,7 +54,6 @@ impl<T, E> BatchLayer<T, E> {
     }
 }
 
-/// Its error has the service's code alone, because the service's message may quote the message.
 async fn send(
     client: &Client,
     url: &str,
@@ -94,10 +93,7 @@ async fn send(
     }
     match request.send().await {
         Ok(_) => Ok(()),
-        Err(error) => Err(error
-            .code()
-            .unwrap_or("SQS could not be reached")
-            .to_owned()),
+        Err(error) => Err(code_of(&error)),
     }
 }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsMessage;
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::error::ProvideErrorMetadata;
 use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Defer, Deferral};
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
-use crate::sqs::BatchLayer;
+use crate::sqs::{BatchLayer, code_of};
 
 #[cfg(test)]
 mod tests;
@@ -118,8 +117,6 @@ impl Visibility {
         }
     }
 
-    /// Sends the request. Its error has the service's code alone, because the service's message may
-    /// quote the receipt handle.
     async fn change(
         &self,
         receipt: &Receipt,
@@ -142,10 +139,7 @@ impl Visibility {
         // Boxed: the SDK's futures are large.
         match timeout_at(until, Box::pin(request)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error
-                .code()
-                .unwrap_or("SQS could not be reached")
-                .to_owned()),
+            Ok(Err(error)) => Err(code_of(&error)),
             Err(_) => Err("no answer in time".to_owned()),
         }
     }

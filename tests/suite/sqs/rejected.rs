@@ -1,5 +1,6 @@
 //! Rejected messages that are sent to another queue.
 
+use crate::secrets::Log;
 use crate::support::QueueApi;
 
 use super::*;
@@ -80,7 +81,9 @@ async fn a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue(server: Serve
 
 on_each_server!(a_rejected_message_that_can_not_be_sent_is_reported);
 async fn a_rejected_message_that_can_not_be_sent_is_reported(server: Server) {
+    let (log, _capture) = Log::capture();
     let queue = QueueApi::answering(Some("AccessDenied")).await;
     let failed = delivered(&server, &queue, REJECTED, messages()).await;
     assert_eq!(failed, ["differs", "garbled"]);
+    assert!(log.text().contains("AccessDenied"), "{}", log.text());
 }
