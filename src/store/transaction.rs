@@ -9,7 +9,7 @@
 //! SDK. `docs/choose.md` in the repository says which form to use for what,
 //! `docs/recipes/transactions.md` where the limits are.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,8 @@ use crate::protocol::{Asking, Decision, Rules, decide};
 #[cfg(test)]
 mod tests;
 
-type Answer = Box<dyn Any + Send>;
+/// The answer to a condition that failed, with the name of its type.
+type Answer = (Box<dyn Any + Send>, &'static str);
 type OrElse = Box<dyn FnOnce(&Refusal) -> Answer + Send + Sync>;
 
 /// A business write, in a form that the store understands.
@@ -48,14 +49,16 @@ impl Write {
     /// type of the wrapped service; behind `http::events::EventLayer`, the response type of its
     /// event.
     ///
-    /// An answer of any other type is lost, and the caller gets
-    /// [`Error::Refused`](crate::Error::Refused).
+    /// The caller gets [`Error::Refused`](crate::Error::Refused) instead of an answer of another
+    /// type; its text names that type.
     #[must_use]
     pub fn or_else<E: Any + Send>(
         mut self,
         answer: impl FnOnce(&Refusal) -> E + Send + Sync + 'static,
     ) -> Self {
-        self.or_else = Some(Box::new(move |refusal| Box::new(answer(refusal))));
+        self.or_else = Some(Box::new(move |refusal| {
+            (Box::new(answer(refusal)), type_name::<E>())
+        }));
         self
     }
 
@@ -104,10 +107,24 @@ impl Refusal {
         let Some(answer) = self.answer.take() else {
             return Err(self);
         };
-        let answer = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (answer, name) = answer.into_inner().unwrap_or_else(PoisonError::into_inner);
         answer.downcast().map(|answer| *answer).map_err(|answer| {
-            self.answer = Some(Mutex::new(answer));
+            self.answer = Some(Mutex::new((answer, name)));
             self
+        })
+    }
+
+    /// Says that the answer which was planned has a type that the handler can't return.
+    pub(crate) fn unread_answer(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| match &self.answer {
+            Some(answer) => {
+                let (_, name) = &*answer.lock().unwrap_or_else(PoisonError::into_inner);
+                write!(
+                    f,
+                    ", and `or_else` gives `{name}`, which is not the handler's own type"
+                )
+            }
+            None => Ok(()),
         })
     }
 

@@ -56,13 +56,15 @@ fn the_answer_of_the_write_that_was_refused_comes_out_in_its_own_type() {
     let refusal = Refusal::new(1, Some(Box::new(7_u8))).asked(writes);
     let refusal = refusal.into_answer::<&str>().unwrap_err();
     assert_eq!(refusal.index(), 1);
+    assert!(refusal.unread_answer().to_string().contains("`u8`"));
     assert_eq!(refusal.into_answer::<u8>().unwrap(), 7);
 }
 
 #[test]
 fn a_write_without_an_answer_gives_the_refusal_itself() {
     let refusal = Refusal::new(0, None).asked(vec![Write::new(1)]);
-    assert!(refusal.into_answer::<&str>().is_err());
+    let refusal = refusal.into_answer::<&str>().unwrap_err();
+    assert_eq!(refusal.unread_answer().to_string(), "");
 }
 
 #[tokio::test]
