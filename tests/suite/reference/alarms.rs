@@ -81,8 +81,15 @@ fn each_alarm_says_what_to_do_without_a_path_that_only_this_repository_has() {
 fn each_section_has_three_commands_what_to_do_and_when_it_is_over() {
     let page = read("docs/operations/alarms.md");
     assert!(page.contains("\nevents() {"));
+    assert!(page.contains("\nmetric() {"));
     for (name, body) in sections(&page, "###") {
-        let programs = ["aws ", "events ", "idempotency "];
+        let programs = [
+            "aws ",
+            "events ",
+            "metric ",
+            "PERIOD=900 metric ",
+            "idempotency ",
+        ];
         let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));
         let commands = body.lines().filter(is_command).count();
         assert_eq!(commands, 3, "{name}");
