@@ -10,7 +10,7 @@ use opentelemetry_stdout::MetricExporter;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     tracing_subscriber::fmt().json().init();
-    // Before the first metric: what is counted without a recorder is lost.
+    // Before the first metric: counts without a recorder are lost.
     let (provider, _) = Recorder::builder("payments")
         .with_meter_provider(|provider| provider.with_periodic_exporter(MetricExporter::default()))
         .install()?;

@@ -48,7 +48,7 @@ async fn main() -> Result<(), Error> {
         .namespace("orders")
         .build()?;
     let api = ServiceBuilder::new()
-        // What the authorizer verified, never what a header says; and nothing runs without it.
+        // The authorizer has verified this claim: nothing runs without it, and no header replaces it.
         .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
         .service_fn(order);
     let send = async |subject| -> Result<(StatusCode, bool, String), Error> {

@@ -157,7 +157,7 @@ struct Unpacked {
     log_events: Vec<Entry>,
 }
 
-/// The types that AWS documents. Another one is an error: what it asks for is not known.
+/// The types that AWS documents. Another one is an error: its meaning is not known.
 #[derive(PartialEq, Eq, Deserialize)]
 enum MessageType {
     #[serde(rename = "DATA_MESSAGE")]

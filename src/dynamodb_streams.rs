@@ -309,9 +309,9 @@ fn body(event: Option<&str>, keys: &[u8], images: &Images) -> Result<Vec<u8>, Bo
 /// Holds the change of one item, as plain JSON: a text of DynamoDB's is a string, a number keeps all
 /// its digits, bytes are Base64 text, and sets are arrays.
 ///
-/// Which images there are, the table's
+/// The table's
 /// [stream view type](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_StreamSpecification.html)
-/// says.
+/// says which images there are.
 ///
 /// ```
 /// use lambda_idempotency::dynamodb_streams::{Change, ChangeKind};

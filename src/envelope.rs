@@ -115,7 +115,7 @@ impl Envelope {
             }
             let is_closed = inner.pointer.is_some();
             opened = Some(inner);
-            // What else there is would be inside the object.
+            // Further envelopes would be inside the object.
             if is_closed {
                 break;
             }

@@ -9,7 +9,7 @@ macro_rules! page {
     ($name:ident, $page:literal $(, $label:literal => $target:expr)* $(,)?) => {
         $(#[doc = concat!("[", $label, "]: ", $target)])*
         #[doc = ""]
-        // What the pages show is compiled by `Readme`.
+        // `Readme` compiles the examples of the pages.
         #[cfg_attr(not(doctest), doc = include_str!(concat!("../docs/", $page)))]
         pub mod $name {}
     };

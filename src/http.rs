@@ -11,13 +11,13 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! async fn charge(request: Request) -> Result<Response<Body>, lambda_http::Error> {
-//!     // What the engine holds for this request, under the layer: a key for the payment provider comes from it.
+//!     // The layer's claim of this request: the key for the payment provider comes from it.
 //!     let claim = request.extensions().get::<Claim>().ok_or("charge needs the layer")?;
 //!     let provider_key = claim.derive_key("provider");
 //!     Ok(Response::builder().status(201).body(format!("charged as {provider_key}").into())?)
 //! }
 //!
-//! /// Who the client is, as it was verified outside of the layer.
+//! /// The client, as it was verified outside of the layer.
 //! #[derive(Clone)]
 //! struct Tenant(&'static str);
 //!

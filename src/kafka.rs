@@ -72,8 +72,9 @@
 //!
 //! By default Lambda retries until the record expires, and the partition waits. Set
 //! `MaximumRetryAttempts` or `MaximumRecordAgeInSeconds` and a failure destination on the mapping
-//! ([retries]), or take what no retry will fix with [`on_rejected`](BatchLayer::on_rejected). What
-//! Lambda gives up holds records that never started: those that are reported with the failed one.
+//! ([retries]), or take what no retry will fix with [`on_rejected`](BatchLayer::on_rejected). A
+//! batch that Lambda gives up holds records that never started: those that are reported with the
+//! failed one.
 //!
 //! `sqs` has the rest: what is compared, what is logged, and what happens when time runs out.
 //!

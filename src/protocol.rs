@@ -12,7 +12,7 @@
 //! use lambda_idempotency::protocol::record::{Record, RecordWrite};
 //! use lambda_idempotency::protocol::transition;
 //!
-//! /// What a store does in one atomic step; nothing where the condition doesn't hold.
+//! /// Writes as a store does, in one atomic step; `None` where the condition doesn't hold.
 //! fn write(met: Option<&Record>, write: &RecordWrite) -> Option<Record> {
 //!     transition(met, write)
 //! }

@@ -63,13 +63,13 @@ impl Answer {
 ///   nothing and answers with the record that it met.
 /// - [`load`](Self::load) is strongly consistent: it sees every write that was answered before it
 ///   began.
-/// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. What was not sent by
-///   then, for want of a connection say, is answered with [`StoreError::NotSent`], and so is a call
-///   whose deadline has passed: it says nothing of the store.
+/// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. One that was not
+///   sent by then, for want of a connection say, is answered with [`StoreError::NotSent`], and so
+///   is a call whose deadline has passed: it says nothing of the store.
 /// - An error leaves it open whether a write applied. Sending the same write again is always safe:
 ///   its owner shows whether it has applied.
-/// - Nothing is deleted, except by a sweep of records past their `expiration`. When the sweep runs,
-///   or whether it ever does, changes nothing that a caller can observe.
+/// - Nothing is deleted, except by a sweep of records past their `expiration`. The time of the
+///   sweep, and whether it ever runs, change nothing that a caller can observe.
 ///
 /// Every other method has a default: the grouped calls loop, and a store without transactions or
 /// room for large outcomes says so.
@@ -125,7 +125,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What must be corrected: [`StoreError::Misconfigured`]. The default finds nothing.
+    /// [`StoreError::Misconfigured`] says what must be corrected. The default finds nothing.
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
     }

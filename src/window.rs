@@ -12,8 +12,8 @@
 //!   caches. It asks nobody, knows nothing of other processes, and **loses** the share of new messages
 //!   that it takes for met. Never for money.
 //!
-//! What it costs: a key takes about 32 bits. A million of keys at one in a thousand is less than 4 MiB, and
-//! a look takes less than a microsecond.
+//! A key takes about 32 bits, and a look less than a microsecond. A million of keys at one in a
+//! thousand is less than 4 MiB.
 //!
 //! ```
 //! use lambda_idempotency::window::{Seen, Window};
@@ -238,7 +238,7 @@ const NEVER: EpochSeconds = EpochSeconds(253_402_300_799);
 ///   restart, runs again.
 /// - A duplicate gets no outcome: `run` returns [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted),
 ///   a batch takes the message for done. Another payload under the same key is a duplicate, too.
-/// - What failed runs again. Permanent failures are remembered like successes.
+/// - A message that failed runs again. Permanent failures are remembered like successes.
 ///
 /// It counts in `idempotency_lossy_drops` the messages that it took for met without being certain, and has
 /// the rate that it was made with, in percent, in the gauge `idempotency_lossy_rate`. So the messages that were lost are
@@ -262,7 +262,7 @@ const NEVER: EpochSeconds = EpochSeconds(253_402_300_799);
 #[derive(Clone)]
 pub struct LossyStore {
     window: Window,
-    /// What runs, and what failed in a way that may pass.
+    /// The records of runs under way, and of failures that may pass.
     claims: Arc<Mutex<HashMap<RecordId, Record>>>,
 }
 

@@ -13,7 +13,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How often a handler ran.
+/// The number of runs of the handlers.
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 
 #[tokio::main]
@@ -70,7 +70,7 @@ async fn main() -> Result<(), Failure> {
     show("HTTP: its key, another order", 1, refused, [0, 0, 1])
 }
 
-/// Prints what became of the deliveries: runs, replays and refusals as expected, or an error.
+/// Prints the fate of the deliveries: runs, replays and refusals as expected, or an error.
 fn show(scene: &str, sent: usize, refused: usize, expected: [usize; 3]) -> Result<(), Failure> {
     let runs = RUNS.swap(0, SeqCst);
     let found @ [_, replays, _] = [runs, sent - runs - refused, refused];

@@ -160,7 +160,7 @@ pub struct Rejected {
     /// The code of what is wrong, finer than the class: `handler_failed`, `undecodable_body` or
     /// `key_too_long`, for example.
     pub reason: &'static str,
-    /// What went wrong, for people: for a failed handler the error's type, and its text (at most
+    /// The problem, for people: for a failed handler the error's type, and its text (at most
     /// 1,000 characters) with [`log_errors`](crate::Builder::log_errors).
     pub detail: String,
 }

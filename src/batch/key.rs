@@ -260,10 +260,10 @@ impl fmt::Display for Selector {
     }
 }
 
-/// What the outbox's relay names the attribute.
+/// The name of the attribute that the outbox's relay sets.
 const OF_THE_OUTBOX: &str = "event_id";
 
-/// What CloudEvents' bindings put before the names of their attributes: those of Kafka, of HTTP, and of AMQP.
+/// The prefixes of attributes in CloudEvents' bindings: those of Kafka, of HTTP, and of AMQP.
 const PREFIXES: [&str; 4] = ["ce_", "ce-", "cloudEvents:", "cloudEvents_"];
 
 /// A CloudEvent in structured mode.
@@ -275,7 +275,7 @@ struct CloudEvent {
     id: String,
 }
 
-/// What the outbox's relay puts onto a bus, which knows no attributes.
+/// The event as the outbox's relay puts it onto a bus, which knows no attributes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OnBus<'a> {

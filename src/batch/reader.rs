@@ -180,7 +180,7 @@ pub(super) struct Turn<R> {
     /// The message's place in the batch.
     pub(super) position: usize,
     pub(super) message: R,
-    /// What its body points to, where that was fetched.
+    /// The payload that its body points to, where that was fetched.
     pub(super) payload: Option<Result<String, Reason>>,
 }
 

@@ -25,7 +25,7 @@ mod tests;
 /// its outcome.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// The message has not run yet: what isn't known to be done is delivered again.
+    /// The message has not run yet: unless it does, it is delivered again.
     NotRun,
     /// The invocation's time was nearly over.
     OutOfTime,
@@ -37,7 +37,7 @@ pub(super) enum Reason {
     NoBody(BodyError),
     /// The body is not in the declared envelope.
     Envelope(EnvelopeError),
-    /// What the body points to was not fetched, for this reason.
+    /// The payload that the body points to was not fetched, for this reason.
     NotFetched(String),
     /// The body doesn't decode, for this reason.
     Undecodable(String),
@@ -58,7 +58,7 @@ pub(super) enum Reason {
         code: &'static str,
         detail: String,
         rejection: Option<Rejection>,
-        /// When the lease of the attempt that is in flight ends.
+        /// The time at which the lease of the attempt that is in flight ends.
         free_at: Option<Instant>,
     },
 }
@@ -233,7 +233,7 @@ pub(super) enum Fate {
     Reported(Reason),
 }
 
-/// Makes the fates before any message has run: what isn't known to be done is delivered again.
+/// Makes the fates before any message has run: all are reported until they are known to be done.
 pub(super) fn unknown(messages: usize) -> Vec<Fate> {
     std::iter::repeat_with(|| Fate::Reported(Reason::NotRun))
         .take(messages)

@@ -33,7 +33,7 @@ use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
 use crate::window::{Seen, Window};
 
-/// How many runs of a batch may end at once, where fewer handlers run at once.
+/// The number of runs of a batch that may end at once, where fewer handlers run at once.
 const ENDINGS: usize = 4 * GROUP;
 
 /// Holds the settings of a layer.

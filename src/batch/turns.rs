@@ -154,11 +154,11 @@ const LONGEST_END: Duration = Duration::from_millis(500);
 /// Holds the instants that end a batch; they are taken from the time that its invocation has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// From when on no message starts.
+    /// The time from which no message starts.
     pub(super) stop: Instant,
-    /// When a handler that still runs is ended.
+    /// The time at which a handler that still runs is ended.
     pub(super) end: Instant,
-    /// When what still waits for the store is given up.
+    /// The time at which calls that still wait for the store are given up.
     pub(super) give_up: Instant,
 }
 

@@ -248,7 +248,7 @@ impl Intercept for Sent {
     }
 }
 
-/// Gives the reply to a request of such a client. What was not sent says nothing of the store.
+/// Gives the reply to a request of such a client. One that was not sent says nothing of the store.
 pub(super) async fn in_time<T, E: StdError + 'static>(
     deadline: Instant,
     request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
@@ -304,7 +304,7 @@ impl ClassifyRetry for Forbidden {
 
 const FUNCTION_NAME: &str = "AWS_LAMBDA_FUNCTION_NAME";
 
-/// What Lambda gives every function that has a role and no file of settings.
+/// The variables that Lambda gives to every function with a role and no file of settings.
 const GIVEN: [&str; 4] = [
     FUNCTION_NAME,
     "AWS_REGION",
@@ -312,7 +312,7 @@ const GIVEN: [&str; 4] = [
     "AWS_SECRET_ACCESS_KEY",
 ];
 
-/// What says that the SDK has to look: for certificates of one's own, on the way to a proxy that
+/// The variables that make the SDK look: for certificates of one's own, on the way to a proxy that
 /// may have such, or in files.
 const LOOKED_UP: [&str; 13] = [
     "AWS_CA_BUNDLE",
@@ -330,7 +330,7 @@ const LOOKED_UP: [&str; 13] = [
     "AWS_SHARED_CREDENTIALS_FILE",
 ];
 
-/// What names an endpoint that gives credentials, and new ones before those expire.
+/// The variables that name an endpoint for credentials, which gives new ones before those expire.
 const RENEWED_AT: [&str; 2] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -339,7 +339,7 @@ const RENEWED_AT: [&str; 2] = [
 /// `AWS_ENDPOINT_URL`, and `AWS_ENDPOINT_URL_DYNAMODB` and its like.
 const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
-/// What the variables say.
+/// The facts in the environment variables.
 #[derive(Debug, PartialEq, Eq)]
 struct Environment {
     /// Region and credentials are in the environment itself, and only AWS's own servers, or servers

@@ -1,9 +1,9 @@
 //! Sends many writes, or reads, in one request.
 //!
 //! Each statement of a group is conditional and has its own answer. One that was throttled or in
-//! conflict is answered so, and holds up none of the others. What can't leave in a group, or was not
-//! settled by it, is `NotSent`, and its caller sends it alone, which is safe: so are all where the
-//! function lacks a permission that groups alone need, with one warning.
+//! conflict is answered so, and holds up none of the others. One that can't leave in a group, or
+//! was not settled by it, is `NotSent`, and its caller sends it alone, which is safe. All are
+//! `NotSent` where the function lacks a permission that groups alone need, with one warning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

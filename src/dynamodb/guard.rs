@@ -9,8 +9,8 @@
 //! Alone, a guard is one `UpdateItem`: [`Transition::apply`], [`Once::apply`],
 //! [`Latest::apply`]. The client sends it
 //! again as its retries are configured. A send without an answer (a timeout, a lost connection, a
-//! 5xx) may have applied, or may still arrive and apply. What the answer to a later send then says
-//! of the write:
+//! 5xx) may have applied, or may still arrive and apply. The answer to a later send then gives the
+//! result:
 //!
 //! | the later send | result |
 //! |---|---|

@@ -197,7 +197,7 @@ pub struct StoredEvent {
     /// A relay has taken it out of the index, because its target refused it each time (the item has
     /// a `parked_at`). It waits for an operator, who gives it its `pending` back.
     pub is_parked: bool,
-    /// How many sweeps its target has refused it in.
+    /// The number of sweeps in which its target has refused it.
     pub refusals: u32,
 }
 

@@ -208,8 +208,8 @@ impl Engine {
         }
     }
 
-    /// Sends the endings in at most half of the request's own time. What isn't answered by then
-    /// stays for the next call.
+    /// Sends the endings in at most half of the request's own time. One that isn't answered by
+    /// then stays for the next call.
     async fn send_before(&self, request: &Request) {
         let now = self.moment();
         let until = self.run_until(request, now.time);
@@ -225,7 +225,7 @@ impl Engine {
             let next = self.unsent.next(&request.id);
             join_all(next.iter().map(|unsent| self.send_one(unsent, deadline))).await;
         };
-        // Dropped at the deadline: what has no answer stays in the queue.
+        // Dropped at the deadline: an ending without an answer stays in the queue.
         let _ = timeout_at(deadline, sent).await;
     }
 
@@ -355,8 +355,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Leaves an ending to the engine's next call. What is only observed is not left: no call waits
-    /// for it.
+    /// Leaves an ending to the engine's next call. One that is only observed is not left: no call
+    /// waits for it.
     pub(in crate::engine) fn leave(
         &self,
         request: &Request,

@@ -87,8 +87,8 @@ impl Engine {
         self.begin_unprotected(None, unkeyed()?, options, &KeyError::Missing)
     }
 
-    /// Begins a run while the engine is switched off: a key that can't be used is no obstacle. What
-    /// is derived from the key stays the same, whether or not the engine was observing before.
+    /// Begins a run while the engine is switched off: a key that can't be used is no obstacle. The
+    /// values derived from a key stay the same, whether or not the engine was observing before.
     fn begin_disabled(self: &Arc<Self>, key: &Key, options: &Options) -> Result<Begun, Obstacle> {
         let id = match self.derived_id(key) {
             Some(id) => id,
@@ -580,7 +580,7 @@ impl Engine {
         request.meter.count(Count::Failures);
         let has_failed = failure.is_some() || last_error.is_some();
         if let Some(stop) = claim.stop().filter(|_| has_failed) {
-            // What a step found out counts, whatever error the handler made of it.
+            // The finding of a step counts, whatever error the handler made of it.
             return Err(self.stopped(request, hold, stop).await);
         }
         match failure {
@@ -617,7 +617,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Takes over the end of a lease that was renewed: what ends the claim is sent until then.
+    /// Takes over the end of a lease that was renewed: writes that end the claim are sent until then.
     pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
         if let Some(until) = claim.until() {
             hold.lease = until + self.settings.rules.skew_margin;
@@ -791,7 +791,8 @@ const GRANTED: i64 = 0;
 ///
 /// A function that may claim and may not complete repeats its effect with every delivery: each one
 /// runs when the lease of the one before it is over. After the first completion that was refused
-/// so, the process claims nothing but one trial a minute. What needs no claim is answered meanwhile.
+/// so, the process claims nothing but one trial a minute. A request that needs no claim is answered
+/// meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Permission {
     /// The time of the next trial.

@@ -663,7 +663,7 @@ impl<E> PreparedStep<E> {
 impl Claim {
     /// Runs an effect as [`step`](Self::step) does, and lets the handler say when it fires.
     ///
-    /// What comes before [`firing`](PreparedStep::firing) has no effect outside: reading a token, signing,
+    /// The work before [`firing`](PreparedStep::firing) has no effect outside: reading a token, signing,
     /// waiting for a connection. An attempt that dies there leaves no note, and the next one runs the step
     /// from its beginning, even under [`OnCrash::Interrupt`](crate::OnCrash::Interrupt). One that dies behind
     /// it may have had the effect: the step fires again with its key, or waits for an operator, as

@@ -361,7 +361,7 @@ impl Engine {
         let met = claim.unwritten().and_then(Unwritten::take_met);
         if met.is_some() {
             attempt.found = met;
-            // What the transaction met counts, whatever error the handler made of it.
+            // The record that the transaction met counts, whatever error the handler made of it.
             if !matches!(disposition, Disposition::Complete(_)) {
                 let record = self.record_in_the_way(&request, &attempt);
                 let record = record.inspect_err(|error| events::refused(&request, error));
@@ -686,8 +686,8 @@ impl Engine {
         let deadline = self.moment().store_deadline(until, limit, None);
         let again = |error: &StoreError| match urgency {
             Urgency::Confirm => error.is_transient(),
-            // What the SDK does not retry. A store that can't be reached is not asked again: the
-            // caller gets the error.
+            // The SDK does not retry these errors. A store that can't be reached is not asked
+            // again: the caller gets the error.
             Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
         };
         let turns = Turns::End(&self.pace, amendment.id());

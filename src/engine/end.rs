@@ -65,7 +65,7 @@ pub struct Run {
 #[non_exhaustive]
 pub enum Disposition {
     /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
-    /// or the reason why there is none to be kept. What is no JSON is not kept.
+    /// or the reason why there is none to be kept. A text that is no JSON is not kept.
     Complete(Result<String, Omission>),
     /// The work failed, and no retry will fix it: store the failure and replay it to duplicates.
     Fail(Failure),
@@ -126,9 +126,9 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// Why the disposition was not carried out: the lease was lost to another attempt, a step was
-    /// interrupted, a transaction did not commit, or the outcome could not be recorded where the
-    /// [policy](crate::Unrecorded) makes that an error.
+    /// The reason why the disposition was not carried out: the lease was lost to another attempt, a
+    /// step was interrupted, a transaction did not commit, or the outcome could not be recorded
+    /// where the [policy](crate::Unrecorded) makes that an error.
     ///
     /// # Cancellation
     ///
@@ -222,7 +222,7 @@ impl Run {
             Protection::Claimed(request, mut hold) => {
                 hold.keeps_fingerprint = true;
                 self.engine.follow(&self.claim, &mut hold);
-                // What the handler has spawned goes on, and asks whether it may.
+                // The tasks that the handler has spawned go on, and ask whether they may.
                 self.claim.lose();
                 self.engine.end_crashed(&request, &hold, last_error).await;
             }
@@ -758,7 +758,7 @@ where
     Fut: Future<Output = Result<T, StoreError>>,
 {
     let mut earlier = None;
-    // Most requests are answered at once: what only another try needs is made for it.
+    // Most requests are answered at once: the pauses are made for the second try.
     let mut left = None;
     loop {
         let Some(turn) = turns.next(deadline).await else {

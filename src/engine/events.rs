@@ -212,7 +212,7 @@ pub(super) fn deadline_outlived(request: &Request, claim: &Claim, late_ms: i64) 
     tracing::warn!(event = "deadline_outlived", operation, %key, attempt, late_ms, "idempotency");
 }
 
-/// Reports a lost fence. How the attempt ends counts it.
+/// Reports a lost fence. The end of the attempt counts it.
 pub(super) fn renewal_refused(request: &Request, hold: &Hold) {
     let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
     tracing::warn!(event = "renewal_refused", operation, %key, attempt, "idempotency");

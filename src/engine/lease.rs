@@ -281,7 +281,7 @@ impl DetachedRuns {
             return None;
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
-        // Who gave the place back has it again at once, or not at all.
+        // A run that gave the place back has it again at once, or not at all.
         let place = Place::new(&self.permits, permit, Some(Instant::now()), false);
         Some(Admitted(place))
     }
@@ -316,7 +316,7 @@ impl DetachedRuns {
 pub(crate) struct Place {
     places: Weak<Semaphore>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Until when it waits to have its place again.
+    /// The time until which it waits to have its place again.
     stop: Option<Instant>,
     /// A run that waits keeps it, for what it holds in memory.
     stays: bool,

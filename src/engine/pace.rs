@@ -5,9 +5,9 @@
 //! [RFC 9438](https://www.rfc-editor.org/rfc/rfc9438#section-4) raises it again: back to where it
 //! was, and then beyond, so that a limit that is over is forgotten by itself.
 //!
-//! Only what begins something waits for its turn. What ends something is sent at once, and takes a
-//! turn from the claims, but no more than a second of them at once: many handlers may end together,
-//! and a store that takes what they send shows that it takes more.
+//! Only a request that begins something waits for its turn. One that ends something is sent at
+//! once, and takes a turn from the claims, but no more than a second of them at once: many handlers
+//! may end together, and a store that takes what they send shows that it takes more.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::key::RecordId;
 
-/// How much of the rate a throttled request leaves: β of the RFC.
+/// The share of the rate that a throttled request leaves: β of the RFC.
 const KEPT: f64 = 0.7;
-/// How fast the rate rises, in requests a second, per second cubed: C of the RFC.
+/// The rise of the rate, in requests a second, per second cubed: C of the RFC.
 const RISE: f64 = 0.4;
-/// What the first throttled request leaves at least, in requests a second: one that is throttled by
-/// chance hardly waits.
+/// The least that the first throttled request leaves, in requests a second: one that is throttled
+/// by chance hardly waits.
 const FIRST: f64 = 20.0;
-/// How much of a rate each further cut leaves at least, however little was sent.
+/// The least share of a rate that each further cut leaves, however little was sent.
 const LEFT: f64 = 0.5;
 /// The lowest rate, in requests a second: a store that throttles everything is still asked, and a
 /// run by itself gets its turn within half of the default store timeout.
@@ -35,9 +35,9 @@ const MOST: f64 = 5_000.0;
 const SAME_KEY: Duration = Duration::from_secs(10);
 /// So many keys are remembered for that.
 const MOST_KEYS: usize = 16;
-/// How many times its own pause what begins something waits, when its key was throttled already.
+/// The factor on the pause of a request that begins something, when its key was throttled already.
 const LONGER_TO_BEGIN: u32 = 4;
-/// The longest pause that the pace asks of what ends something.
+/// The longest pause that the pace asks of a request that ends something.
 const LONGEST_TO_END: Duration = Duration::from_secs(1);
 /// The time over which requests are counted.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -52,13 +52,13 @@ struct State {
     limit: Option<Limit>,
     /// The first turn that nobody has taken.
     free: Instant,
-    /// The first turn that what ended has left, as if nothing had begun.
+    /// The first turn that ending requests have left, as if nothing had begun.
     free_of_ends: Instant,
     /// The keys that were throttled last, and when.
     keys: VecDeque<(RecordId, Instant)>,
 }
 
-/// How many requests were sent in this window, and in the one before.
+/// The number of requests that were sent in this window, and in the one before.
 #[derive(Debug)]
 struct Sent {
     since: Instant,
@@ -203,12 +203,12 @@ impl State {
         is_news
     }
 
-    /// Cuts the rate. What was sent before it was last cut says nothing about the rate since.
+    /// Cuts the rate. A request from before the last cut says nothing about the rate since.
     fn cut(&mut self, now: Instant, sent: Instant) {
         if self.limit.is_some_and(|limit| sent < limit.since) {
             return;
         }
-        // What was admitted may be less than what would have been allowed.
+        // The rate that was admitted may be less than the one that would have been allowed.
         let allowed = self.rate(now).unwrap_or(MOST);
         let least = self.limit.map_or(FIRST, |limit| limit.highest * LEFT);
         let limit = Limit {

@@ -343,9 +343,9 @@ const LONGEST_RESERVE: Duration = Duration::from_millis(500);
 /// Holds the instants that end an invocation; they are taken from the time that it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// When a handler that still runs is ended.
+    /// The time at which a handler that still runs is ended.
     pub(crate) end: Instant,
-    /// When what still waits for the store or for a hook is given up, so that the answer gets out.
+    /// The time at which calls of the store and of hooks are given up, so that the answer gets out.
     pub(crate) give_up: Instant,
 }
 
@@ -371,7 +371,7 @@ pub(crate) async fn within<F: Future>(end: Option<Instant>, work: F) -> Option<F
     }
 }
 
-/// Awaits the end of a run whose work didn't return. What is left of the reserve is the answer's.
+/// Awaits the end of a run whose work didn't return. The rest of the reserve is the answer's.
 pub(crate) async fn ending(times: Option<Times>, ending: impl Future<Output = ()>) {
     match times {
         Some(times) => drop(timeout_at(times.give_up, ending).await),

@@ -172,7 +172,7 @@ fn a_pointer_stands_for_its_payload_inside_a_notification_too() {
     }
     assert_eq!(closed.attributes["tenant"], "t-1");
     assert_eq!(closed.context.len(), 1, "the topic");
-    // What is in the object may be in its own envelope, which is opened when it was fetched.
+    // The content of the object may be in its own envelope, which is opened once it was fetched.
     let inside = [Envelope::S3Pointer, Envelope::EventBridge];
     let closed = Envelope::open_all(&inside, pointer(CLASS, "k").as_bytes(), None);
     assert!(closed.unwrap().unwrap().pointer.is_some());

@@ -185,7 +185,7 @@ impl<E: HttpEvent> RequestBody for EventBody<E> {
     }
 }
 
-/// Wraps a service of [`Incoming`] events; what it makes is a service of `LambdaEvent`. The
+/// Wraps a service of [`Incoming`] events, and makes a service of `LambdaEvent` of it. The
 /// [module page](super) shows one.
 #[derive(Debug)]
 #[must_use = "a layer does nothing until it wraps a service"]

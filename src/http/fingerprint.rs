@@ -79,7 +79,7 @@ fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// What browsers escape in a form.
+/// The characters that browsers escape in a form.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
     .remove(b'-')
@@ -249,7 +249,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// Finds what a list says of a coding: by its name, else by `*`. What it doesn't name isn't
+/// Tells whether a list accepts a coding: by its name, else by `*`. One that it doesn't name isn't
 /// accepted, unless it is no coding at all.
 fn is_accepted(accepted: &str, coding: &str) -> bool {
     let said_of = |name: &str| {

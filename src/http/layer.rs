@@ -28,7 +28,7 @@ use crate::protocol::pointer::Pointer;
 /// use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
 ///
 /// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-/// /// Who the client is: an authentication layer outside puts it into the request's extensions.
+/// /// The client: an authentication layer outside puts it into the request's extensions.
 /// #[derive(Clone)]
 /// struct Tenant(String);
 /// let tenant = |parts: &http::request::Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());

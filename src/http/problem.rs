@@ -229,7 +229,7 @@ pub struct ProblemDetails {
     pub detail: Cow<'static, str>,
     /// The address of a page that explains it: the API's own documentation where that was set.
     pub type_uri: String,
-    /// When the same request with the same key may be answered; `None` where it never will.
+    /// The time until the same request with this key may be answered; `None` where it never will.
     pub retry_after: Option<Duration>,
     /// The API's own documentation, where it was set.
     pub documentation: Option<String>,

@@ -37,7 +37,7 @@ type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 /// ```
 ///
 /// A body is read up to [`body_limit`](super::IdempotencyLayer::body_limit), whatever its content type,
-/// and out of its [coding](super#the-same-request). What a selector finds in it makes the key:
+/// and out of its [coding](super#the-same-request). The value that a selector finds makes the key:
 ///
 /// | what is found | the key |
 /// |---|---|

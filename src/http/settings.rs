@@ -38,7 +38,7 @@ pub(super) struct Settings {
     pub(super) fingerprint: FingerprintSettings,
     pub(super) body_limit: usize,
     pub(super) response_limit: usize,
-    /// How long server errors are kept; `None` where they are not stored.
+    /// The time for which server errors are kept; `None` where they are not stored.
     pub(super) server_error_retention: Option<Duration>,
     pub(super) on_replay: Option<Arc<ReplayHook>>,
     pub(super) respects_no_store: bool,

@@ -89,8 +89,8 @@ impl HandlerError<marker::Text> for &'static str {
 
 type AsError = fn(&dyn Any) -> Option<&(dyn Error + 'static)>;
 
-/// The types of errors whose causes [`text_of`] names. What reports an error knows it as `Display`
-/// alone: a `tower` service, a stored failure.
+/// The types of errors whose causes [`text_of`] names. A reporter of an error knows it as
+/// `Display` alone: a `tower` service, a stored failure.
 static KNOWN: RwLock<BTreeMap<TypeId, AsError>> = RwLock::new(BTreeMap::new());
 
 /// Has [`text_of`] name the causes of such errors.

@@ -67,7 +67,7 @@ fn hash(kind: u8, value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-// What a value hands over, by its kind.
+// The tag that a value hands over, by its kind.
 const BOOL: u8 = 0;
 const SIGNED: u8 = 1;
 const UNSIGNED: u8 = 2;

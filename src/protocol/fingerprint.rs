@@ -19,10 +19,10 @@ const DIGITS: usize = 64;
 ///
 /// JSON is hashed in its canonical form ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)), so
 /// that white space and the order of members don't matter. Numbers that a double can't hold keep
-/// their exact digits. What isn't JSON, repeats a member name, is nested deeper than 128 levels, or
-/// has more than 50,000 values (elements, members, and what holds them) is hashed as bytes: there
-/// white space and order count. A payload of 6 MB, the most that Lambda takes, then costs at most
-/// about 0.15 s, whatever it holds.
+/// their exact digits. A text that isn't JSON, repeats a member name, is nested deeper than 128
+/// levels, or has more than 50,000 values (elements, members, and what holds them) is hashed as
+/// bytes: there white space and order count. A payload of 6 MB, the most that Lambda takes, then
+/// costs at most about 0.15 s, whatever it holds.
 ///
 /// ```
 /// use lambda_idempotency::Fingerprint;

@@ -155,7 +155,7 @@ impl Journal {
 
     /// Tells whether a step of this name could begin and its result be kept, however large.
     pub(crate) fn has_room_for(&self, name: &str) -> bool {
-        // What operators noted is no step.
+        // A note of operators is no step.
         let others = self.steps.keys().filter(|other| is_step_name(other));
         let count = others.filter(|other| *other != name).count();
         let bytes = self.size() - self.get(name).map_or(0, |entry| entry.size(name));
@@ -221,7 +221,7 @@ pub(crate) fn is_step_name(name: &str) -> bool {
 /// The entry of a saga's state. A handler's step can't have this name.
 pub(crate) const SAGA: &str = "@saga";
 
-/// What a compensation's name ends with. A handler's step can't have a slash in its name.
+/// The end of a compensation's name. A handler's step can't have a slash in its name.
 const UNDO: &str = "/undo";
 
 /// Returns the name of a step's compensation, which its key is derived from, too.
@@ -237,9 +237,9 @@ pub enum SagaStatus {
     Running,
     /// All of its steps are done.
     Completed,
-    /// What was done is being undone, or waits for the next delivery to be.
+    /// Its completed steps are being undone, or wait for the next delivery to be.
     Compensating,
-    /// What was done is undone.
+    /// Its completed steps are undone.
     Compensated,
     /// An operator must settle one of its steps, or of its compensations.
     Stuck,

@@ -1,5 +1,5 @@
-//! Writes parts of a record as texts, for stores whose database has no types for them. What is written is
-//! part of those stores' layouts, so it must never change. Pure.
+//! Writes parts of a record as texts, for stores whose database has no types for them. The texts
+//! are part of those stores' layouts, so they must never change. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct OutcomeParts {
     pub inline: Option<String>,
     /// The word for why it was not kept.
     pub omitted: Option<String>,
-    /// Where its compressed bytes are, as JSON.
+    /// The place of its compressed bytes, as JSON.
     pub packed: Option<String>,
     /// The compressed bytes.
     pub content: Option<Vec<u8>>,

@@ -152,7 +152,7 @@ impl CachedStore {
                 }
             }
             Ok(Answer::Refused(found)) => {
-                // What was remembered had expired, or the takeover would not have been tried.
+                // The remembered record had expired, or the takeover would not have been tried.
                 if matches!(write, RecordWrite::TakeOver { .. }) {
                     memory.forget(id);
                 }
@@ -172,7 +172,7 @@ impl CachedStore {
                 let mut memory = self.memory();
                 let claim = match record.basis {
                     Basis::Claimed => memory.claim(id),
-                    // What a takeover keeps is not known here.
+                    // The parts that a takeover keeps are not known here.
                     Basis::Absent(_) | Basis::Version { .. } => None,
                 };
                 match transition_to_final(claim, record) {

@@ -148,11 +148,11 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// The queues of one batch, or of one process.
 ///
 /// Each kind of requests has a queue. A request leaves at once, alone, where none of its kind is
-/// under way. What comes meanwhile gathers, and leaves as one group when that one has its answer, or
-/// when it is full. A request for a record that the gathering group has already leaves at once,
-/// alone: however many ask for one record, the others wait for two answers at the most. One that has
-/// waited for [`PATIENCE`] leaves alone, too: what is under way may never be answered, or its caller
-/// not be polled.
+/// under way. Those that come meanwhile gather, and leave as one group when that one has its
+/// answer, or when the group is full. A request for a record that the gathering group has already
+/// leaves at once, alone: however many ask for one record, the others wait for two answers at the
+/// most. One that has waited for [`PATIENCE`] leaves alone, too: the one under way may never be
+/// answered, or its caller not be polled.
 ///
 /// A group is sent by its own task, so that it does not matter which of its callers goes away,
 /// or is not polled. Dropping this ends these tasks.
@@ -412,7 +412,7 @@ struct Queue<R: Request> {
 
 #[derive(Debug)]
 struct State<R: Request> {
-    /// What waits for the answer to what is under way.
+    /// The requests that wait for the answer to those under way.
     gathering: Group<R>,
     /// A single request is under way, or a task sends what gathers.
     is_busy: bool,
@@ -436,7 +436,7 @@ tokio::task_local! {
     static WAY: Way;
 }
 
-/// How far a group has come in this process: a store may wait, for credentials say, before it sends.
+/// The progress of a group in this process: a store may wait, for credentials say, before it sends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Way(Arc<AtomicU8>);
 
@@ -466,7 +466,7 @@ impl Way {
     }
 }
 
-/// How a request enters its queue.
+/// The way in which a request enters its queue.
 enum Entry<R: Request> {
     /// It leaves at once, and nobody waits for it.
     Alone,
@@ -548,8 +548,8 @@ impl<R: Request> Queue<R> {
         state.is_busy
     }
 
-    /// Takes a request back; `false` where it has left. What it has waited for doesn't hold up the next
-    /// one.
+    /// Takes a request back; `false` where it has left. The one that it waited for doesn't hold up
+    /// the next.
     fn withdraw(&self, number: u64) -> bool {
         let mut state = self.state();
         let Group {

@@ -35,7 +35,7 @@ const ID_BYTES: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Form);
 
-/// How a version is stored, so that the store's own comparison tells the newer. Its `Debug` shows the
+/// The stored form of a version: the store's own comparison tells the newer. Its `Debug` shows the
 /// kind alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Form {
@@ -43,7 +43,7 @@ pub enum Form {
     Number(i64),
     /// Text in the order of its bytes.
     Text {
-        /// What texts of this kind begin with, and no other.
+        /// The beginning of all texts of this kind, and of no other.
         kind: &'static str,
         /// The whole text, the kind with it.
         text: String,

@@ -12,7 +12,7 @@ use crate::key::decimal;
 use crate::record::Completed;
 use crate::{AuditError, words};
 
-/// How many queries are under way together.
+/// The number of queries that are under way together.
 const SIDE_BY_SIDE: usize = 16;
 /// The longest partition key
 /// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
@@ -56,7 +56,7 @@ enum How {
     Counted(Names),
 }
 
-/// How many items have which name. A number counts for each of its texts.
+/// The number of items with each name. A number counts for each of its texts.
 #[derive(Debug, Default)]
 struct Names {
     texts: HashMap<String, u64>,

@@ -1,4 +1,4 @@
-//! What names an effect: a value that the record has, or that follows from its id.
+//! The name of an effect: a value that the record has, or that follows from its id.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 
 use crate::record::Completed;
 
-/// What names a record's effect.
+/// The rule for the name of a record's effect.
 ///
 /// | text | the effect's name is |
 /// |---|---|
 /// | `id` | the record's id |
 /// | `hash` | its hash |
-/// | `derived:NAME` | what [`Claim::derive_key`](lambda_idempotency::Claim::derive_key) gave the handler |
-/// | `derived-uuid:NAME` | what `derive_uuid` gave |
+/// | `derived:NAME` | the key that [`Claim::derive_key`](lambda_idempotency::Claim::derive_key) gave the handler |
+/// | `derived-uuid:NAME` | the UUID that `derive_uuid` gave the handler |
 /// | `/payment_id` | the text or the number at this JSON pointer of the outcome; of an HTTP response, of its body. A number is as it stands there, to its last digit |
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

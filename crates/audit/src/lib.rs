@@ -55,16 +55,16 @@ fn words(error: &dyn std::error::Error) -> String {
     all.join(": ")
 }
 
-/// Why an audit could not be made.
+/// The reason why an audit could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The records, or the effects, could not be read.
     #[error("{doing}: {reason}")]
     NotRead {
-        /// What was being read.
+        /// The read that failed.
         doing: String,
-        /// What the service answered.
+        /// The service's answer.
         reason: String,
     },
     /// The effects were not counted as they were asked for.

@@ -10,7 +10,7 @@ use lambda_idempotency::dynamodb::TableLayout;
 use crate::record::Completed;
 use crate::{AuditError, words};
 
-/// Where the records are.
+/// The place of the records.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The client.

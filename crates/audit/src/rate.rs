@@ -3,14 +3,14 @@
 /// The quantile of a normal distribution that leaves 2.5 % above it.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// How many of how many, with the 95 % interval of
+/// A rate, with the 95 % interval of
 /// [Wilson's score](https://www.itl.nist.gov/div898/handbook/prc/section2/prc241.htm), which holds for
 /// rates near zero, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// How many.
+    /// The number that was found.
     pub count: u64,
-    /// Of how many.
+    /// The number that was looked at.
     pub of: u64,
     /// The rate that was found, from 0 to 1.
     pub rate: f64,

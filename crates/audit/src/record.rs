@@ -8,7 +8,7 @@ use lambda_idempotency::protocol::record::{Found, Status, StoredOutcome};
 pub struct Completed {
     /// Its id, as the table has it.
     pub id: String,
-    /// When its outcome was stored.
+    /// The time at which its outcome was stored.
     pub completed_at: Option<EpochMillis>,
     /// Its outcome, where the record itself keeps it as text.
     pub outcome: Option<String>,

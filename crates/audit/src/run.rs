@@ -10,7 +10,7 @@ use crate::record::Completed;
 use crate::sample::Sample;
 use crate::tally::Tally;
 
-/// Which records are compared.
+/// The records that are compared.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Of this namespace alone.
@@ -37,14 +37,14 @@ impl Selection {
     }
 }
 
-/// How many records are asked for together.
+/// The number of records that are compared together.
 const TOGETHER: usize = 500;
 
 /// Compares the records with their effects.
 ///
 /// # Errors
 ///
-/// When the records can't be read, or the effects can't be counted. What was found by then is lost.
+/// When the records can't be read, or the effects can't be counted. Earlier findings are lost.
 pub async fn audit(
     records: impl Stream<Item = Result<Vec<Completed>, AuditError>>,
     effects: &mut impl Effects,

@@ -3,7 +3,7 @@
 use crate::rate::Rate;
 use crate::record::Completed;
 
-/// What an audit has found by now.
+/// The findings of an audit so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     checked: u64,
@@ -28,7 +28,7 @@ impl Tally {
         self.not_judged += 1;
     }
 
-    /// How many records were compared with their effects.
+    /// Returns the number of records that were compared with their effects.
     pub fn checked(&self) -> u64 {
         self.checked
     }
@@ -43,7 +43,7 @@ impl Tally {
         &self.double
     }
 
-    /// How many records don't tell which effect is their own.
+    /// Returns the number of records that don't name their effect.
     pub fn not_judged(&self) -> u64 {
         self.not_judged
     }

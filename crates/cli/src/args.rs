@@ -27,23 +27,23 @@ use crate::time;
     after_help = "Exit codes: 0 fine, 1 something needs an operator, 2 usage, 3 the store or a service failed, 4 the record moved"
 )]
 pub struct Cli {
-    /// What all commands share.
+    /// The flags that all commands share.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What all commands share.
+/// The flags that all commands share.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The table of the records.
     #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
     pub table: Option<String>,
-    /// Where AWS's APIs are, instead of at AWS: DynamoDB Local, an emulator. The variables of the SDK
-    /// do the same: `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`.
+    /// The address of AWS's APIs, instead of AWS's own: DynamoDB Local, an emulator. The SDK's
+    /// variables do the same: `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`.
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint_url: Option<String>,
     /// The profile of the AWS configuration.
@@ -70,7 +70,7 @@ pub struct Global {
         value_name = "URL"
     )]
     pub store: Option<String>,
-    /// How the DynamoDB table is laid out.
+    /// The layout of the DynamoDB table.
     #[command(flatten)]
     pub layout: Layout,
     /// Prints JSON. `idempotency schema COMMAND` prints its schema.
@@ -79,7 +79,7 @@ pub struct Global {
     /// Agrees to one question. Give it twice for two.
     #[arg(long, global = true, action = ArgAction::Count)]
     pub yes: u8,
-    /// How long one request may take, or one run of the audit's command.
+    /// The time that one request may take, or one run of the audit's command.
     #[arg(long, global = true, default_value = "10s", value_parser = time::duration, value_name = "DURATION")]
     pub timeout: Duration,
 }
@@ -123,7 +123,7 @@ fn renamed(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 #[non_exhaustive]
 pub enum Command {

@@ -27,10 +27,10 @@ use child::ChildEffects;
 /// The arguments of `audit`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What is an effect.
+    /// The effects.
     #[command(flatten)]
     pub effects: EffectArgs,
-    /// What names a record's effect: id, hash, derived:NAME, derived-uuid:NAME, or a JSON pointer
+    /// The name of a record's effect: id, hash, derived:NAME, derived-uuid:NAME, or a JSON pointer
     /// into the outcome, such as `/payment_id`.
     #[arg(long, value_name = "KEY", value_parser = |text: &str| text.parse::<EffectKey>())]
     pub effect_key: EffectKey,
@@ -53,12 +53,12 @@ pub struct Args {
     /// in S3, `s3://BUCKET/PREFIX/AWSDynamoDB/EXPORT-ID`.
     #[arg(long, value_name = "PLACE")]
     pub export: Option<String>,
-    /// How many ids to show of each kind.
+    /// The number of ids to show of each kind.
     #[arg(long, default_value_t = 10, value_name = "NUMBER")]
     pub show: usize,
 }
 
-/// What is an effect.
+/// The effects.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "What is an effect")]
 #[group(required = true, multiple = true)]
@@ -75,9 +75,9 @@ pub struct EffectArgs {
     /// of an index, effects are queried one by one, else the whole table is read.
     #[arg(long, requires = "effects_table", value_name = "NAME")]
     pub effects_attribute: Option<String>,
-    /// What this command counts, run by the shell: it reads a line of JSON for each of up to 500
-    /// records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each, `{"id", "effects"}`. Each time
-    /// it may take as long as --timeout says.
+    /// The effects that this command counts, run by the shell: it reads a line of JSON for each of
+    /// up to 500 records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each,
+    /// `{"id", "effects"}`. Each run may take as long as --timeout says.
     #[arg(long, value_name = "COMMAND")]
     pub effects_command: Option<String>,
 }

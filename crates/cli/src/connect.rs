@@ -31,7 +31,7 @@ pub(crate) struct Records {
     pub(crate) place: Place,
 }
 
-/// Where the records are.
+/// The place of the records.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// In a DynamoDB table.
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     pub(crate) id: String,
     /// The attributes of its key.
     pub(crate) keys: Vec<String>,
-    /// How far this machine's clock is ahead of the table's.
+    /// The time by which this machine's clock is ahead of the table's.
     pub(crate) clock: Clock,
 }
 
@@ -71,7 +71,7 @@ impl Records {
         Ok(now() - self.ahead(context).await?)
     }
 
-    /// How far this machine's clock is ahead of the store's; nothing where it isn't.
+    /// Returns the time by which this machine's clock is ahead of the store's; zero where it isn't.
     pub(crate) async fn ahead(&self, context: &Context) -> Result<Duration, Failure> {
         let ahead = match &self.place {
             Place::DynamoDb(table) => {
@@ -206,7 +206,7 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
     let connect = PgConnection::connect_with(&options);
     // Once without the pool, which tries again and again, and then tells of its own timeout alone.
     match tokio::time::timeout(global.timeout, connect).await {
-        // What a close meets is of no use to anybody.
+        // An error of the close is of no use to anybody.
         Ok(Ok(first)) => drop(first.close().await),
         Ok(Err(error)) => return Err(Failure::service("connect to PostgreSQL", &error)),
         Err(_) => {

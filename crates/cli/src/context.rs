@@ -1,4 +1,4 @@
-//! What a command works with.
+//! The context of a command.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::args::Global;
 use crate::output::Output;
 
-/// What a command works with: the flags that all commands share, and where it prints to.
+/// The context of a command: the flags that all commands share, and its output.
 #[derive(Debug)]
 pub struct Context {
     global: Global,
@@ -29,7 +29,7 @@ impl Context {
         &self.global
     }
 
-    /// Where to print to.
+    /// Returns the output to print to.
     pub fn output(&self) -> Output {
         Output {
             json: self.global.json,

@@ -33,7 +33,7 @@ pub struct Args {
     /// The `Cargo.lock` of the functions.
     #[arg(long, value_name = "FILE")]
     pub cargo_lock: Option<PathBuf>,
-    /// What the code sets.
+    /// The code's settings.
     #[command(flatten)]
     pub settings: SettingArgs,
     /// A finding that is accepted; repeat it for more.
@@ -52,17 +52,17 @@ pub enum Adapter {
     Invoke,
 }
 
-/// What the code sets, where it isn't the library's default.
+/// The code's settings, where they aren't the library's defaults.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "What the code sets")]
 pub struct SettingArgs {
-    /// How long outcomes are kept.
+    /// The time for which outcomes are kept.
     #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
     pub retention: Duration,
-    /// How long permanent failures are kept.
+    /// The time for which permanent failures are kept.
     #[arg(long, default_value = "1h", value_parser = time::duration, value_name = "DURATION")]
     pub failure_retention: Duration,
-    /// By how much clocks may differ.
+    /// The most by which clocks may differ.
     #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
     pub skew_margin: Duration,
 }

@@ -1,4 +1,4 @@
-//! What the process ends with.
+//! The exit code of the process.
 
 use std::process::ExitCode;
 

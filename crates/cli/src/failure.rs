@@ -1,4 +1,4 @@
-//! Why a command ended without doing what it was asked.
+//! The failures of commands.
 
 use std::error::Error;
 use std::io;
@@ -23,9 +23,9 @@ pub enum Failure {
     /// Another service failed, or one that a store stands on.
     #[error("{doing}: {reason}")]
     Service {
-        /// What was being done, such as "read the queue's attributes".
+        /// The action that failed, such as "read the queue's attributes".
         doing: String,
-        /// What the service answered.
+        /// The service's answer.
         reason: String,
     },
     /// A file could not be read or written.
@@ -33,7 +33,7 @@ pub enum Failure {
     File {
         /// The file.
         path: String,
-        /// What the system answered.
+        /// The system's error.
         error: io::Error,
     },
     /// The report could not be printed.

@@ -45,7 +45,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let context = Context::new(cli.global);
     match dispatch(cli.command, &context).await {
         Ok(exit) => exit,
-        // Whoever read the output has read enough of it.
+        // The reader of the output has read enough of it.
         Err(Failure::BrokenPipe) => Exit::Fine,
         Err(failure) => {
             output::failure(&failure);

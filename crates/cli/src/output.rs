@@ -101,7 +101,7 @@ fn is_obeyed(char: char) -> bool {
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Where a command prints to.
+/// The output of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// As one JSON document, instead of text.

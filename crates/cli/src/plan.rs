@@ -36,13 +36,13 @@ pub struct Args {
     /// the variable `IDEMPOTENCY_TABLE` are looked at.
     #[arg(long, requires = "template", value_name = "NAME")]
     pub function: Vec<String>,
-    /// What the code sets.
+    /// The code's settings.
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// What a queue's worker has, where there is no template.
+    /// The settings of a queue's worker, where there is no template.
     #[command(flatten)]
     pub queue: QueueArgs,
-    /// What is to be paid for.
+    /// The requests and prices that the cost is computed from.
     #[command(flatten)]
     pub cost: CostArgs,
     /// A finding that is accepted; repeat it for more.
@@ -66,13 +66,13 @@ pub struct QueueArgs {
     /// The queue's visibility timeout.
     #[arg(long, value_parser = time::duration, value_name = "DURATION")]
     pub visibility: Option<Duration>,
-    /// How long the queue keeps messages.
+    /// The time for which the queue keeps messages.
     #[arg(long, default_value = "4days", value_parser = time::duration, value_name = "DURATION")]
     pub queue_retention: Duration,
-    /// How long the dead-letter queue keeps messages.
+    /// The time for which the dead-letter queue keeps messages.
     #[arg(long, default_value = "14days", value_parser = time::duration, value_name = "DURATION")]
     pub dead_letter_retention: Duration,
-    /// After how many receives a message goes to the dead-letter queue.
+    /// The number of receives after which a message goes to the dead-letter queue.
     #[arg(long, default_value_t = 5, value_name = "NUMBER")]
     pub max_receive_count: u32,
     /// The function's reserved concurrency.

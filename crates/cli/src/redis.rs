@@ -18,10 +18,11 @@ use crate::failure::Failure;
 use crate::records::find::raw_id;
 use crate::time;
 
-/// How many keys the server looks at for one page, whose ids a file has until all were read.
+/// The number of keys that the server looks at for one page. The file of a scan has the ids
+/// of a page until all were read.
 const PAGE: u32 = 100;
 
-/// What stands before the ids, unless `--table` says another thing.
+/// The prefix of the ids, unless `--table` gives another.
 const DEFAULT_PREFIX: &str = "idempotency";
 
 /// A server, and the records that begin with a prefix.

@@ -11,7 +11,7 @@ pub(crate) fn text(at: EpochMillis) -> String {
     Timestamp::from_millisecond(at.0).map_or_else(|_| format!("{} ms", at.0), |at| at.to_string())
 }
 
-/// How far a time is from now, for an operator: `in 2m 5s`, `3h ago`.
+/// Words the distance of a time from now, for an operator: `in 2m 5s`, `3h ago`.
 pub(crate) fn distance(at: EpochMillis, now: EpochMillis) -> String {
     let (earlier, later) = if at < now { (at, now) } else { (now, at) };
     let seconds = later.saturating_since(earlier).as_secs();

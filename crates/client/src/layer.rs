@@ -61,7 +61,7 @@ impl<S> Layer<S> for KeyLayer {
 ///
 /// # Cancellation
 ///
-/// A call that is dropped sends nothing more. What was sent may have had its effect.
+/// A call that is dropped sends nothing more. A request that was sent may have had its effect.
 #[derive(Clone, Debug)]
 pub struct KeyService<S> {
     policy: Policy,

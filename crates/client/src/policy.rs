@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A time longer than any request, and far from the largest that a clock can hold.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// When a request is sent again.
+/// The rules by which a request is sent again.
 ///
 /// | the answer | is sent again |
 /// |---|---|
@@ -109,7 +109,7 @@ impl Policy {
     }
 }
 
-/// What is known of a request beside its answer. It is in the extensions of the response.
+/// The facts of a request beside its answer, in the extensions of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -211,8 +211,8 @@ fn is_true(headers: &HeaderMap, name: impl AsHeaderName) -> bool {
     value.is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
 }
 
-/// Reads `Retry-After`: seconds, or a date. A date in the past is no time at all, and what can't be read
-/// is as if it were not there.
+/// Reads `Retry-After`: seconds, or a date. A date in the past is no time at all, and a value that
+/// can't be read is as if it were not there.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -33,7 +33,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::{Layer, ServiceExt};
 
-/// How often each order was placed.
+/// The number of times that each order was placed.
 type Ledger = Arc<Mutex<HashMap<String, u32>>>;
 
 async fn place(
@@ -63,7 +63,7 @@ async fn server(ledger: &Ledger) -> SocketAddr {
     address
 }
 
-/// What the wire does to one connection, which has one request.
+/// The fault that the wire gives one connection, which has one request.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Pass,

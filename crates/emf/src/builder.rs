@@ -121,7 +121,7 @@ macro_rules! see {
     };
 }
 
-/// Why an exporter could not be installed.
+/// The reason why an exporter could not be installed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {

@@ -68,7 +68,7 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
             }
         };
         let unit = sample.unit.and_then(name_of);
-        // What is not finite has no form in JSON.
+        // A value that is not finite has no form in JSON.
         if let Some(value) = value {
             metrics.push(match unit {
                 Some(unit) => json!({ "Name": sample.name, "Unit": unit }),

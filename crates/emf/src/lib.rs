@@ -48,8 +48,8 @@
 //! Between two invocations Lambda freezes the process. At that time nothing waits to be written:
 //! the documents go out when the handler's future ends, also when it panics or is dropped. Each
 //! count is in one document only. With concurrent invocations in one process, a document has what
-//! all of them counted until then. What a process counted in an invocation that Lambda kills (a
-//! timeout, too little memory) is lost.
+//! all of them counted until then. The counts of an invocation that Lambda kills (a timeout,
+//! too little memory) are lost.
 //!
 //! # Limits
 //!

@@ -58,7 +58,7 @@ impl HistogramFn for Values {
     }
 }
 
-/// What the metrics with the same labels recorded since they were last written.
+/// The samples of the metrics with the same labels, since they were last written.
 pub(crate) struct Drained {
     pub(crate) labels: Vec<Label>,
     pub(crate) samples: Vec<Sample>,

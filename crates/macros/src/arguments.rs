@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Ident, LitStr, Result, Token};
 
-/// What the attribute says.
+/// The arguments of the attribute.
 pub(crate) struct Arguments {
     pub(crate) operation: LitStr,
     pub(crate) key: Expr,

@@ -25,7 +25,7 @@ use crate::wire::{Fault, Wire};
 use crate::words::{Words, number};
 
 mod wire;
-/// What an arrow says: the book's diagrams have the same words.
+/// The words of the arrows: the book's diagrams have the same.
 #[path = "../../../tests/suite/diagrams/words.rs"]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod words;
@@ -119,7 +119,7 @@ struct Ledger {
     known: Vec<String>,
 }
 
-/// What all environments share.
+/// The stage that all environments share.
 struct Stage {
     clock: ManualClock,
     words: Mutex<Words>,
@@ -223,7 +223,7 @@ fn shown(value: &AttributeValue) -> Value {
     }
 }
 
-/// What an environment meets while its handler runs.
+/// The event that an environment meets while its handler runs.
 enum Meets {
     Nothing,
     KillBefore,

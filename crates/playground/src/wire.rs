@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::{Stage, lock};
 
-/// What becomes of the requests.
+/// The fate of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]

@@ -36,7 +36,7 @@ struct Order {
     amount: u64,
 }
 
-/// What became of an order.
+/// The fate of an order.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Checkout {

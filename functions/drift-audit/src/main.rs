@@ -30,12 +30,12 @@ use serde::de::IgnoredAny;
 use telemetry::Exporter;
 use tower::Layer;
 
-/// How many segments the table is read in, side by side.
+/// The number of segments that the table is read in, side by side.
 const SEGMENTS: u16 = 4;
-/// How many ids of each kind are logged.
+/// The number of ids of each kind that are logged.
 const LOGGED: usize = 20;
 
-/// What is compared with what.
+/// The records and the effects that are compared.
 struct Drift {
     records: Place,
     effects_table: String,

@@ -38,7 +38,7 @@ mod order;
 
 use order::Order;
 
-/// How long a process that is told to end waits for its orders.
+/// The time for which a process that is told to end waits for its orders.
 const DRAIN: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// Awaits nothing: what there is to write, the layer writes.
+    /// Awaits nothing: the layer makes all writes.
     fn serve(&self, request: Request) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         match (&parts.method, path(&parts)) {
@@ -154,7 +154,7 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         .build()?;
     let layer = IdempotencyLayer::scoped(once.clone(), tenant)
         .route("POST /orders", RoutePolicy::required())?
-        // What isn't there is answered with 404 or 405, with a key or without.
+        // A route that isn't there is answered with 404 or 405, with a key or without.
         .other_routes(RoutePolicy::off())
         .require_scope();
     let api = ServiceBuilder::new()

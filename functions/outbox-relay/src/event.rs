@@ -1,10 +1,10 @@
-//! What Lambda hands over, as far as the relay reads it: keys and sequence numbers. The events themselves are read from the table.
+//! Lambda's events, as far as the relay reads them: keys and sequence numbers. The events of the outbox are read from the table.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A batch of the table's stream; or what an operator asks about parked events; or, with neither, a schedule's wish for a sweep.
+/// A batch of the table's stream; or an operator's request for parked events; or, with neither, a schedule's wish for a sweep.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Trigger {
     #[serde(rename = "Records")]
@@ -12,7 +12,7 @@ pub(crate) struct Trigger {
     pub(crate) parked: Option<Parked>,
 }
 
-/// What is to be done about all parked events.
+/// An operator's request for all parked events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Parked {
@@ -73,7 +73,7 @@ pub(crate) fn announced(records: Vec<StreamRecord>) -> Vec<Announced> {
         .collect()
 }
 
-/// What is to be delivered again: Lambda goes back to the lowest of these.
+/// The records that are to be delivered again: Lambda goes back to the lowest of these.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Answer {

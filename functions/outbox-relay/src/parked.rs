@@ -8,7 +8,7 @@ use crate::relay::{Relay, SIDE_BY_SIDE};
 use crate::table::TableError;
 use crate::time::Time;
 
-/// What was found and done. Items that are no events are in neither: they stay parked.
+/// The numbers of events that were found and put back. Items that are no events are in neither: they stay parked.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Found {
     parked: usize,

@@ -24,7 +24,7 @@ enum Next {
     End,
 }
 
-/// What is needed next.
+/// The next step of a sweep.
 pub(crate) enum Need {
     /// These keys are next, oldest first.
     Taken(Vec<EventKey>),

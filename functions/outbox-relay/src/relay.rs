@@ -12,15 +12,15 @@ use crate::table::{EventKey, Table, TableError, key_of};
 use crate::target::{PublishError, Target};
 use crate::time::Time;
 
-/// How many aggregates are worked on at a time.
+/// The number of aggregates that are worked on at a time.
 pub(crate) const SIDE_BY_SIDE: usize = 10;
 
 pub(crate) struct Relay {
     pub(crate) table: Table,
     pub(crate) target: Target,
-    /// How old an event must be for the sweep.
+    /// The age from which the sweep takes an event.
     pub(crate) sweep_after: Duration,
-    /// After how many sweeps in which its target refused it an event is parked.
+    /// The number of refusals by the target, one a sweep, after which an event is parked.
     pub(crate) park_after: u32,
 }
 
@@ -42,10 +42,10 @@ impl Failed {
 }
 
 impl Relay {
-    /// The events of a batch; the sequence numbers of those that are to be delivered again.
+    /// Publishes the events of a batch, and returns the sequence numbers of those that are to be delivered again.
     pub(crate) async fn relay(&self, announced: &[Announced], time: Time) -> Vec<String> {
         let key = |new: &Announced| (new.aggregate.clone(), new.id.clone());
-        // A batch that is delivered again begins before the one that failed: what is published already is known by its mark.
+        // A batch that is delivered again begins before the event that failed: those that are published already have a mark.
         let loading = self.table.load(announced.iter().map(key).collect());
         let events = match time.wait_for(loading).await {
             Ok(loaded) => loaded.events,
@@ -67,7 +67,7 @@ impl Relay {
         left.map(|new| new.sequence_number.clone()).collect()
     }
 
-    /// Publishes events of one aggregate; the first failure stops those behind it. What is left.
+    /// Publishes events of one aggregate; the first failure stops those behind it. Returns the keys that are left.
     async fn publish_in_order(&self, events: Vec<StoredEvent>, time: Time) -> Vec<EventKey> {
         let keys = events.iter().map(key_of).collect();
         let Ok(events) = self.in_order(events, time).await else {
@@ -85,8 +85,8 @@ impl Relay {
         Vec::new()
     }
 
-    /// Those of an aggregate that wait, in their order. Each transaction's come in its own, and none before an earlier one that another
-    /// batch announces: that one is added.
+    /// Returns the events of an aggregate that wait, in their order. Those of a transaction come in its own order, and none before an
+    /// earlier one that another batch announces: that one is added.
     pub(crate) async fn in_order(
         &self,
         mut events: Vec<StoredEvent>,

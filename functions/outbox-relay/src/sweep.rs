@@ -12,7 +12,7 @@ use crate::relay::{Failed, Relay, SIDE_BY_SIDE, by_aggregate};
 use crate::table::{EventKey, TableError};
 use crate::time::Time;
 
-/// How many events a sweep has in memory before it publishes them: 10 MB, where each is as large as an item can be.
+/// The number of events that a sweep has in memory before it publishes them: 10 MB, where each is as large as an item can be.
 const LOADED_AT_ONCE: usize = 25;
 
 /// A sweep left events unpublished that it tried, or the table failed. They stay pending, unless they were parked.
@@ -26,7 +26,7 @@ pub(crate) enum SweepError {
     OutOfTime,
 }
 
-/// What became of events.
+/// The counts of a sweep.
 #[derive(Debug, Default)]
 struct Tally {
     published: usize,

@@ -15,10 +15,10 @@ use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, Store
 /// The most keys in one `BatchGetItem`.
 const MOST_KEYS: usize = 100;
 
-/// How often keys that DynamoDB left unprocessed are asked for again.
+/// The most requests for the same keys, where DynamoDB leaves some unprocessed.
 const TRIES: u32 = 5;
 
-/// How many keys of a bucket are read at a time.
+/// The number of keys of a bucket that are read at a time.
 const PAGE: i32 = 100;
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
@@ -26,7 +26,7 @@ pub(crate) type Item = HashMap<String, AttributeValue>;
 /// An event's aggregate and id, which are its key.
 pub(crate) type EventKey = (String, String);
 
-/// What the table has under some keys.
+/// The items of the table under some keys.
 pub(crate) struct Loaded {
     /// Strongly consistent, in the order of the keys. One that TTL has deleted is left out.
     pub(crate) events: Vec<StoredEvent>,
@@ -36,9 +36,9 @@ pub(crate) struct Loaded {
 
 /// A part of a bucket of the index, oldest first.
 pub(crate) struct Page {
-    /// When each was recorded, and its key.
+    /// The time at which each was recorded, and its key.
     pub(crate) keys: Vec<(i64, EventKey)>,
-    /// Where the next page begins; `None` at the bucket's end.
+    /// The start of the next page; `None` at the bucket's end.
     pub(crate) next: Option<Item>,
 }
 
@@ -71,8 +71,8 @@ impl Table {
         }
     }
 
-    /// The events under these keys, each once: a stream may announce a key twice, and one request may not name it twice. What is no event
-    /// is named: it would stop the stream permanently.
+    /// Returns the events under these keys, each once: a stream may announce a key twice, and one request may not name it twice. Names
+    /// the items that are no events: they would stop the stream permanently.
     pub(crate) async fn load(&self, mut keys: Vec<EventKey>) -> Result<Loaded, TableError> {
         let (mut found, mut unreadable) = (HashMap::new(), Vec::new());
         let mut known = HashSet::new();
@@ -140,7 +140,7 @@ impl Table {
         let mut items = request.into_paginator().items().send();
         let mut events = Vec::new();
         while let Some(item) = items.next().await {
-            // The sweep parks what is no event.
+            // The sweep parks an item that is no event.
             events.extend(StoredEvent::from_item(
                 &item.map_err(|error| TableError::of(&error))?,
             ));
@@ -203,7 +203,7 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
-    /// Reads a page of the whole table: the events that are parked. What is no event stays parked.
+    /// Reads a page of the whole table: the events that are parked. An item that is no event stays parked.
     pub(crate) async fn parked(
         &self,
         from: Option<Item>,

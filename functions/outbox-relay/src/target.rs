@@ -1,4 +1,4 @@
-//! Where events go. Their data is the body; id, type and aggregate travel beside it.
+//! The targets of events. An event's data is the body; its id, type and aggregate travel beside it.
 
 use std::error::Error as StdError;
 
@@ -12,7 +12,7 @@ use lambda_idempotency::dynamodb::outbox::StoredEvent;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What a bus calls the sender.
+/// The name of the sender on a bus.
 const SOURCE: &str = "lambda-idempotency.outbox";
 
 pub(crate) enum Target {
@@ -78,10 +78,10 @@ const OF_A_PARAMETER: [&str; 6] = [
     "ValidationError",
 ];
 
-/// What a message names that blames a parameter of the event.
+/// The words in a message that blame a parameter of the event.
 const PARTS_OF_THE_EVENT: [&str; 6] = ["attribute", "body", "detail", "entries", "message", "size"];
 
-/// What a message names that blames the target or the way to it. The relay itself makes group and deduplication ids, so that these are
+/// The words in a message that blame the target or the way to it. The relay itself makes group and deduplication ids, so that these are
 /// wrong only where the target is of another kind.
 const PARTS_OF_THE_TARGET: [&str; 14] = [
     "account",
@@ -242,7 +242,7 @@ fn entry_taken(reply: &PutEventsOutput) -> Result<(), PublishError> {
     })
 }
 
-/// What travels beside the data, to a queue or a topic.
+/// Returns the attributes that travel beside the data, to a queue or a topic.
 fn attributes(event: &StoredEvent) -> [(&str, &str); 3] {
     [
         ("event_id", &event.id),
@@ -281,7 +281,7 @@ struct Detail<'a> {
     data: &'a RawValue,
 }
 
-/// A bus knows no attributes: what travels beside the data elsewhere is around it here.
+/// Puts the attributes around the data: a bus knows none.
 fn detail(id: &str, aggregate: &str, data: &str) -> Result<String, PublishError> {
     let detail = Detail {
         id,

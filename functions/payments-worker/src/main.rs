@@ -1,11 +1,11 @@
 //! Makes each payment of an SQS queue once.
 //!
 //! With a payment provider, in two steps: the charge, then its entry in a ledger. An attempt that takes over a payment
-//! doesn't charge again what was charged. What becomes of a charge that was under way depends on the provider: one that honours
+//! doesn't charge again what was charged. The fate of a charge that was under way depends on the provider: one that honours
 //! idempotency keys is asked again, with the same key; with one that doesn't, an operator looks.
 //!
 //! Without a provider, payments are just entered, by a handler that is deliberately not idempotent: each run writes an entry
-//! under a new id, so that a payment made twice would show. What keeps it from happening is the layer.
+//! under a new id, so that a payment made twice would show. The layer keeps it from happening.
 //!
 //! | variable | |
 //! |---|---|

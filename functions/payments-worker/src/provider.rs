@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::payment::Payment;
 
-/// How long a charge may take.
+/// The time that a charge may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub(crate) struct Provider {
     pub(crate) honours_keys: bool,
 }
 
-/// What the provider says of a charge.
+/// The provider's answer to a charge.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Receipt {
     pub(crate) charge_id: String,

@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::payment::Payment;
 use crate::provider::{Provider, ProviderError};
 
-/// Where the money is taken, and where that is written down.
+/// The provider that takes the money, and the ledger that it is entered into.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) provider: Option<Provider>,

@@ -3,7 +3,7 @@
 //! It is invoked directly, by a state machine of Step Functions, or by EventBridge Scheduler. The request is
 //! `{"settlement_id": "s-1", "merchant": "m-1", "amount": 1250}`, the answer `{"payout_id": "…", "settlement_id": "s-1", "amount": 1250}`;
 //! a duplicate gets the same answer. The handler is deliberately not idempotent: each run writes a payout under a new id, so that a
-//! settlement paid out twice would show. What keeps it from happening is the layer.
+//! settlement paid out twice would show. The layer keeps it from happening.
 //!
 //! | variable | |
 //! |---|---|

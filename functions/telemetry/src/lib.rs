@@ -1,4 +1,4 @@
-//! How the sample functions tell what they do: events as JSON lines, metrics in CloudWatch's embedded metric format, both on
+//! The telemetry of the sample functions: events as JSON lines, metrics in CloudWatch's embedded metric format, both on
 //! standard output, which Lambda sends to the log group.
 //!
 //! | variable | |

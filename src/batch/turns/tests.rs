@@ -1,4 +1,4 @@
-//! Until when messages start.
+//! The time until which messages start.
 
 use aws_lambda_events::event::sqs::SqsMessage;
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ fn a_group_waits_for_the_message_that_its_own_one_follows() {
     }
 }
 
-/// How long the batch takes where messages start in turn, so many at once.
+/// Returns the time that the batch takes where messages start in turn, so many at once.
 fn makespan(groups: &[Option<String>], takes: &[u64], places: usize) -> u64 {
     let mut turns = Turns::of(groups);
     let (mut now, mut running) = (0, Vec::new());

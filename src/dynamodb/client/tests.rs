@@ -126,13 +126,13 @@ fn process(number: u32, table: &Table, time: Virtual, retries: RetryConfig) -> D
     )
 }
 
-/// What a night came to.
+/// The result of a night.
 struct Night {
     requests: u32,
     admitted: u32,
-    /// When each run had succeeded.
+    /// The time at which each run had succeeded.
     ended: Vec<Duration>,
-    /// How often each run had failed before.
+    /// The number of times that each run had failed before.
     failed: Vec<usize>,
 }
 

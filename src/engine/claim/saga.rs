@@ -36,7 +36,7 @@ type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send
 /// resumes where it stopped: forward, or backward.
 ///
 /// The handler runs again in each delivery, and must name the same steps in the same order, up to the one
-/// at which it stopped. What a step returns comes out of the record then.
+/// at which it stopped. A step's result comes out of the record then.
 ///
 /// ```
 /// # use lambda_idempotency::{Idempotency, Key, SagaError, store::MemoryStore};
@@ -251,7 +251,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             }
             None => None,
         };
-        // What was asked about is known.
+        // An answered query tells whether the effect happened.
         let policy = asked.as_ref().map_or(crashed, |_| OnCrash::RunAgain);
         let (result, live) = match inner.begin(&name, policy).await {
             Ok(Begun::Done(result)) => (result, None),

@@ -220,7 +220,7 @@ impl Inner {
                     since: since.into(),
                 })
             }
-            // What was done is undone, however full the journal is.
+            // A compensation fires, however full the journal is.
             StepDecision::Fire if is_step_name(name) && !state.journal.has_room_for(name) => {
                 Err(StepError::Full { step: step() })
             }

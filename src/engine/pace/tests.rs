@@ -43,7 +43,7 @@ fn space(pace: &Pace) -> Duration {
     rate.map_or(Duration::ZERO, gap)
 }
 
-/// How long the next request waits.
+/// Returns the time for which the next request waits.
 async fn waited(pace: &Pace) -> Duration {
     let began = Instant::now();
     begin(pace, FAR).await.unwrap();

@@ -21,7 +21,7 @@ impl Script for Committing {
     }
 }
 
-/// How often this was counted while it is awaited.
+/// Returns the counts of this name that `counting` makes.
 async fn counted(name: &str, counting: impl Future<Output = ()>) -> Vec<DebugValue> {
     let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
     let _installed = metrics::set_default_local_recorder(recorder);

@@ -39,7 +39,7 @@ impl Unanswering {
         StoreError::Timeout
     }
 
-    /// How long each of the writes was waited for.
+    /// Returns the time for which each of the writes was waited for.
     fn waited(&self) -> Vec<Duration> {
         self.waited.lock().unwrap().clone()
     }

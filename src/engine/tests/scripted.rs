@@ -11,7 +11,7 @@ use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed};
 use crate::store::{Answer, MemoryStore, Store, StoreError};
 
-/// How a store answers. Each call goes to the table unless a test says otherwise.
+/// The answers of a store. Each call goes to the table unless a test says otherwise.
 pub(super) trait Script: Send + Sync + 'static {
     fn write(
         &self,

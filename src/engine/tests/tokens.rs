@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::protocol::record::Basis;
 
-/// How the store answers a send.
+/// The store's answer to a send.
 #[derive(Clone, Copy, Debug)]
 enum Meets {
     Conflict,

@@ -1,5 +1,5 @@
-//! Converts events to HTTP requests. Pure. What `lambda_http` makes of the same event has the same
-//! key and fingerprint.
+//! Converts events to HTTP requests. Pure. The request that `lambda_http` makes of the same
+//! event has the same key and fingerprint.
 
 use aws_lambda_events::alb::{AlbTargetGroupRequest, AlbTargetGroupResponse};
 use aws_lambda_events::apigw::{

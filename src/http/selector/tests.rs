@@ -194,7 +194,7 @@ fn strict_mode_refuses_the_bare_form_and_nothing_else() {
     assert_eq!(strict(""), Ok(Some(String::new())));
 }
 
-/// What another parser of RFC 9651 makes of the same value: a string without parameters.
+/// Reads the same value with another parser of RFC 9651: a string without parameters.
 fn oracle(value: &str) -> Option<String> {
     match Parser::new(value).parse::<Item>().ok()? {
         Item {

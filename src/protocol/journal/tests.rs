@@ -107,7 +107,7 @@ fn the_number_of_steps_and_their_size_are_bounded() {
 
 #[test]
 fn a_step_begins_only_if_the_largest_result_would_fit() {
-    // What is left beside the steps that are there, to the byte.
+    // Leaves room for the largest result, and `spare` bytes more.
     let filled = |spare: usize| {
         let mut journal = Journal::default();
         let largest = 1 + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;

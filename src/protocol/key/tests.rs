@@ -1,4 +1,4 @@
-//! What makes two keys one, and what no key can be.
+//! The parts that make two keys one, and the texts that can be no key.
 
 use std::collections::HashSet;
 

@@ -251,7 +251,7 @@ impl Release {
     }
 }
 
-/// What an operator makes of a record, of any status, in one write. The rest of the record stays.
+/// An operator's changes to a record, of any status, in one write. The rest of the record stays.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Intervention {
@@ -266,11 +266,11 @@ pub struct Intervention {
     pub expiration: EpochSeconds,
     /// Entries of the journal; each applies only over an older revision of the same step's.
     pub steps: Vec<StepNote>,
-    /// How the record ends.
+    /// The end of the record.
     pub end: Ended,
 }
 
-/// How an [`Intervention`] ends a record.
+/// The end that an [`Intervention`] gives a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ended {

@@ -55,7 +55,7 @@ async fn a_final_record_that_was_read_is_not_read_again() {
     assert!(store.load(one, soon).await.unwrap().is_some());
     let found = store.load_all(others, soon).await;
     assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))));
-    // Where they would be read again, they are no more.
+    // The store below has none of them any more: a second read would miss them.
     inner.sweep(EpochMillis(i64::MAX));
     assert!(inner.is_empty());
     assert!(store.load(one, soon).await.unwrap().is_some());

@@ -32,7 +32,7 @@ struct Answer {
 /// input before it answers.
 pub(super) struct ChildEffects {
     command: String,
-    /// How long it may take each time.
+    /// The time that each run may take.
     timeout: Duration,
 }
 
@@ -54,8 +54,7 @@ impl ChildEffects {
             .args(["-c", &self.command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        // What it says to the person goes to the terminal.
-        // With what it starts, so that all of it can be stopped.
+        // Its standard error goes to the terminal. It is stopped together with all that it starts.
         shell.process_group(0);
         let mut child = shell.spawn().map_err(|error| self.failed(error))?;
         let group = Group(child.id());

@@ -35,7 +35,7 @@ struct Line {
     item: HashMap<String, Value>,
 }
 
-/// Where an export is.
+/// The place of an export.
 enum Place {
     /// In a folder: what S3 has under `AWSDynamoDB/EXPORT-ID`.
     Folder(PathBuf),

@@ -1,4 +1,4 @@
-//! Where the records come from: the store, or an export of the table.
+//! The source of the records: the store, or an export of the table.
 
 use futures_util::stream::{self, LocalBoxStream, StreamExt};
 use lambda_idempotency::EpochMillis;
@@ -10,9 +10,9 @@ use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::redis::Page;
 
-/// How many segments a table is read in, side by side.
+/// The number of segments that a table is read in, side by side.
 const SEGMENTS: u16 = 4;
-/// How many records of PostgreSQL are read at once.
+/// The number of records of PostgreSQL that are read at once.
 const PAGE: u32 = 1_000;
 
 type Pages<'a> = LocalBoxStream<'a, Result<Vec<Completed>, AuditError>>;

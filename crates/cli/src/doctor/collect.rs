@@ -1,4 +1,4 @@
-//! Asks AWS's APIs for the facts. What may not be asked is not checked, and said so.
+//! Asks AWS's APIs for the facts. A question that the role may not ask is reported as not checked.
 
 mod function;
 mod queue;
@@ -14,7 +14,7 @@ use super::finding::NotChecked;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// What the questions are asked with, and what could not be asked.
+/// The settings that the questions are asked with, and the facts that could not be checked.
 struct Asking {
     config: SdkConfig,
     namespace: Option<String>,

@@ -1,4 +1,4 @@
-//! What is known of a deployment: from AWS's APIs, from a template, from flags. A fact that isn't
+//! The known facts of a deployment: from AWS's APIs, from a template, from flags. A fact that isn't
 //! known is `None`, and no rule speaks of it.
 
 #![allow(
@@ -14,13 +14,13 @@ pub(crate) struct Deployment {
     pub(crate) table: Option<Table>,
     pub(crate) functions: Vec<Function>,
     pub(crate) settings: Settings,
-    /// How far this machine's clock is ahead of AWS's, in milliseconds.
+    /// The time by which this machine's clock is ahead of AWS's, in milliseconds.
     pub(crate) clock_ahead_millis: Option<i64>,
-    /// What `Cargo.lock` says of TLS stacks, beyond the one: a crate and its versions.
+    /// The crates in `Cargo.lock` that make more than one TLS stack, with their versions.
     pub(crate) second_tls: Option<Vec<String>>,
 }
 
-/// What the code sets, as the flags say it.
+/// The code's settings, as the flags give them.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) retention: Duration,
@@ -63,11 +63,11 @@ pub(crate) struct Function {
     /// Whether the kill switch is on.
     pub(crate) disabled: Option<bool>,
     pub(crate) reserved_concurrency: Option<u32>,
-    /// How long its code keeps outcomes, where the template says it.
+    /// The time for which its code keeps outcomes, where the template says it.
     pub(crate) retention: Option<Duration>,
     pub(crate) mappings: Vec<Mapping>,
-    /// Where failed asynchronous invocations go; `Some(None)` where nowhere. Known where the function
-    /// is invoked so.
+    /// The destination of failed asynchronous invocations; `Some(None)` where there is none. Known
+    /// where the function is invoked so.
     pub(crate) asynchronous: Option<Option<String>>,
     /// The actions on the table that its role lacks.
     pub(crate) missing_actions: Option<Vec<String>>,
@@ -84,7 +84,7 @@ pub(crate) struct Mapping {
     pub(crate) source: Source,
 }
 
-/// Where a mapping's events come from.
+/// The source of a mapping's events.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Queue(Queue),
@@ -121,6 +121,6 @@ pub(crate) struct Stream {
     pub(crate) retries: Option<Option<u32>>,
     /// `Some(None)` where age never ends them.
     pub(crate) max_age: Option<Option<Duration>>,
-    /// Where what is discarded goes; `Some(None)` where nowhere.
+    /// The destination of discarded records; `Some(None)` where there is none.
     pub(crate) on_failure: Option<Option<String>>,
 }

@@ -1,4 +1,4 @@
-//! What was found, and what could not be looked at.
+//! The findings, and the things that could not be looked at.
 
 use std::fmt;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What ties TLS to HTTP: each in one version.
+/// The crates that tie TLS to HTTP: each in one version.
 const STACK: [&str; 4] = ["rustls", "hyper-rustls", "tokio-rustls", "rustls-webpki"];
 /// Other ways to speak TLS.
 const OTHERS: [&str; 6] = [
@@ -28,7 +28,7 @@ struct Package {
     version: String,
 }
 
-/// What there is beside one TLS stack: nothing, where all is well.
+/// Returns the crates that make more than one TLS stack: none, where all is well.
 pub(crate) fn second_tls(lock: &str) -> Result<Vec<String>, toml::de::Error> {
     let lock: Lock = toml::from_str(lock)?;
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -12,7 +12,7 @@ use crate::doctor::finding::{Finding, Report, Severity};
 
 pub(crate) use queue::{least_visibility, longest_redelivery};
 
-/// What a rule has to say of one place.
+/// The verdict of a rule on one place.
 pub(crate) enum Verdict {
     Fine,
     Bad(Finding),

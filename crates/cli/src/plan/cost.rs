@@ -1,4 +1,4 @@
-//! What protection costs: request units by form, as `docs/operations/deploy.md` and
+//! The cost of protection: request units by form, as `docs/operations/deploy.md` and
 //! `docs/recipes/transactions.md` count them at the wire. Pure.
 
 use schemars::JsonSchema;
@@ -9,17 +9,17 @@ const WRITE_UNIT: u64 = 1_024;
 /// A strongly consistent read unit is for each 4 KB.
 const READ_UNIT: u64 = 4_096;
 
-/// What is to be paid for.
+/// The requests and prices that the cost is computed from.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Cost")]
 pub struct CostArgs {
-    /// How many requests come in a month. Without it, no cost is computed.
+    /// The number of requests in a month. Without it, no cost is computed.
     #[arg(long, value_name = "NUMBER")]
     pub requests: Option<u64>,
-    /// How many of a hundred are duplicates.
+    /// The percentage of requests that are duplicates.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100), value_name = "PERCENT")]
     pub duplicate_percent: u64,
-    /// How large a record is, with its outcome.
+    /// The size of a record, with its outcome.
     #[arg(long, default_value_t = 400, value_name = "BYTES")]
     pub record_bytes: u64,
     /// The price of a million write units in dollars. The default is us-east-1's on demand, of

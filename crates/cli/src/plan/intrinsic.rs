@@ -110,7 +110,7 @@ impl Template {
         }
     }
 
-    /// The value, with its intrinsic functions computed. What can't be known is `null`.
+    /// Computes a value's intrinsic functions. A part that can't be known is `null`.
     pub(super) fn resolve(&self, value: &Value) -> Value {
         match value {
             Value::Object(of) => match of.iter().next().filter(|_| of.len() == 1) {

@@ -1,4 +1,4 @@
-//! What a plan says.
+//! The report of a plan.
 
 use std::fmt;
 

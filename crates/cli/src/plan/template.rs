@@ -13,8 +13,9 @@ use super::intrinsic::{Template, members};
 use crate::doctor::facts::{DeadLetters, Function, Mapping, Queue, Source, Stream, Table};
 use crate::failure::Failure;
 
-/// How long SQS keeps messages, and hides them, where a template doesn't say.
+/// The seconds for which SQS keeps messages where a template doesn't say.
 const QUEUE_RETENTION: u64 = 4 * 86_400;
+/// The seconds for which SQS hides a received message where a template doesn't say.
 const VISIBILITY: u64 = 30;
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;
@@ -261,7 +262,7 @@ impl Reading<'_> {
     }
 }
 
-/// What `Globals` says, and over it what the function says: maps are merged, as SAM does.
+/// Puts a function's own values over those of `Globals`. Maps are merged, as SAM does.
 fn merged(globals: &Value, own: Value) -> Value {
     match (globals, own) {
         (Value::Object(globals), Value::Object(mut own)) => {

@@ -1,5 +1,5 @@
-//! What operators did to a record is kept in its journal, under a name that no handler can give a
-//! step.
+//! The acts of operators on a record: its journal keeps them, under a name that no handler can give
+//! a step.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub struct Act {
     pub left: Option<String>,
 }
 
-/// How a `rerun` gave a key back.
+/// The terms on which a `rerun` gave a key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GivenBack {
     /// The time of the act.
@@ -68,10 +68,10 @@ impl fmt::Display for GivenBack {
 }
 
 impl GivenBack {
-    /// How this act gave the key back; `None` where it was no rerun.
+    /// Returns the terms on which this act gave the key back; `None` where it was no rerun.
     ///
     /// A record that an earlier release gave back has no entry of it. Where nothing has ended it
-    /// since, the record's other traces of the act say how.
+    /// since, the terms follow from the record's other traces of the act.
     pub(crate) fn by(act: &Act, record: &Record) -> Option<Self> {
         let journal = &record.journal;
         let all: Vec<Self> = listed(journal, RERUN_STEP);
@@ -114,7 +114,7 @@ impl GivenBack {
     }
 }
 
-/// Where a large outcome is kept, outside of its record.
+/// The place of a large outcome that is kept outside of its record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// `item` or `object`.
@@ -126,7 +126,7 @@ pub(crate) struct Kept {
 impl Kept {
     const ITEM: &str = "item";
 
-    /// Where the record's outcome is kept; `None` where it has none, or keeps it itself.
+    /// Returns the place of the record's outcome; `None` where it has none, or keeps it itself.
     pub(crate) fn of(record: &Record) -> Option<Self> {
         let Some(StoredOutcome::Packed(packed)) = &record.outcome else {
             return None;
@@ -142,7 +142,7 @@ impl Kept {
         })
     }
 
-    /// Where the outcomes of all of its attempts are kept.
+    /// Returns the places of the outcomes of all of its attempts.
     pub(crate) fn all(record: &Record) -> Vec<Self> {
         let before: Vec<Self> = listed(&record.journal, KEPT_STEP);
         before.into_iter().chain(Self::of(record)).collect()
@@ -171,7 +171,7 @@ pub(crate) fn acts(journal: &Journal) -> Vec<Act> {
     listed(journal, OPERATOR_STEP)
 }
 
-/// What an entry lists.
+/// Returns the list in an entry.
 fn listed<T: DeserializeOwned>(journal: &Journal, entry: &str) -> Vec<T> {
     match journal.get(entry).map(|entry| &entry.state) {
         Some(StepState::Confirmed(StepResult::Text(text))) => {

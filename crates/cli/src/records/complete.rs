@@ -25,15 +25,15 @@ pub struct Args {
     /// The record, and why.
     #[command(flatten)]
     pub order: OrderArgs,
-    /// What duplicates get.
+    /// The outcome that duplicates get.
     #[command(flatten)]
     pub outcome: OutcomeArgs,
-    /// How long the outcome is kept, at least.
+    /// The time for which the outcome is kept, at least.
     #[arg(long, default_value = "1day", value_parser = time::duration, value_name = "DURATION")]
     pub keep: Duration,
 }
 
-/// What duplicates get: JSON, as the handler returns it, or an HTTP response.
+/// The outcome that duplicates get: JSON, as the handler returns it, or an HTTP response.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The outcome")]
 #[group(required = true, multiple = true)]

@@ -20,7 +20,7 @@ pub(crate) const SKEW_MARGIN: Duration = Duration::from_secs(1);
 /// The arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which record.
+    /// The record.
     #[command(flatten)]
     pub which: Which,
     /// The engine's rules.
@@ -35,8 +35,8 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The engine's rules")]
 pub struct RuleArgs {
-    /// What the engine does about an attempt that died: `OnCrash` of its builder. Without it,
-    /// run-again is assumed.
+    /// The engine's rule for an attempt that died: `OnCrash` of its builder. Without it, run-again
+    /// is assumed.
     #[arg(long, value_parser = crashed, value_name = "run-again|run-again-after=DURATION|interrupt")]
     pub crashed: Option<OnCrash>,
     /// `max_attempts` of its builder.

@@ -218,7 +218,7 @@ fn until(at: EpochMillis, now: EpochMillis) -> String {
     format!("{} ({})", time::text(at), time::distance(at, now))
 }
 
-/// What a delivery is told while the engine waits before it runs a dead attempt again.
+/// Words the answer to a delivery while the engine waits before it runs a dead attempt again.
 fn paused(decision: &Decision<'_>, record: &Record, now: EpochMillis) -> String {
     let Decision::InFlight { until: again } = decision else {
         return String::new();
@@ -318,7 +318,8 @@ fn told(
     }
 }
 
-/// How the last attempt gave its key back. One that was ended in the middle may have had its effect.
+/// Says how the last attempt gave its key back. One that was ended in the middle may have had its
+/// effect.
 fn given_back(last_error: Option<&str>) -> String {
     match last_error {
         Some(how @ ("timed out" | "panic" | "dropped")) => {

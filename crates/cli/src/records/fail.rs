@@ -24,7 +24,7 @@ pub struct Args {
     /// The type of the failure, as the handler's error has it.
     #[arg(long, default_value = "operator", value_name = "TYPE")]
     pub kind: String,
-    /// How long the failure is kept, at least.
+    /// The time for which the failure is kept, at least.
     #[arg(long, default_value = "1day", value_parser = time::duration, value_name = "DURATION")]
     pub keep: Duration,
 }

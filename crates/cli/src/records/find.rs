@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::records::search;
 
-/// Which record is meant: by its id, by its key, or by the hash of a log line.
+/// The record: by its id, by its key, or by the hash of a log line.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Which record")]
 pub struct Which {

@@ -11,7 +11,7 @@ use crate::records::view::RecordView;
 /// The arguments of `get`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which record.
+    /// The record.
     #[command(flatten)]
     pub which: Which,
 }

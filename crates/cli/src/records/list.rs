@@ -45,7 +45,7 @@ pub struct Args {
     /// back, longer ago than --quiet.
     #[arg(long)]
     pub abandoned: bool,
-    /// How long an abandoned record has been quiet.
+    /// The time for which an abandoned record has been quiet.
     #[arg(long, default_value = "15m", value_parser = time::duration, value_name = "DURATION")]
     pub quiet: Duration,
     /// Its last attempt began longer ago than this.

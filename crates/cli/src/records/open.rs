@@ -25,7 +25,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// What is known of who holds it.
+    /// Describes the transaction that holds the record, where one is known.
     pub(crate) fn words(self) -> Option<&'static str> {
         match self {
             Self::Record => Some(
@@ -39,7 +39,7 @@ impl Held {
     }
 }
 
-/// How long a lock is waited for: a plain write is over by then.
+/// The longest wait for a lock: a plain write is over by then.
 const WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
 
 /// Has a transaction find the table as the store does, whatever others have left in a session that a
@@ -89,7 +89,7 @@ async fn tried(
     id: &str,
 ) -> Result<Held, sqlx::Error> {
     let mut transaction = pool.begin().await?;
-    // What any write takes.
+    // Any write takes this lock.
     let lock_table = format!("{AS_THE_STORE}; {WAIT}; LOCK TABLE {table} IN ROW EXCLUSIVE MODE");
     let locked = sqlx::raw_sql(AssertSqlSafe(lock_table));
     if is_held(locked.execute(&mut *transaction).await)? {

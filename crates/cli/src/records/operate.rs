@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::records::acts::{Act, GIVEN_BACK, GivenBack, Kept, acts, note};
 use crate::time;
 
-/// How a record is to end.
+/// The end that an order gives a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -28,14 +28,14 @@ pub enum Ending {
         status: Status,
         /// The outcome.
         outcome: StoredOutcome,
-        /// From when on the record counts as absent.
+        /// The time from which the record counts as absent.
         expiration: EpochSeconds,
     },
     /// A step that was pending is confirmed or failed, and the key is given back.
     StepSettled {
         /// The name of the step.
         step: String,
-        /// What became of it.
+        /// The state that it gets.
         state: StepState,
     },
     /// The outcome and the results of steps are erased. The record stays final.
@@ -71,9 +71,9 @@ impl Ending {
 /// An operator's act on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// How the record is to end.
+    /// The end of the record.
     pub ending: Ending,
-    /// What is noted.
+    /// The act that is noted.
     pub act: Act,
 }
 
@@ -148,11 +148,11 @@ impl Order {
     }
 }
 
-/// How long a record that is to run again is kept at least.
+/// The shortest time for which a record that is to run again is kept.
 const KEPT: Duration = Duration::from_hours(7 * 24);
-/// How much later than the record the outcome's own item expires.
+/// The time by which the outcome's own item outlives the record.
 const LATER: Duration = Duration::from_hours(1);
-/// How often a request is sent whose answer doesn't come.
+/// The most times that a request without an answer is sent.
 const SENDS: u32 = 4;
 
 /// Tells whether nothing is left of what the handler returned.
@@ -171,7 +171,7 @@ fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(StepResult::Text(_))))
 }
 
-/// The steps of the handler: what operators did is none.
+/// Returns the steps of the handler. An operator's act is none.
 pub(crate) fn handlers_steps(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     let steps = record.journal.iter();
     // No handler can give a step such a name.
@@ -216,7 +216,7 @@ pub(crate) fn intervention(
     let released = || Ended::Released {
         last_error: Some(format!("{} by an operator", order.act.act)),
     };
-    // What the record knows of earlier attempts outlives the next one.
+    // The record's knowledge of earlier attempts outlives the next one.
     let kept = record.expiration.max((now + KEPT).ceil_seconds());
     let mut steps = Vec::new();
     let (end, expiration) = match &order.ending {
@@ -289,8 +289,8 @@ pub(crate) fn intervention(
 
 /// Carries an order out, over exactly the record that was seen, and returns the record that it left.
 ///
-/// What is changed is changed by one write, so that an end of this process in between leaves the
-/// record as it was, or as it is to be. A large outcome is erased before that.
+/// One write makes all changes, so that an end of this process in between leaves the record as it
+/// was, or as it is to be. A large outcome is erased before that.
 ///
 /// # Errors
 ///
@@ -364,7 +364,7 @@ async fn erase(
     Ok(())
 }
 
-/// What a redaction can't erase: the objects of outcomes that are kept in a bucket.
+/// Names the objects that a redaction can't erase: outcomes that are kept in a bucket.
 pub(crate) fn left_by_redaction(id: &RecordId, record: &Record) -> Option<String> {
     let kept = Kept::all(record);
     let objects = kept.iter().filter(|kept| kept.item().is_none());

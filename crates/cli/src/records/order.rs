@@ -1,4 +1,4 @@
-//! What the commands that end a record share: their flags, what they ask, what they report.
+//! The common parts of the commands that end a record: their flags, questions and reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::time;
 /// The flags of a command that ends a record.
 #[derive(Debug, clap::Args)]
 pub struct OrderArgs {
-    /// Which record.
+    /// The record.
     #[command(flatten)]
     pub which: Which,
-    /// Why, and who.
+    /// The reason, and the operator's name.
     #[command(flatten)]
     pub why: WhyArgs,
     /// Shows what would be done, and writes nothing.
@@ -39,13 +39,13 @@ pub struct OrderArgs {
     pub while_live: bool,
 }
 
-/// Why a record is ended, and by whom.
+/// The reason for which a record is ended, and the name of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WhyArgs {
-    /// Why. It is kept in the record, and shown by `get` and `explain`.
+    /// The reason. It is kept in the record, and shown by `get` and `explain`.
     #[arg(long, value_name = "WHY", value_parser = reason)]
     pub reason: String,
-    /// Who you are.
+    /// Your name.
     #[arg(long, env = "USER", value_name = "NAME")]
     pub by: String,
 }
@@ -155,7 +155,7 @@ pub(crate) async fn give(
         )
     };
     let is_expired = State::of(&found, now, SKEW_MARGIN) == State::Expired;
-    // What a rerun says of the next attempt holds no more, whether it was carried out before or not.
+    // A rerun no longer decides the next attempt, whether it was carried out before or not.
     if is_expired && matches!(order.ending, Ending::RunAgain { .. }) {
         return Err(expired());
     }
@@ -226,8 +226,8 @@ pub(crate) async fn give(
     Ok(Exit::Fine)
 }
 
-/// When the lease of an attempt that may still run ends; where another library wrote none, when the
-/// record expires.
+/// Returns the time at which the lease of an attempt that may still run ends; where another library
+/// wrote none, the time at which the record expires.
 fn live_until(found: &Found, record: &Record, now: EpochMillis) -> Option<EpochMillis> {
     let is_live = State::of(found, now, SKEW_MARGIN) == State::InProgress;
     let expires = || record.expiration.to_millis() + SKEW_MARGIN;

@@ -33,16 +33,16 @@ pub(super) const WORD: &str = "rerun";
 /// The arguments of `rerun`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which records.
+    /// The records.
     #[command(flatten)]
     pub which: WhichArgs,
-    /// Why, and who.
+    /// The reason, and the operator's name.
     #[command(flatten)]
     pub why: WhyArgs,
-    /// What becomes of steps that are confirmed. It must be said where a record has one.
+    /// The fate of confirmed steps. It must be said where a record has one.
     #[arg(long, value_enum)]
     pub steps: Option<Steps>,
-    /// Which keys the handler derives from now on. It must be said.
+    /// The keys that the handler derives from now on. It must be said.
     #[arg(long, value_enum)]
     pub keys: Option<Keys>,
     /// Shows what would be done, and writes nothing.
@@ -50,7 +50,7 @@ pub struct Args {
     pub dry_run: bool,
 }
 
-/// What becomes of the confirmed steps of a record that runs again.
+/// The fate of the confirmed steps of a record that runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Steps {
     /// They are skipped: the handler gets their results.
@@ -70,12 +70,12 @@ pub enum Keys {
     Same,
 }
 
-/// What is said where `--keys` is missing.
+/// The error where `--keys` is missing.
 const WHICH_KEYS: &str = "say which keys the handler derives from now on (`claim.derive_key`, `derive_uuid`, `event_id`, those of steps): \
      --keys new, and a provider takes the effect for a new one, and what is created gets another id; \
      --keys same, and a provider that honours keys may answer with the first effect, and a transaction that creates something under one is refused";
 
-/// Which records are to run again: one, those of a list, or those of a filter.
+/// The records that are to run again: one, those of a list, or those of a filter.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Which records")]
 pub struct WhichArgs {
@@ -156,9 +156,9 @@ impl fmt::Display for Line {
 
 /// Gives the key of a record that is final back, so that its next delivery is its next attempt.
 ///
-/// What it was given back for is kept on the record, and the same reason gives it back once: the
-/// command may be given again until all is done. One on which no attempt has left a trace since is not
-/// given back again, whatever the reason.
+/// The record keeps the reason, and the same reason gives the key back once: the command may be
+/// given again until all is done. A key under which no attempt has left a trace since is not given
+/// back again, whatever the reason.
 ///
 /// # Errors
 ///

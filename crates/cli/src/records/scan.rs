@@ -28,18 +28,18 @@ struct Row {
 /// The attributes of a key. They are strings in each layout.
 type Key = HashMap<String, String>;
 
-/// How far a scan has come: what a later one goes on from.
+/// The progress of a scan: a later one goes on from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// The table that it reads.
     pub(crate) of: String,
-    /// Which table of that name.
+    /// The identity of that table: another one may have its name.
     #[serde(default)]
     which: String,
-    /// Which records it takes.
+    /// The filter of the records that it takes.
     #[serde(default)]
     filter: String,
-    /// How many records it has read.
+    /// The number of records that it has read.
     pub(crate) read: u64,
     segments: Vec<Segment>,
 }
@@ -53,9 +53,9 @@ enum Segment {
     Done,
 }
 
-/// How many segments a table of DynamoDB is read in. Records elsewhere have one order.
+/// The number of segments that a table of DynamoDB is read in. Records elsewhere have one order.
 const SEGMENTS: usize = 4;
-/// How many records of PostgreSQL are read at once.
+/// The number of records of PostgreSQL that are read at once.
 const PAGE: u32 = 1_000;
 
 impl Progress {
@@ -142,7 +142,7 @@ impl Progress {
     }
 }
 
-/// What became of a record that was read.
+/// The fate of a record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It isn't wanted.

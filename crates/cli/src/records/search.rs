@@ -22,11 +22,11 @@ const PRICE_OF_A_MILLION_READ_UNITS: f64 = 0.125;
 /// An eventually consistent read of this many bytes takes half a unit.
 const BYTES_OF_HALF_A_UNIT: u64 = 4_096;
 
-/// What a scan of the whole table takes.
+/// The cost of a scan of the whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
     pub(crate) of: String,
-    /// Which table it is: another one may have the same name elsewhere.
+    /// The identity of the table: another one may have the same name elsewhere.
     pub(crate) which: String,
     pub(crate) records: u64,
     /// Of DynamoDB alone.

@@ -16,7 +16,7 @@ pub struct Args {
     /// The record, and why.
     #[command(flatten)]
     pub order: OrderArgs,
-    /// What became of the step.
+    /// The step, and its fate.
     #[command(flatten)]
     pub step: StepArgs,
     /// The step's result, as JSON that the handler understands: `null` where it has none.
@@ -29,7 +29,7 @@ pub struct Args {
     pub result: Option<String>,
 }
 
-/// The step, and what became of it.
+/// The step, and its fate.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct StepArgs {

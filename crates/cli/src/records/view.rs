@@ -103,7 +103,7 @@ impl StepView {
     fn of(name: &str, entry: &StepEntry) -> Self {
         let (state, result) = match &entry.state {
             StepState::Confirmed(StepResult::Text(text)) => {
-                // What is no JSON is shown as a text.
+                // A result that is no JSON is shown as a text.
                 let quoted = || Json::of(&Value::String(text.clone()).to_string());
                 ("confirmed", Json::of(text).or_else(quoted))
             }

@@ -114,7 +114,7 @@ async fn the_server_says_how_long_to_wait_and_the_policy_how_long_at_most() {
         assert_eq!(busy(&saying(long)), None, "{long}");
     }
     assert_eq!(busy(&date(SystemTime::now() + seconds(31_536_000))), None);
-    // What can't be read is as if it were not there.
+    // A value that can't be read is as if it were not there.
     for odd in ["", "-1", "soon", "1.5", "Thu, 32 Jan 1970"] {
         assert!(busy(&saying(odd)).unwrap() <= seconds(1), "{odd}");
     }

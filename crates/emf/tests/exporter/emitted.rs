@@ -53,7 +53,7 @@ struct Emitted {
 }
 
 impl Emitted {
-    /// What was emitted since the last call. Times and sizes are left out: they differ from run to run.
+    /// Returns the new documents. Times and sizes are left out: they differ from run to run.
     fn take(&self) -> Value {
         let documents = self.written.flushed().into_iter().map(|mut document| {
             document["_aws"]["Timestamp"] = json!(0);
@@ -66,7 +66,7 @@ impl Emitted {
         documents.collect()
     }
 
-    /// What was done until now only led to the next situation.
+    /// Drops the documents until now: they only led to the next situation.
     fn drop(&self) {
         self.take();
     }

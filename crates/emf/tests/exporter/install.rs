@@ -1,4 +1,4 @@
-//! What an exporter is made of.
+//! The installation of an exporter.
 
 use lambda_idempotency_emf::{Builder, InstallError};
 

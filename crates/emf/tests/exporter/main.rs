@@ -1,4 +1,4 @@
-//! What the exporter writes, and when.
+//! The exporter's documents, and the times at which it writes them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod documents;

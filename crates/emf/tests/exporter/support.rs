@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use lambda_idempotency_emf::{Builder, Exporter};
 use serde_json::Value;
 
-/// What all of its clones wrote.
+/// The output of all of its clones.
 #[derive(Clone, Default)]
 pub(crate) struct Output(Arc<Mutex<Vec<u8>>>);
 

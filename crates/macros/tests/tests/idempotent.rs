@@ -1,4 +1,4 @@
-//! What a function with the attribute does, and what the attribute refuses.
+//! Functions with the attribute, and the uses that the attribute refuses.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Error as IoError;

@@ -1,4 +1,4 @@
-//! When a record counts as absent.
+//! The time from which a record counts as absent.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who may have a record that is in progress.
+//! The attempts that may have a record in progress.
 
 use super::*;
 

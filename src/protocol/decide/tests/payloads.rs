@@ -1,4 +1,4 @@
-//! Whose payload a key is bound to.
+//! The payload that a key is bound to.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What became of a completion whose condition failed.
+//! The fate of a completion whose condition failed.
 
 use super::*;
 use crate::protocol::key::{Key, Namespace};

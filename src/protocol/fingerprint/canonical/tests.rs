@@ -1,4 +1,4 @@
-//! What has one form, what has none, and that another implementation agrees.
+//! Values with one form, texts with none, and the agreement of another implementation.
 
 use proptest::prelude::*;
 
@@ -236,7 +236,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// How many members its objects have.
+/// Returns the number of members that its objects have.
 fn members(value: &serde_json::Value) -> usize {
     match value {
         serde_json::Value::Array(elements) => elements.iter().map(members).sum(),

@@ -11,7 +11,7 @@ use crate::doctor::Args;
 use crate::doctor::facts::{Function, Mapping, Source, Stream};
 use crate::failure::Failure;
 
-/// How long a stream of DynamoDB keeps its records.
+/// The time for which a stream of DynamoDB keeps its records.
 const DYNAMODB_STREAM: Duration = Duration::from_hours(24);
 
 pub(super) async fn ask(

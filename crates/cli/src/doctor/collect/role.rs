@@ -8,13 +8,13 @@ use aws_sdk_iam::types::{
 use super::Asking;
 use crate::doctor::Adapter;
 
-/// What every adapter needs on the table.
+/// The actions that every adapter needs on the table.
 const ALWAYS: [&str; 3] = [
     "dynamodb:PutItem",
     "dynamodb:UpdateItem",
     "dynamodb:GetItem",
 ];
-/// What batches send in groups.
+/// The actions that the groups of batches need.
 const GROUPS: [&str; 3] = [
     "dynamodb:PartiQLInsert",
     "dynamodb:PartiQLUpdate",

@@ -134,8 +134,8 @@ pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
     })
 }
 
-/// How long after it was sent a message may still be delivered: in the queue, in the dead-letter
-/// queue, and in the queue again after a redrive.
+/// Returns the longest time between a message's sending and its last delivery: in the queue, in the
+/// dead-letter queue, and in the queue again after a redrive.
 pub(crate) fn longest_redelivery(queue: &Queue) -> Option<Duration> {
     let own = queue.retention?;
     let Some(dead_letters) = queue.dead_letters.as_ref()? else {

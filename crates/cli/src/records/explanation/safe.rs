@@ -1,4 +1,4 @@
-//! What an operator can safely do, by what a delivery would be told.
+//! The acts that are safe for an operator, by the answer that a delivery would get.
 
 use std::fmt::{self, Write as _};
 
@@ -45,7 +45,7 @@ fn act(when: &str, command: impl fmt::Display) -> SafeAct {
     }
 }
 
-/// A command on a record. What begins with a dash is no flag.
+/// Returns a command on a record. An id that begins with a dash is no flag.
 fn on(id: &RecordId, command: &str, flags: &str) -> String {
     let word = quoted(id.as_str());
     let words = if id.as_str().starts_with('-') {
@@ -74,7 +74,7 @@ pub(super) fn release(id: &RecordId) -> SafeAct {
     )
 }
 
-/// What settles a step that waits; its name is said where there are several.
+/// Returns the acts that settle a step that waits. Names it where there are several.
 fn settle(id: &RecordId, step: &str, is_one_of_several: bool) -> [SafeAct; 2] {
     let its = if is_one_of_several {
         format!("the effect of the step `{step}`")
