@@ -18,17 +18,17 @@ use crate::memory::{alive, alone, megabytes};
 use crate::support::Server;
 use crate::support::events::{batch, message};
 
-/// What a few buffers and tables may grow by, whose size doesn't depend on the number of keys.
+/// The most bytes by which a few buffers and tables may grow whose size doesn't depend on the number of keys.
 const SLACK: usize = 300_000;
 
-/// How many keys go through each door.
+/// Returns the number of keys that go through each door.
 fn keys() -> u64 {
     let asked =
         std::env::var("BOUNDS_KEYS").map(|text| text.parse().expect("BOUNDS_KEYS is a number"));
     asked.unwrap_or(10_000)
 }
 
-/// By how many bytes more are alive after all keys than after the first tenth of them: the cache is full by then.
+/// Returns the growth in live bytes from the first tenth of the keys, after which the cache is full, to the last key.
 async fn growth<F: Future<Output = ()>>(
     door: &str,
     keys: u64,
@@ -75,7 +75,7 @@ fn a_run_leaves_nothing_behind() {
     });
 }
 
-/// What the others hold must be something that can be missed.
+/// Shows that the bound of the other tests can be exceeded.
 #[test]
 fn a_store_that_remembers_every_key_is_noticed() {
     alone(async {

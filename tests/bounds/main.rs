@@ -1,4 +1,4 @@
-//! What the library takes at most: memory for the largest batches and bodies that Lambda delivers, and none that grows with the number of
+//! The most memory that the library takes for the largest batches and bodies that Lambda delivers; none of it grows with the number of
 //! keys. Its own binary, since its allocator counts.
 //!
 //! ```sh

@@ -24,7 +24,7 @@ pub fn alive() -> usize {
     ALLOCATOR.current_usage()
 }
 
-/// How many bytes were alive at most while this ran, beyond what was alive before.
+/// Returns the result of this work, and the peak of the live bytes while it ran, beyond those that were alive before.
 pub async fn peak_of<T>(work: impl Future<Output = T>) -> (T, usize) {
     let before = alive();
     ALLOCATOR.reset_peak_usage();
@@ -32,7 +32,7 @@ pub async fn peak_of<T>(work: impl Future<Output = T>) -> (T, usize) {
     (result, ALLOCATOR.peak_usage().saturating_sub(before))
 }
 
-/// For an operator who reads along.
+/// Formats a number of bytes for an operator who reads along.
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 pub fn megabytes(bytes: usize) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)

@@ -20,7 +20,7 @@ const GATEWAY: Duration = Duration::from_millis(200);
 /// Both versions of the function find the same keys by it.
 pub const TENANT: (&str, &str) = ("X-Tenant-Id", "chaos");
 
-/// What became of a client's wish.
+/// The result of a client's order.
 #[derive(Clone, Debug)]
 pub enum Told {
     Placed(Answer),

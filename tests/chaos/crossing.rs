@@ -1,10 +1,10 @@
-//! What one version of a function left, and the other went on with.
+//! Records that one version of a function left, and the other went on with.
 
 use std::collections::HashSet;
 
 use crate::support::lambda::Version;
 
-/// What a night with two versions must reach.
+/// The situations that a night with two versions must reach.
 pub const DEMANDS: &[&str] = &[
     "claimed by the version before, taken over by this one",
     "claimed by this version, taken over by the one before",
@@ -28,7 +28,7 @@ pub struct Crossings {
 }
 
 impl Crossings {
-    /// Takes in a decision; what now is known to have gone from one version to the other. Logs are read in any order.
+    /// Takes in a decision, and returns the crossings that are known by it. Logs are read in any order.
     pub fn told(&mut self, version: Version, key: &str, decision: &str) -> Vec<&'static str> {
         self.told
             .insert((version, key.to_owned(), decision.to_owned()));

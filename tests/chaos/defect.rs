@@ -22,7 +22,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// Which form of the worker shows it; `None` where the orders do.
+    /// Returns the form of the worker that shows it; `None` where the orders do.
     pub fn at_the_worker(self) -> Option<Form> {
         match self {
             Self::ForgedEntries => Some(Form::Keyed),
@@ -35,7 +35,7 @@ impl Defect {
         self == Self::SwitchedOff
     }
 
-    /// What this request meets by the defect; `number` counts the requests.
+    /// Returns the fault by which the defect meets this request; `number` counts the requests.
     pub fn fault(
         self,
         tables: &Tables,
@@ -45,7 +45,7 @@ impl Defect {
     ) -> Option<Fault> {
         let forges = match self {
             Self::None | Self::SwitchedOff => return None,
-            // Where single requests are tampered with, there are no groups.
+            // Groups are refused, since only single requests are tampered with.
             _ if operation == "BatchExecuteStatement" => return Some(Fault::DENY),
             Self::ForgedOrders => operation == "TransactWriteItems",
             Self::ForgedEntries => {

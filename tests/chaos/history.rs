@@ -1,4 +1,4 @@
-//! All that ever became of a table's records, as the table's stream tells it: each change once, in order.
+//! The changes of a table's records, as the table's stream tells them: each once, in order.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{Server, Stream};
 
-/// Of each record, by its id.
+/// The changes of each record, by its id.
 pub type Histories = BTreeMap<String, Vec<Change>>;
 
 /// One write that changed something.
@@ -16,7 +16,7 @@ pub struct Change {
     pub after: Option<Image>,
 }
 
-/// What the name of an attribute begins with that has a step's entry.
+/// The prefix of the name of an attribute that has a step's entry.
 const STEP_PREFIX: &str = "step:";
 
 /// A record as it stood.

@@ -1,4 +1,4 @@
-//! What was promised, held against what happened.
+//! Compares the promises with the events of a night.
 
 mod claims;
 pub mod orders;

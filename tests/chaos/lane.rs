@@ -31,7 +31,7 @@ pub struct Lane {
     pub pool: Arc<Pool>,
     pub logs: Arc<Logs>,
     names: Idempotency,
-    /// What breaks on purpose needs no explanation.
+    /// Whether a broken promise is explained by the logs; one that breaks on purpose needs no explanation.
     explains: bool,
 }
 
@@ -75,12 +75,12 @@ impl Lane {
         self.names.record_id(key).expect("a key")
     }
 
-    /// All that ever became of its records.
+    /// Returns all changes of its records.
     pub async fn histories(&self) -> Histories {
         history::read(self.function.server(), self.function.records_table()).await
     }
 
-    /// What broke, in the words that an operator needs to find it.
+    /// Returns each broken promise with the names of lane and record, by which an operator finds it.
     pub fn tell(&self, id: &RecordId, broken: Vec<String>) -> Vec<String> {
         let tell = |what| {
             if self.explains {
@@ -94,7 +94,7 @@ impl Lane {
 
 pub const PANICKED: &str = "a function panicked";
 
-/// What the functions themselves told of their decisions.
+/// The logs of the functions' own decisions.
 pub struct Logs {
     night: Arc<Night>,
     /// By the key's hash.
@@ -143,7 +143,7 @@ impl Logs {
         }
     }
 
-    /// The attempts of a key of which this was told.
+    /// Returns the attempts of a key whose logs have this decision.
     pub fn attempts(&self, id: &RecordId, decision: &str) -> Vec<i64> {
         let told = self.of(id).into_iter().filter_map(|line| {
             let (_, fields) = line.split_once(' ')?;
@@ -153,7 +153,7 @@ impl Logs {
         told.collect()
     }
 
-    /// What was told of a key, in the order of time.
+    /// Returns the log lines of a key, in the order of time.
     fn of(&self, id: &RecordId) -> Vec<String> {
         let lines = self.lines.lock().expect("not poisoned");
         // Each begins with its time.

@@ -53,7 +53,7 @@ use night::Night;
 use payments::Form;
 use support::lambda::Version;
 
-/// What every night must reach. One that doesn't get there shows nothing.
+/// The situations that every night must reach. One that doesn't get there shows nothing.
 const DEMANDS: &[&str] = &[
     "process killed",
     "process frozen past its lease",
@@ -87,7 +87,7 @@ const DEMANDS: &[&str] = &[
     "message dead",
 ];
 
-/// What a long night must reach besides.
+/// The situations that a long night must reach besides.
 const DEMANDS_OF_A_LONG_ONE: &[&str] = &[
     "decision: interrupted",
     "decision: not_committed",
@@ -96,7 +96,7 @@ const DEMANDS_OF_A_LONG_ONE: &[&str] = &[
     "decision: too_late",
 ];
 
-/// What no night may reach: these say that something is broken, or was not protected.
+/// The situations that no night may reach: these say that something is broken, or was not protected.
 const NEVER: &[&str] = &[
     "decision: exhausted",
     "decision: outcome_omitted",
@@ -105,7 +105,7 @@ const NEVER: &[&str] = &[
     PANICKED,
 ];
 
-/// What the judge must have found in a long one.
+/// The situation that the judge must have found in a long night.
 const REPEATED: &str = "execution repeated after a lease that ran out";
 
 /// From so many deliveries on a night is a long one.

@@ -14,7 +14,7 @@ pub const FIRST: &str = "delivery: first of its key";
 pub const DUPLICATE: &str = "delivery: duplicate";
 pub const AGAIN: &str = "delivery: again, unanswered";
 
-/// What all who take part in a night share.
+/// The state that all who take part in a night share.
 pub struct Night {
     seed: u64,
     /// The versions of the functions that are deployed at once.
@@ -23,7 +23,7 @@ pub struct Night {
     wanted: u64,
     demands: Vec<&'static str>,
     pub patience: Duration,
-    /// When the trouble ended.
+    /// The time at which the trouble ended.
     calm_since: OnceLock<SystemTime>,
 }
 
@@ -64,12 +64,12 @@ impl Night {
         self.calm_since.get_or_init(SystemTime::now);
     }
 
-    /// Whether new requests come, and trouble is made.
+    /// Tells whether new requests come, and trouble is made.
     pub fn is_troubled(&self) -> bool {
         self.calm_since.get().is_none()
     }
 
-    /// When the trouble ended; it has.
+    /// Returns the time at which the trouble ended; it must have.
     pub fn calm_since(&self) -> SystemTime {
         *self.calm_since.get().expect("a night that is over")
     }

@@ -26,13 +26,13 @@ const NAME: &str = "orders";
 
 const ENVIRONMENTS: usize = 4;
 
-/// How many clients ask side by side: more than there are environments.
+/// The number of clients that ask side by side: more than there are environments.
 const CLIENTS: usize = 8;
 
 /// Between two new keys, so that the other functions get their share of the machine.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// What the clients of each key were told.
+/// The results of the clients of each key.
 type Heard = BTreeMap<String, Vec<Told>>;
 
 pub async fn run(night: &Arc<Night>, defect: Defect) -> Vec<String> {
@@ -196,7 +196,7 @@ async fn judge(night: &Night, lane: &Lane, heard: Heard) -> Vec<String> {
     broken
 }
 
-/// How often each of a table's items was written, by this part of its key.
+/// Returns the number of writes of each of a table's items, by this part of its key.
 async fn changes(stream: &Stream, key: &str) -> HashMap<String, usize> {
     let mut changes = HashMap::new();
     for record in stream.all().await {

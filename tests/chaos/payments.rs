@@ -20,15 +20,15 @@ use crate::queue::{End, Queue, Subject};
 use crate::support::lambda::{Function, Reply};
 use crate::support::provider::{Mishap, Provider};
 
-/// How many batches are worked on side by side.
+/// The number of batches that are worked on side by side.
 const POLLERS: usize = 3;
 
-/// How many messages wait, so that there is always one.
+/// The number of messages that wait, so that there is always one.
 const BACKLOG: usize = 30;
 
 const UNANSWERED: &str = "payments: invocation without an answer";
 
-/// What shows that the machine is too busy for the functions' short timeout, where nothing else disturbs them.
+/// The situations that show that the machine is too busy for the functions' short timeout, where nothing else disturbs them.
 const LATE: [&str; 3] = [UNANSWERED, "decision: store_failed", "decision: too_late"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn send(form: Form, queue: &Queue, number: usize, dice: &mut Rng) {
     }
 }
 
-/// How often something is sent: 2.3 times on average.
+/// Draws the number of times that something is sent: 2.3 on average.
 pub fn copies(dice: &mut Rng) -> usize {
     [1, 1, 1, 2, 2, 2, 3, 3, 4, 4][dice.usize(0..10)]
 }
@@ -180,8 +180,9 @@ async fn poll(night: &Arc<Night>, lane: &Lane, queue: &Queue, number: usize) {
     }
 }
 
-/// Waits until every message is done or put aside. What was put aside comes again, until all of it is put aside again, and nothing was
-/// late meanwhile: on a machine that is busy with other work, each of the few times that a message is received may come to nothing.
+/// Waits until every message is done or put aside. Messages that were put aside come again, until all of them are put aside again with
+/// nothing late meanwhile: on a machine that is busy with other work, each of the few times that a message is received may come to
+/// nothing.
 async fn settle(night: &Night, queue: &Queue) -> bool {
     let until = Instant::now() + night.patience;
     let late = || LATE.iter().map(|what| night.report.of(what)).sum::<u64>();
@@ -220,7 +221,7 @@ async fn judge(
     let mut broken = Vec::new();
     for id in ids {
         let messages = || messages.iter().filter(|it| it.subject.payment_id == *id);
-        // What can't be read has no amount, and must have no effect.
+        // A message that can't be read has no amount, and must have no effect.
         let is_poison = messages().any(|it| it.subject.amount == 0);
         let record_id = lane.record_id(&Key::new("payment", id.as_str()));
         let changes = histories.get(record_id.as_str());

@@ -19,7 +19,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(2);
 /// Their timeout in the calm, in which a machine that is busy may take its time.
 pub const CALM_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a process that was frozen may take to end what it was doing.
+/// The time that a process that was frozen may take to end its work.
 const LATE: Duration = Duration::from_secs(30);
 
 /// Of a hundred invocations so many end with the process, and so many see it frozen.
@@ -41,7 +41,7 @@ pub struct Pool {
     logs: Arc<Logs>,
     /// Events that are being worked on, by the frozen too.
     busy: AtomicUsize,
-    /// How many milliseconds an event took of late, on average: where harm is aimed.
+    /// The time that an event took of late on average, in milliseconds: harm comes within it.
     usual: AtomicU64,
     ready: UnboundedSender<Sandbox>,
     idle: AsyncMutex<UnboundedReceiver<Sandbox>>,
@@ -77,7 +77,7 @@ impl Pool {
         pool
     }
 
-    /// What an environment makes of the event. It goes on to the end, whether or not somebody waits for it.
+    /// Gives the event to an environment, and returns its reply. It goes on to the end, whether or not somebody waits for it.
     pub async fn invoke(self: &Arc<Self>, event: Value) -> Reply {
         self.busy.fetch_add(1, Ordering::Relaxed);
         let pool = Arc::clone(self);
@@ -128,7 +128,7 @@ impl Pool {
         reply
     }
 
-    /// Somebody else does its work meanwhile; then it goes on as if nothing had been.
+    /// Freezes the process while another one does its work; then it goes on as if nothing had happened.
     async fn freeze(
         &self,
         mut sandbox: Sandbox,

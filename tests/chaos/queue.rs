@@ -13,10 +13,10 @@ use crate::night::{AGAIN, DUPLICATE, FIRST, Night, between};
 use crate::pool::{CALM_TIMEOUT, TIMEOUT};
 use crate::support::events;
 
-/// So much longer than the functions' timeout a message is hidden: for the margin, as the documentation asks for.
+/// The time for which a message is hidden beyond the functions' timeout: for the margin, as the documentation asks for.
 const MARGIN: Duration = Duration::from_millis(1_200);
 
-/// How often a message is received before it is put aside: in trouble, and when it is over.
+/// The number of receives after which a message is put aside: in trouble, and when it is over.
 const MOST_RECEIVES: u32 = 10;
 const MOST_CALM_RECEIVES: u32 = 5;
 
@@ -24,7 +24,7 @@ const MOST_CALM_RECEIVES: u32 = 5;
 const DOUBLED: u32 = 12;
 const KEPT: u32 = 4;
 
-/// What a message is about.
+/// The payment that a message is about, and its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub payment_id: String,
@@ -52,7 +52,7 @@ pub struct Message {
 
 pub struct Queue {
     night: Arc<Night>,
-    /// What its deliveries are counted as.
+    /// The name under which its deliveries are counted.
     counted: String,
     state: Mutex<State>,
 }
@@ -194,7 +194,7 @@ impl Queue {
         }
     }
 
-    /// How many messages are neither done nor put aside.
+    /// Returns the number of messages that are neither done nor put aside.
     pub fn open(&self) -> usize {
         let state = self.state();
         state.messages.iter().filter(|it| it.end.is_none()).count()

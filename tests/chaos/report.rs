@@ -1,4 +1,4 @@
-//! How often what was reached.
+//! The number of times that each situation was reached.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What DynamoDB took, and when: noted on the wire, behind everything that the wire does to a reply.
+//! The writes that DynamoDB took, and their times: noted on the wire, behind everything that the wire does to a reply.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::lane::Tables;
 use crate::night::Night;
 
-/// What the judge is given.
+/// The notes for the judge.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
-    /// When each owner's claim stood, at the latest.
+    /// The time by which each owner's claim stood.
     pub claimed_at: HashMap<String, SystemTime>,
-    /// The effects of each payment or order: their ids, and when each stood, at the latest.
+    /// The effects of each payment or order: their ids, and the time by which each stood.
     pub effects: HashMap<String, Vec<(String, SystemTime)>>,
     /// Orders whose transaction was held up by the order that stood there, and by nothing else.
     pub stopped_by_the_order: Vec<String>,

@@ -36,7 +36,7 @@ enum Class {
     PartOfAGroup,
 }
 
-/// What may also come in bursts.
+/// The classes of faults that may also come in bursts.
 const BURSTING: [Class; 5] = [
     Class::RequestLost,
     Class::ReplyLost,

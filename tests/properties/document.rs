@@ -171,7 +171,7 @@ impl Document {
         }
     }
 
-    /// How many levels it has.
+    /// Returns the number of its levels.
     pub fn depth(&self) -> usize {
         let deepest = match self {
             Self::List(items) => items.iter().map(Self::depth).max(),

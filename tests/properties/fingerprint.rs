@@ -12,7 +12,7 @@ const MOST_LEVELS: usize = 100;
 
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     of_bytes(data);
     let mut data = Unstructured::new(data);
@@ -51,7 +51,7 @@ fn of_documents(one: &Document, other: &Document, dice: &mut Dice) {
     }
 }
 
-/// What other implementations can tell of a text.
+/// Compares the fingerprint of a text with what other implementations tell of the text.
 fn of_bytes(text: &[u8]) {
     let print = Fingerprint::json(text);
     if serde_json::from_slice::<&RawValue>(text).is_err() {
@@ -88,7 +88,7 @@ fn has_only_plain_numbers(text: &[u8]) -> bool {
     longest.unwrap_or_default() <= 15 && !text.iter().any(|byte| matches!(byte, b'e' | b'E'))
 }
 
-/// How many members its objects have.
+/// Returns the number of members of its objects, on all levels.
 fn names(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(names).sum(),
@@ -97,7 +97,7 @@ fn names(value: &Value) -> usize {
     }
 }
 
-/// As many as the members of a document whose strings hold none; then no name was repeated.
+/// Returns the number of colons: that of the members, if no string holds one and no name was repeated.
 fn colons(text: &[u8]) -> usize {
     text.split(|byte| *byte == b':').count() - 1
 }

@@ -20,7 +20,7 @@ use super::{block_on, engine};
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let values = data
         .split(|byte| *byte == b'\n')
@@ -130,7 +130,7 @@ async fn send(once: &Idempotency, values: &[HeaderValue], is_strict: bool) -> An
     }
 }
 
-/// What a problem says depends on its code alone.
+/// Asserts that a problem's text depends on its code alone.
 fn assert_is_not_echoed(body: &[u8]) {
     static SEEN: LazyLock<Mutex<HashMap<String, Vec<u8>>>> = LazyLock::new(Mutex::default);
     let problem: serde_json::Value = serde_json::from_slice(body).expect("a problem");

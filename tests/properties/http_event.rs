@@ -1,5 +1,5 @@
-//! Whatever an HTTP door hands over: it runs once, a duplicate gets the answer again, and an event has the same key and fingerprint
-//! with `lambda_http` and without.
+//! Every event of an HTTP door runs once, a duplicate gets the answer again, and an event has the same key and fingerprint with
+//! `lambda_http` and without.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ mod plain;
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((door, event)) = data.split_first() else {
         return;
@@ -51,7 +51,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// What became of one event.
+/// The result of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     /// The hashes of the keys that a handler ran under; `None` where it ran without a claim.
@@ -59,7 +59,7 @@ struct Seen {
     status: u16,
 }
 
-/// With both, on one store: whichever comes second finds what the first one left.
+/// Handles an event without `lambda_http` and with it, on one store: the second finds the record that the first one left.
 async fn both<E>(event: &str, created: fn() -> E::Response)
 where
     E: HttpEvent + DeserializeOwned + Clone + Debug + Door,
@@ -184,7 +184,7 @@ async fn adapted(once: &Idempotency, request: Request) -> Seen {
     }
 }
 
-/// What the doors' types have in common, and no trait of theirs says.
+/// The common properties of the doors' types that no trait of theirs has.
 trait Door: HttpEvent {
     const HAS_STAGES: bool;
 

@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::block_on;
 
-/// All that names a request.
+/// All parts of a request's name.
 #[derive(Arbitrary, Clone, Debug, PartialEq, Eq)]
 struct Identity {
     namespace: String,
@@ -26,7 +26,7 @@ struct Identity {
     token: String,
 }
 
-/// What an attacker may do to an identity, to reach that of a neighbour.
+/// A change that an attacker may make to an identity, to reach that of a neighbour.
 #[derive(Arbitrary, Debug)]
 enum Move {
     /// So many characters from the end of a part to the beginning of the next.
@@ -51,7 +51,7 @@ enum Part {
     Token,
 }
 
-/// What stands between the parts of ids, in digests, or in a text that looks alike.
+/// A text between the parts of ids or of digests, or one that looks alike.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Delimiter {
     Hash,
@@ -94,7 +94,7 @@ impl Delimiter {
 
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let Ok(one) = Identity::arbitrary(&mut data) else {
@@ -218,7 +218,7 @@ impl Part {
     }
 }
 
-/// Where the character of this number begins.
+/// Returns the place where the character of this number begins.
 fn boundary(text: &str, chars: usize) -> usize {
     text.char_indices()
         .nth(chars)

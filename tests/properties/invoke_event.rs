@@ -1,5 +1,5 @@
-//! Whatever an event holds, in whichever layer: it never panics; an event that was answered gets the same answer again, without a
-//! run; one that failed for its content has run nothing, and says so with a word.
+//! No event makes a layer panic; one that was answered gets the same answer again, without a run; one that failed for its content has
+//! run nothing, and says so with a word.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{block_on, empty};
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((layer, event)) = data.split_first() else {
         return;

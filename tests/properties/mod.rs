@@ -1,4 +1,4 @@
-//! What holds for every input, hostile ones among it: each property takes bytes, and panics where it doesn't hold.
+//! Properties that hold for every input, hostile ones among it: each takes bytes, and panics when it doesn't hold.
 //!
 //! There is one implementation of each. `verify/fuzz/` drives it with what libFuzzer finds; `tests/suite/hostile.rs` with the kept
 //! corpora, and with bytes that proptest makes. They see the library from outside, through its doors.

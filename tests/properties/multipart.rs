@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::{block_on, empty};
 
-/// What boundaries are made of.
+/// The characters that boundaries are made of.
 const CHARACTERS: &[u8] = b"-----=_azAZ09'()+,./:?";
 
 #[derive(Arbitrary, Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct Case {
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     block_on(of_bytes(data));
     if let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(data)) {

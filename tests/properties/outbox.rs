@@ -1,5 +1,4 @@
-//! Whatever stands in an outbox, and whatever its stream says: an event is read as it is or named unreadable, and the relay takes
-//! exactly the new ones.
+//! Every event in an outbox is read as it is or named unreadable, and the relay takes exactly the new ones from its stream.
 
 use std::collections::HashMap;
 
@@ -21,7 +20,7 @@ use event::{Announced, Trigger, announced};
 
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     of_stream(data);
     of_item(data);

@@ -1,5 +1,5 @@
-//! Whatever item stands under a key: it is never treated as absent, it is left alone unless its claim is over, what it holds is given
-//! back unchanged, and what a store writes it reads.
+//! Any item under a key is never treated as absent, is left alone unless its claim is over, and gives its content back unchanged; a store
+//! reads every record that it writes.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ const MARGIN: i64 = 1_000;
 
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     block_on(judge(item::arbitrary(data)));
 }
@@ -110,7 +110,7 @@ fn assert_is_what_stands(value: &Value, found: &Found) {
     }
 }
 
-/// What the documentation says of an item, worked out from the item itself.
+/// The documentation's verdict on an item, worked out from the item itself.
 struct Verdict {
     run: bool,
     /// Nothing that the item says keeps a handler from running.

@@ -17,7 +17,7 @@ use super::{block_on, empty};
 /// Longer ones are no developer's.
 const LONGEST_EXPRESSION: usize = 64;
 
-/// What JMESPath expressions are made of.
+/// A token of a JMESPath expression.
 #[derive(Arbitrary, Debug)]
 enum Token {
     Dot,
@@ -119,7 +119,7 @@ struct Case {
 
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(data)) else {
         return;
@@ -167,7 +167,7 @@ fn has_long_number(document: &Document) -> bool {
     }
 }
 
-/// What a pointer finds is what `serde_json` finds, and stands for the token that the documentation says.
+/// Asserts that a pointer finds the value that `serde_json` finds, and that it stands for the token that the documentation says.
 async fn judge_pointer(pointer: &str, texts: &[String; 2]) {
     let selector = Selector::pointer(pointer).expect("it was escaped");
     let (one, other) = (

@@ -1,5 +1,5 @@
-//! Whatever the event of a source holds: the reply names records of it; what is acknowledged was done; no key runs twice, in one
-//! delivery or in the next. Where a source reads no reply, nothing of a batch is acknowledged until all of it is done.
+//! The reply to any event of a source names records of it; a record that is acknowledged was done; no key runs twice, in one delivery
+//! or in the next. If a source reads no reply, nothing of a batch is acknowledged until all of it is done.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use super::{block_on, empty};
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((source, event)) = data.split_first() else {
         return;

@@ -1,5 +1,5 @@
-//! Whatever a batch holds: its reply names messages of it, each once and in order; what is acknowledged was done; no key runs twice,
-//! in one delivery or in the next.
+//! The reply to any batch names messages of it, each once and in order; a message that is acknowledged was done; no key runs twice, in
+//! one delivery or in the next.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::{block_on, empty};
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((settings, event)) = data.split_first() else {
         return;
@@ -81,7 +81,7 @@ async fn judge(settings: u8, event: SqsEvent) {
     }
 }
 
-/// What the layer asks for again, and what ran.
+/// Delivers a batch, and returns the ids of the messages that the layer asks for again, and the runs.
 async fn deliver(
     once: &Idempotency,
     settings: u8,

@@ -1,5 +1,4 @@
-//! Whatever stands in a final record: a client gets the answer that it describes, or is told that it can't be read; the handler
-//! doesn't run.
+//! From any final record, a client gets the answer that it describes, or is told that it can't be read; the handler doesn't run.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -26,7 +25,7 @@ async fn never(_: Request<Body>) -> Result<Response<Body>, Infallible> {
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((first, outcome)) = data.split_first() else {
         return;
@@ -91,8 +90,8 @@ async fn judge(is_success: bool, outcome: &str) {
     }
 }
 
-/// What an outcome's text describes: three members, each once, and a fourth that may be missing. Whatever stands in others is not read, so it may have no meaning, such
-/// as a number that no double holds, or a name that repeats.
+/// The answer that an outcome's text describes: three members, each once, and a fourth that may be missing. Other members are not read,
+/// so they may have no meaning, such as a number that no double holds, or a name that repeats.
 struct Expected {
     status: u16,
     headers: HeaderMap,

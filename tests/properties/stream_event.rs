@@ -1,5 +1,5 @@
-//! Whatever a batch of a stream holds: the reply names at most one record, and one of the batch; what comes before it was done;
-//! no key runs twice, in one delivery or in the next.
+//! The reply to any batch of a stream names at most one record, and one of the batch; the records before it were done; no key runs
+//! twice, in one delivery or in the next.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::{block_on, empty};
 ///
 /// # Panics
 ///
-/// Where the property doesn't hold.
+/// When the property doesn't hold.
 pub fn check(data: &[u8]) {
     let Some((settings, event)) = data.split_first() else {
         return;
@@ -86,7 +86,7 @@ where
     );
 }
 
-/// So many records are acknowledged: all, or those before the checkpoint, where the numbers rise as a stream's do.
+/// Returns the number of records that are acknowledged: all, or those before the checkpoint, where the numbers rise as a stream's do.
 fn before(ids: &[&str], checkpoint: Option<&str>) -> usize {
     let Some(checkpoint) = checkpoint else {
         return ids.len();

@@ -25,7 +25,7 @@ pub struct Bucket {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Bytes>,
-    /// What all requests are answered with.
+    /// The error with which all requests are answered.
     refusal: Option<(u16, &'static str)>,
 }
 

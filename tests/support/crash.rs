@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 pub struct Begun(Notify);
 
 impl Begun {
-    /// What a handler awaits that never returns.
+    /// Tells that the handler runs, and never returns.
     pub async fn then_never<T>(&self) -> T {
         self.0.notify_one();
         std::future::pending().await

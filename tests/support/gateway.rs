@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::lambda::Reply;
 
-/// Which of API Gateway's event formats.
+/// One of API Gateway's event formats.
 #[derive(Clone, Copy)]
 pub enum Gateway {
     /// 1.0, from a REST API.

@@ -23,7 +23,7 @@ pub use watch::{Answer, Running, Watch};
 /// As DynamoDB gives it.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// How long to wait for what must happen soon, on a machine that is busy with other tests.
+/// The time to wait for something that must happen soon, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

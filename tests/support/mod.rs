@@ -1,4 +1,4 @@
-//! What the tests stand on: real servers, a wire that can be counted and cut, and nothing else.
+//! The ground of the tests: real servers, a wire that can be counted and cut, and nothing else.
 
 pub mod alone;
 pub mod bucket;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// Each `module::…::test` that a page names exists in this folder; how many there are. A name that begins with no module of the folder
-/// is no test's.
+/// Asserts that each `module::…::test` that a page names exists in this folder, and returns their number. A name that begins with no
+/// module of the folder is no test's.
 pub fn named_tests(page: &str, folder: &str) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut named = 0;
-    // What stands between two backticks is every second part.
+    // Every second part stands between two backticks.
     for name in page.split('`').skip(1).step_by(2) {
         let Some((modules, test)) = name.rsplit_once("::") else {
             continue;

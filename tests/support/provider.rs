@@ -20,11 +20,11 @@ pub struct Asked {
     pub payment_id: String,
     pub amount: u64,
     pub at: SystemTime,
-    /// Whether it was made; else it was refused, or is known already.
+    /// Whether the charge was made; else it was refused, or is known already.
     pub is_charged: bool,
 }
 
-/// What may happen to a request.
+/// A mishap that a request may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
     /// It is answered with this status, and not charged.
@@ -44,7 +44,7 @@ pub struct Provider {
     book: Arc<Book>,
 }
 
-/// Where the next request stops, to be answered never.
+/// The point at which the next request stops, never to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     BeforeTheCharge,
@@ -56,7 +56,7 @@ struct Book {
     charges: Mutex<Vec<Charge>>,
     asked: Mutex<Vec<Asked>>,
     mishaps: Mutex<Option<Mishaps>>,
-    /// What the next requests meet: an answer, or a stop.
+    /// The answer that the next request gets, or the point at which it stops.
     next: Mutex<Option<Result<StatusCode, Stop>>>,
     stopped: Notify,
 }
@@ -110,7 +110,7 @@ impl Provider {
         *self.book.next.lock().expect("not poisoned") = Some(Ok(status));
     }
 
-    /// From now on requests meet what this says, one after the other.
+    /// Lets requests meet these mishaps from now on, one after the other.
     pub fn befall(&self, mishaps: impl FnMut() -> Option<Mishap> + Send + 'static) {
         *self.book.mishaps.lock().expect("not poisoned") = Some(Box::new(mishaps));
     }

@@ -33,7 +33,7 @@ use forward::forward;
 
 /// Somebody who sees every exchange, and may meddle with it.
 pub trait Meddler: Send + Sync {
-    /// What this request meets.
+    /// Returns the fault that this request meets.
     fn fault(&self, operation: &str, request: &Value) -> Fault;
 
     /// The request as the server is to get it.
@@ -41,7 +41,7 @@ pub trait Meddler: Send + Sync {
         request
     }
 
-    /// What the server answered, whether or not the client will hear it.
+    /// Takes in the server's answer, whether or not the client will hear it.
     fn answered(&self, _operation: &str, _request: &Value, _status: u16, _reply: &Value) {}
 }
 
@@ -65,7 +65,7 @@ struct State {
     withheld: Mutex<Vec<Exchange>>,
     /// Capacity units, as the server counts them; only where it is asked.
     units: Mutex<Option<f64>>,
-    /// How many requests were made to wait, or their replies.
+    /// The number of requests that were made to wait, themselves or their replies.
     held: AtomicUsize,
 }
 
@@ -120,7 +120,7 @@ impl Proxy {
         self.state.parked.notified().await;
     }
 
-    /// Lets the [withheld](Fault::Withhold) requests arrive; the status that the server answered each with.
+    /// Lets the [withheld](Fault::Withhold) requests arrive, and returns the status of the server's answer to each.
     pub async fn deliver(&self) -> Vec<u16> {
         let withheld = std::mem::take(&mut *self.state.withheld.lock().expect("not poisoned"));
         let mut statuses = Vec::new();
@@ -163,7 +163,7 @@ impl Proxy {
         }
     }
 
-    /// How many requests since the last call.
+    /// Returns the number of requests since the last call.
     pub fn take_total(&self) -> usize {
         self.take_counts().values().sum()
     }

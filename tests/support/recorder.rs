@@ -1,4 +1,4 @@
-//! What is on the wire, request by request.
+//! The requests on the wire, one by one.
 
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! An event source mapping of a data stream, as Lambda's: shards in order, a checkpoint for each, retries, split batches, and records that
 //! are given up.
 //!
-//! It knows nothing of this crate: a function is what takes an event and gives JSON or fails. What Lambda does is on these pages:
+//! It knows nothing of this crate: a function takes an event, and gives JSON or fails. Lambda's behaviour is on these pages:
 //! [polling](https://docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html),
 //! [replies](https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html),
 //! [discarded records](https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html).

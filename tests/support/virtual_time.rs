@@ -119,7 +119,7 @@ impl HttpConnector for Standing<SharedHttpConnector> {
     }
 }
 
-/// How long before the first test looked a test's time may have begun.
+/// The longest time before the first test's look at which a test's time may have begun.
 const BEFORE: Duration = Duration::from_hours(1);
 
 /// The machine's time when the first test looked, and from then on tokio's.

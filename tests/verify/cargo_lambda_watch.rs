@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::{Response, order};
 use crate::support::lambda::{Function, Reply, Running, Watch, text};
 
-/// How often the function has warned of a deadline so far.
+/// Returns the number of the function's warnings of a deadline so far.
 fn warnings(running: &mut Running) -> usize {
     let lines = running.lines();
     let lines = lines.lines();

@@ -1,4 +1,4 @@
-//! What needs tools that not everybody has: Powertools for AWS Lambda, cargo-lambda, Schemathesis.
+//! Tests with tools that not everybody has: Powertools for AWS Lambda, cargo-lambda, Schemathesis.
 //!
 //! ```sh
 //! scripts/with dynamodb-local powertools cargo-lambda schemathesis -- cargo test --test verify

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use crate::support::lambda::{Function, Reply, Sandbox};
 
-/// How many cases there are for each operation: about half a minute.
+/// The number of cases for each operation: about half a minute.
 const CASES: &str = "150";
 
 /// The same cases each time: a merge must not depend on luck.

@@ -24,7 +24,7 @@ mod validation;
 
 use process::Function;
 
-/// What the Python function's records begin with.
+/// The prefix of the ids of the Python function's records.
 const PREFIX: &str = "charges";
 
 /// A payment's key, as the Python function makes it.
@@ -76,7 +76,7 @@ impl Shared {
         update.send().await.unwrap();
     }
 
-    /// How many records there are.
+    /// Returns the records of the table.
     async fn records(&self) -> Vec<process::Item> {
         let scan = self.server.client().scan().table_name(&self.table);
         scan.send().await.unwrap().items().to_vec()

@@ -1,4 +1,4 @@
-//! What the store asks of a driver: a pool, its connections, and statements on them.
+//! The interface of a driver for the store: a pool, its connections, and statements on them.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -15,8 +15,8 @@ mod tokio_postgres;
 /// A pool of connections: `deadpool_postgres::Pool` (feature `tokio-postgres`) or `sqlx::PgPool`
 /// (feature `sqlx`). No other type implements it.
 pub trait Pool: Clone + Debug + Send + Sync + 'static + private::Sealed {
-    /// What a handler runs its statements on, within an open transaction: `tokio_postgres::Client` or
-    /// `sqlx::PgConnection`.
+    /// The connection on which a handler runs its statements, within an open transaction:
+    /// `tokio_postgres::Client` or `sqlx::PgConnection`.
     type Target: Session;
 
     #[doc(hidden)]
@@ -90,7 +90,7 @@ pub trait Session: Send + 'static {
     ) -> impl Future<Output = Result<Vec<Vec<Cell>>, PostgresError>> + Send;
 }
 
-/// Ends a transaction of one statement. Where the statement had failed, it rolls back.
+/// Ends a transaction of one statement. It rolls back if the statement has failed.
 const END: &str = "END";
 
 pub(crate) mod private {

@@ -12,7 +12,7 @@ pub struct PostgresError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What went wrong, and in its `Display` what to do about it.
+/// The cause of a failed request. Its `Display` says what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

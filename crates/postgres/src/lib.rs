@@ -42,7 +42,7 @@ pub use table::TableNameError;
 pub use transaction::{Isolation, Transaction, TransactionError};
 pub use value::Value;
 
-/// What the book shows of this crate.
+/// The book's page about this crate, whose examples are tested.
 #[cfg(all(doctest, feature = "tokio-postgres"))]
 #[doc = include_str!("../../../docs/recipes/postgres.md")]
 struct Page;

@@ -104,7 +104,7 @@ pub enum EmitError {
     Write(#[from] WriteError),
 }
 
-/// What one call of [`Outbox::relay`] did.
+/// The result of one call of [`Outbox::relay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Relayed {
@@ -193,7 +193,8 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// What the server answered: the last event may be published again.
+    /// When the pool gives no connection, or the server refuses a statement or doesn't answer in time:
+    /// the last event may be published again.
     ///
     /// # Cancellation
     ///
@@ -316,7 +317,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// What the server answered.
+    /// When the pool gives no connection, or the server refuses a statement or doesn't answer in time.
     pub async fn sweep<P: Pool>(
         &self,
         store: &PostgresStore<P>,

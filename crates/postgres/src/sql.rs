@@ -87,7 +87,7 @@ impl From<Sql> for Write {
     }
 }
 
-/// What a statement met that was refused: [`Refusal::met`] gives it.
+/// The reason why a statement was refused: [`Refusal::met`] gives it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Met {

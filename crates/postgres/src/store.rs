@@ -34,8 +34,8 @@ pub const DEFAULT_TABLE: &str = "idempotency";
 /// the feature `sqlx`. Each statement is in a transaction, unnamed, and keeps no state in its session, so
 /// that a proxy which shares connections by transaction (`PgBouncer`) may stand between.
 ///
-/// A run sends what belongs to it over its open transaction's connection, or over the pool. Where the pool
-/// is full, it takes one connection that the store opens beside it.
+/// A run sends its statements over its open transaction's connection, or over the pool. If the pool is
+/// full, it takes one connection that the store opens beside it.
 ///
 /// ```no_run
 /// use lambda_idempotency::Idempotency;
@@ -63,7 +63,7 @@ pub(crate) struct Inner<P: Pool> {
     tables: Tables,
     /// The runs of this process that have a transaction open.
     pub(crate) open: Arc<OpenIds>,
-    /// For what a run sends while the pool has no connection left.
+    /// The connection for a run's statements while the pool has none left.
     reserved: Mutex<single::Reserved<P>>,
 }
 
@@ -165,7 +165,7 @@ impl<P: Pool> PostgresStore<P> {
     ///
     /// # Errors
     ///
-    /// What the server answered.
+    /// When the pool gives no connection, or the server refuses a statement or doesn't answer in time.
     pub async fn sweep(&self, now: EpochMillis, limit: u32) -> Result<u64, PostgresError> {
         // A clock that is behind may still count the record as there.
         let now = EpochMillis(

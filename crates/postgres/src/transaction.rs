@@ -66,9 +66,9 @@ impl<P: Pool> Transaction<P> {
     ///
     /// # Errors
     ///
-    /// What the server answered; the transaction can't commit then, unless the handler has set a
-    /// savepoint. [`Problem::Rows`] where the number isn't the one that the statement
-    /// [must](Sql::affects) change: return it from the handler, which rolls back.
+    /// When the server refuses the statement or can't be reached; the transaction can't commit then,
+    /// unless the handler has set a savepoint. [`Problem::Rows`] when the number isn't the one that the
+    /// statement [must](Sql::affects) change: return it from the handler, which rolls back.
     pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
         let rows = sql.execute(&mut *self.lent, &self.tables).await?;
         match sql.affects {

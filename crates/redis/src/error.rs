@@ -13,7 +13,7 @@ pub struct RedisStoreError {
     source: Option<RedisError>,
 }
 
-/// What went wrong, and in its `Display` what to do about it.
+/// The cause of a failed request. Its `Display` says what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -13,7 +13,7 @@ use crate::record::{
     STARTED_AT, STATUS, VERSION, entry, outcome_fields, step_field,
 };
 
-/// How long after its expiration a record may be deleted at the earliest: the server's clock may be ahead of the engine's.
+/// The time for which a record stays at least after its expiration: the server's clock may be ahead of the engine's.
 const MARGIN: Duration = Duration::from_hours(2);
 
 /// The arguments of the script: three words for each instruction.
@@ -199,7 +199,7 @@ pub(crate) fn end_of(expiration: EpochSeconds, lease: Option<EpochMillis>) -> i6
     // A time that is over would delete the record at once.
     let end = expiration.0.saturating_mul(1_000).max(millis(now));
     let end = end.max(lease.map_or(0, |lease| lease.0));
-    // What the server takes: beyond it lies the end of its own arithmetic.
+    // The latest time that the server takes: beyond it lies the end of its own arithmetic.
     end.saturating_add(millis(MARGIN)).min(1 << 52)
 }
 

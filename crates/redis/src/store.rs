@@ -29,7 +29,7 @@ const KEEP: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"
 /// The largest outcome that is kept. The server takes [512 MB](https://redis.io/docs/latest/develop/data-types/strings/) in one value.
 const LARGEST: usize = 256 * 1_024 * 1_024;
 
-/// Where a write must be before it counts as applied.
+/// The place that a write must have reached before it counts as applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
@@ -44,7 +44,7 @@ pub enum Durability {
     Replicas(u32, Duration),
 }
 
-/// What [`RedisStore::verify`] could find out.
+/// The findings of [`RedisStore::verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -72,7 +72,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// The address is none, or the server can't be reached, or refuses the user.
+    /// When the text is no address, or the server can't be reached or refuses the user.
     pub async fn connect(address: &str) -> Result<Self, RedisStoreError> {
         #[cfg(feature = "tls")]
         if rustls::crypto::CryptoProvider::get_default().is_none() {

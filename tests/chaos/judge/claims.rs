@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::history::{Change, Image};
 use crate::pool::{CALM_TIMEOUT, TIMEOUT};
 
-/// What a lease may last from a claim on, beside the function's time: the margin, and what a clock in milliseconds cuts off.
+/// The time that a lease may last from a claim on, beside the function's: the margin, and the part that a clock in milliseconds cuts off.
 const MARGIN: Duration = Duration::from_millis(1_001);
 
 const RELEASED: i64 = 0;
 const NOT_STARTED: &str = "not started";
 
-/// Why a key was claimed.
+/// The reason why a key was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     First,
@@ -25,12 +25,12 @@ pub enum Why {
 /// A claim that stood.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// When it stood, at the latest.
+    /// The time by which it stood.
     pub at: SystemTime,
     pub why: Why,
 }
 
-/// What became of a key.
+/// The history of a key.
 #[derive(Debug)]
 pub struct Story {
     pub claims: Vec<Claim>,
@@ -70,7 +70,7 @@ impl Story {
         self.end.status == "COMPLETED"
     }
 
-    /// How many claims stood by then.
+    /// Returns the number of claims that stood by then.
     pub fn claims_by(&self, time: SystemTime) -> usize {
         self.claims.iter().filter(|claim| claim.at <= time).count()
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Story;
 
-/// What a client was told under a key.
+/// The answer that a client got under a key.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub body: Value,
@@ -17,13 +17,13 @@ pub struct Answer {
 pub struct Order {
     pub story: Option<Story>,
     pub answers: Vec<Answer>,
-    /// How many clients never had an answer.
+    /// The number of clients that never had an answer.
     pub unanswered: usize,
-    /// When the order stood, at the latest.
+    /// The time by which the order stood.
     pub placed_at: Option<SystemTime>,
     /// The quantity in the table of orders.
     pub quantity: Option<i64>,
-    /// How often the order and its event were written, as the streams of their tables tell.
+    /// The numbers of writes of the order and of its event, as the streams of their tables tell.
     pub writes: usize,
     pub event_writes: usize,
     /// The attempts that were told that they had not committed.

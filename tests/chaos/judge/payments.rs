@@ -18,13 +18,13 @@ pub struct Acknowledged {
 pub struct Payment<'a> {
     pub form: Form,
     pub story: Option<Story>,
-    /// The entries in the ledger, by id, and when each stood at the latest.
+    /// The entries in the ledger, by id, and the time by which each stood.
     pub entries: &'a [(String, SystemTime)],
     pub asked: Vec<Asked>,
     pub acknowledged: Vec<Acknowledged>,
     /// The amounts of the messages that ended in the dead-letter queue.
     pub dead: Vec<u64>,
-    /// How many messages are in neither place.
+    /// The number of messages that are in neither place.
     pub lost: usize,
 }
 
@@ -50,7 +50,7 @@ impl Payment<'_> {
         broken
     }
 
-    /// When its effect happened, or was asked for.
+    /// Returns the times at which its effect happened, or was asked for, in order.
     fn executed(&self) -> Vec<SystemTime> {
         let mut times: Vec<_> = match self.form {
             Form::Plain => self.entries.iter().map(|(_, at)| *at).collect(),

@@ -1,4 +1,4 @@
-//! What an expression, a condition or a function's body can become.
+//! The changes that an expression, a condition or a function's body can have.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ fn other<'a>(pairs: &'a str, of: &str) -> Option<&'a str> {
     pairs.find_map(|(one, other)| (one == of).then_some(other))
 }
 
-/// What the library's files declare. Constants by what can be done to them.
+/// The enums and the constants that the library's files declare; the constants with the changes that they can have.
 #[derive(Default)]
 pub struct Names {
     enums: HashMap<String, Vec<(String, String)>>,
@@ -208,7 +208,7 @@ pub fn is_about_room(function: &impl ToTokens) -> bool {
     name.ends_with("with_capacity") || name == "reserve"
 }
 
-/// What a function can return at once. What its type has no `Default` for, the compiler refuses.
+/// Returns the values that a function can return at once. The compiler refuses a `Default` that the type doesn't have.
 pub fn of_body(signature: &Signature) -> Vec<String> {
     let by_value = |receiver: &syn::Receiver| matches!(receiver.kind, ReceiverKind::Value);
     match &signature.output {

@@ -96,7 +96,7 @@ impl Output<'_> {
         while let Some(switch) = switches.next_if(|next| next.range.end <= range.end) {
             self.text.push_str(&self.source[at..switch.range.start]);
             at = switch.range.end;
-            // What opens the switch, what stands around each mutant, and around the source. A mutant's text may end in a comment.
+            // The texts that open the switch, and those around each mutant and around the source. A mutant's text may end in a comment.
             let (open, not, before, after, inner, close) = match switch.form {
                 Form::Value => ("(", "", "{", "\n} else ", "{", "})"),
                 Form::Body => (" ", "", "{ return ", ";\n} ", "", ""),

@@ -175,7 +175,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         let changes = changes::of(expression, self.source, self.names, own);
         self.switch(Form::Value, expression, changes);
         match expression {
-            // What is called, what is assigned to and a length stay what they are.
+            // A called name, the target of an assignment and a length stay as they are.
             Expr::Call(call) if changes::is_about_room(&call.func) => {}
             Expr::Call(call) => {
                 if !matches!(call.func.as_ref(), Expr::Path(_)) {

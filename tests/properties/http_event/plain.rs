@@ -1,6 +1,6 @@
-//! Which events `lambda_http` takes as they are. It parses addresses as browsers do, which rewrites some paths and queries and panics on
-//! what is no address, and it lets one value of a repeated header replace the others; the project's own reading does neither. On the
-//! events here both must agree.
+//! The events that `lambda_http` takes as they are. It parses addresses as browsers do, which rewrites some paths and queries and panics
+//! on a text that is no address, and it lets one value of a repeated header replace the others; the project's own reading does neither.
+//! On the events here both must agree.
 
 use serde_json::{Map, Value};
 

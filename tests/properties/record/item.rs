@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::properties::NOW;
 use crate::properties::table::Item;
 
-/// What the request under test carries.
+/// The payload of the request under test.
 pub const PAYLOAD: &[u8] = br#"{"amount":1250}"#;
 
 /// An attribute of a record, or one that is none.
@@ -232,7 +232,7 @@ fn map(members: &[(Member, Attribute)], mut base: Value) -> Value {
     json!({ "M": base })
 }
 
-/// How the item begins, before single attributes are put into it.
+/// The item before single attributes are put into it.
 #[derive(Arbitrary, Debug)]
 enum Base {
     Empty,

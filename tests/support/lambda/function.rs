@@ -43,7 +43,7 @@ impl Meddler for StoppingWrites {
     }
 }
 
-/// What an invocation may take, and how long its claims last. Nothing waits for it.
+/// The time that an invocation may take, and that its claims last. Nothing waits for it.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Function {
@@ -294,7 +294,7 @@ impl Function {
         Process::start(command, self.program)
     }
 
-    /// What the function did, as its table has it.
+    /// The effects of the function, as its table has them.
     pub async fn effects(&self) -> Vec<Item> {
         self.scan(&self.effects).await
     }
@@ -347,7 +347,7 @@ impl Function {
         }
     }
 
-    /// Whether the record still has this owner, and its lease is over now.
+    /// Ends the record's lease, and tells whether it still had this owner.
     async fn ends(&self, record: &Item) -> bool {
         let update = self.server.client().update_item();
         let ended = update

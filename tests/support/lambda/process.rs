@@ -13,7 +13,7 @@ use crate::support::server::unique;
 pub(super) struct Process {
     child: Child,
     log: PathBuf,
-    /// How much of the log was read.
+    /// The number of bytes of the log that were read.
     read: u64,
 }
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Which version of the functions a process runs.
+/// The version of the functions that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     This,
@@ -29,8 +29,8 @@ impl Version {
     }
 }
 
-/// The path of a function's program, built on first use, so that it is never older than the code. Where `FUNCTIONS` names a folder,
-/// they were built into it with this test, and cargo may be busy.
+/// The path of a function's program, built on first use, so that it is never older than the code. If `FUNCTIONS` names a folder, the
+/// programs were built into it with this test, and cargo may be busy.
 pub fn program(name: &str) -> &'static Path {
     static PROGRAMS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
     &PROGRAMS.get_or_init(|| match std::env::var_os("FUNCTIONS") {
@@ -57,7 +57,7 @@ fn build() -> BTreeMap<String, PathBuf> {
     // All the default members with their tests, as `cargo test` has just built them: another selection would have other features,
     // and build the dependencies again.
     let mut cargo = Command::new(env!("CARGO"));
-    // What `cargo test` tells a test about its package would reach build scripts, and some of them run again when it changes.
+    // The variables by which `cargo test` describes a test's package would reach build scripts, and some run again when they change.
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();
         if shown.starts_with("CARGO_PKG_") || shown.starts_with("CARGO_MANIFEST_") {

@@ -26,7 +26,7 @@ pub struct Invocation {
     deadline: Instant,
 }
 
-/// What became of an event.
+/// The result of an event.
 #[derive(Debug)]
 pub enum Reply {
     Answered(Value),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::process::Process;
 use super::{LOOK_AGAIN, PATIENCE};
 
-/// How often another port is tried, when another process takes the one that was free.
+/// The number of ports that are tried, since another process may take one that was free.
 const PORTS: u32 = 5;
 
 /// The real program on its own port. It starts no function, and ends when it is dropped.
@@ -28,7 +28,7 @@ pub struct Watch {
 /// A function's process under [`Watch`]. It ends when it is dropped.
 pub struct Running(pub(super) Process);
 
-/// What a user gets.
+/// The answer that a user gets.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -75,7 +75,7 @@ impl Watch {
         self.process.pid()
     }
 
-    /// Where the function of this name asks for its events.
+    /// Returns the address at which the function of this name asks for its events.
     pub fn runtime_api(&self, function: &str) -> String {
         format!("http://{}/.rt/{function}", self.address)
     }

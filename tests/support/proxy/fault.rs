@@ -1,4 +1,4 @@
-//! What may happen to a request, and the answers that the server never gave.
+//! The faults that a request may meet, and the answers that the server never gave.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-/// What happens to one request.
+/// The fault that one request meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Forwarded, and its reply thrown away with the connection.
@@ -78,7 +78,7 @@ pub(super) fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
     response
 }
 
-/// What DynamoDB answers to a `BatchGetItem` that it had no capacity for.
+/// Returns DynamoDB's answer to a `BatchGetItem` that it had no capacity for.
 pub(super) fn unprocessed(asked: &Value) -> Response<Full<Bytes>> {
     response(&json!({ "Responses": {}, "UnprocessedKeys": asked["RequestItems"] }))
 }
@@ -94,7 +94,7 @@ pub(super) fn response(body: &Value) -> Response<Full<Bytes>> {
     Response::new(Full::new(Bytes::from(body.to_string())))
 }
 
-/// What is left of a group of which only the first `taken` are forwarded, and what the others are to be answered with.
+/// A group of which only the first `taken` are forwarded, and the answer to the others.
 pub(super) struct Part {
     pub(super) forwarded: Value,
     rest: Rest,

@@ -1,4 +1,4 @@
-//! How a stream is read: in batches, side by side, again and again.
+//! Reads a stream: in batches, side by side, again and again.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Mapping {
     pub forgets: Option<u64>,
 }
 
-/// What became of an invocation.
+/// The result of an invocation.
 #[derive(Debug)]
 pub enum Invoked {
     Answered(Value),
@@ -69,7 +69,7 @@ impl Default for Mapping {
 }
 
 impl Mapping {
-    /// Reads all that the stream has, until each record is done or discarded; the discarded ones.
+    /// Reads the whole stream, until each record is done or discarded, and returns the discarded ones.
     pub async fn read<F>(&self, stream: &DataStream, function: &F) -> Vec<Discarded>
     where
         F: AsyncFn(&[Record]) -> Invoked,

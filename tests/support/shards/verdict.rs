@@ -1,4 +1,4 @@
-//! What a function's answer says of its batch, where the mapping has `ReportBatchItemFailures`.
+//! The verdict of a function's answer on its batch, where the mapping has `ReportBatchItemFailures`.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! What becomes of the trouble of `tests/suite/peers.md` in Powertools itself: seen, not heard of. How each ends in this crate is shown by
-//! the test beside it in the table.
+//! The trouble of `tests/suite/peers.md` in Powertools itself: seen, not heard of. The test beside each in the table shows its end in
+//! this crate.
 
 use std::io::Error as HandlerError;
 

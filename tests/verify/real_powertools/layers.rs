@@ -23,7 +23,7 @@ struct Payment {
     order_id: String,
 }
 
-/// What the function's answers have. The types of `aws_lambda_events` ask for members that a function in Python leaves out.
+/// An answer of the function. The types of `aws_lambda_events` ask for members that a function in Python leaves out.
 #[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {

@@ -1,4 +1,4 @@
-//! What a crash of either side leaves behind is taken over by the other, and what a stale handler does then.
+//! Records that a crash of either side leaves behind and the other takes over, and the writes of a stale handler then.
 
 use std::io::Error as HandlerError;
 use std::sync::Arc;

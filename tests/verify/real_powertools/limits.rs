@@ -1,4 +1,4 @@
-//! What the other side doesn't know of this crate's records.
+//! The parts of this crate's records that the other side doesn't know.
 
 use std::io::Error as HandlerError;
 

@@ -20,11 +20,11 @@ pub struct Function {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     table: String,
-    /// What each call says besides its payload.
+    /// The settings that each call sends besides its payload.
     settings: Value,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Called {
     /// The function runs, and waits to be told how it ends.
@@ -114,7 +114,7 @@ impl Function {
     }
 }
 
-/// What a call raised.
+/// Returns the result of a call that raised this exception.
 pub fn raised(exception: &str) -> Called {
     Called::Raised(exception.to_owned())
 }
@@ -123,7 +123,7 @@ pub const IN_PROGRESS: &str = "IdempotencyAlreadyInProgressError";
 pub const PERSISTENCE: &str = "IdempotencyPersistenceLayerError";
 pub const VALIDATION: &str = "IdempotencyValidationError";
 
-/// Plays a scenario of `tests/peers/powertools.mjs`, with Powertools for AWS Lambda (TypeScript); what it saw.
+/// Plays a scenario of `tests/peers/powertools.mjs`, with Powertools for AWS Lambda (TypeScript), and returns its output.
 pub async fn typescript(server: &Server, table: &str, scenario: &str) -> Value {
     let packages = std::env::var("POWERTOOLS_NODE").expect(
         "POWERTOOLS_NODE is not set: run `make test`, or `scripts/with powertools -- COMMAND`",

@@ -49,7 +49,7 @@ async fn what_was_done_here_is_replayed_by_the_function(server: Server) {
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await;
     let whole = json!({"receipt": "é😀", "n": [1, 0.1]});
-    // What looks like nothing is nothing there, as its own results are.
+    // A result that is false in Python is `None` there, as one of its own is.
     for (order, result, seen) in [
         ("o-1", whole.clone(), whole),
         ("o-2", json!(null), json!(null)),

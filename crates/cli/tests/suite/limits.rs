@@ -1,4 +1,4 @@
-//! What is too long, too large or full.
+//! Extreme times, numbers and texts, and outputs that are full or closed.
 
 use std::process::Stdio;
 
@@ -92,7 +92,7 @@ async fn numbers_are_shown_to_their_last_digit() {
     }
 }
 
-/// Whatever text a record has, none of it begins a line, and no terminal obeys it.
+/// No text of a record begins a line of the output, and no terminal obeys it.
 #[tokio::test]
 async fn no_text_of_a_record_passes_for_a_line() {
     let table = table().await;

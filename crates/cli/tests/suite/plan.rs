@@ -153,7 +153,7 @@ async fn parameters_and_settings_are_applied() {
         ids(&plan(TEMPLATE, &unprotected).await.ended_with(1)),
         ["deletion-protection"]
     );
-    // What the template says of the code goes before what the flag says of all.
+    // The template's retention of each function takes precedence over the flag's, which is for all.
     let short = ["--parameter", "RetentionDays=7", "--retention", "56days"];
     let found = ids(&plan(TEMPLATE, &short).await.ended_with(1));
     assert!(

@@ -89,7 +89,7 @@ async fn records() -> String {
     table
 }
 
-/// What an operator sees who types this line.
+/// Returns the output that an operator sees who types this line.
 async fn typed(line: &str, table: &str) -> String {
     let library = std::env::var("FAKETIME_LIBRARY")
         .expect("FAKETIME_LIBRARY is not set: run it by `scripts/with faketime -- …`");
@@ -118,13 +118,13 @@ async fn typed(line: &str, table: &str) -> String {
         .env("TZ", "UTC")
         .stdin(std::process::Stdio::null());
     let said = shell.output().await.unwrap();
-    // What is said beside the report comes first, as at a terminal.
+    // Messages beside the report come first, as at a terminal.
     let mut text = String::from_utf8(said.stderr).unwrap();
     text.push_str(&String::from_utf8(said.stdout).unwrap());
     plain(&text, table)
 }
 
-/// Without what differs from run to run: the table's name, and the owner that a takeover draws.
+/// Replaces the parts that differ from run to run: the table's name, and the owner of a takeover.
 fn plain(text: &str, table: &str) -> String {
     let mut plain = String::new();
     for line in text.replace(table, "idempotency").lines() {

@@ -27,7 +27,7 @@ pub(crate) async fn table() -> String {
     name
 }
 
-/// How long one request may take on a machine that does much else, here and in the binary.
+/// The time that one request may take on a machine that does much else, here and in the binary.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A size that the environment may set.
@@ -35,7 +35,7 @@ pub(crate) fn size(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |size| size.parse().expect("a number"))
 }
 
-/// What a run of the binary said.
+/// The exit code and the output of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,

@@ -1,4 +1,4 @@
-//! What the command line shows of itself.
+//! The completions, manual pages, colours and questions of the command line.
 
 use serde_json::json;
 

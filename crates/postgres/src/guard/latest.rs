@@ -67,7 +67,7 @@ impl Latest {
     ///
     /// # Errors
     ///
-    /// What the server answered; the transaction can't commit then.
+    /// When the server refuses the statement or can't be reached; the transaction can't commit then.
     pub async fn apply<P: Pool>(
         &self,
         transaction: &mut Transaction<P>,

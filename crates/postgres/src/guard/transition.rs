@@ -80,7 +80,7 @@ impl Transition {
     ///
     /// # Errors
     ///
-    /// What the server answered; the transaction can't commit then.
+    /// When the server refuses the statement or can't be reached; the transaction can't commit then.
     ///
     /// # Cancellation
     ///

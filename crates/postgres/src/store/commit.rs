@@ -20,7 +20,7 @@ use crate::value::{Value, arrays};
 
 mod open;
 
-/// What keeps a transaction from committing: `Err` of what is written in it.
+/// The result of a transaction's writes: an `Err` keeps it from committing.
 type Written = Result<(), Committed>;
 
 impl<P: Pool> PostgresStore<P> {

@@ -1,5 +1,5 @@
-//! What the store asks of the server once: where the tables are, and whether they are those of this
-//! release.
+//! The questions that the store asks the server once: where the tables are, and whether they are those
+//! of this release.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub(crate) async fn find<S: Session>(
     let (None, name) = table.parts() else {
         return Ok(Some(table.clone()));
     };
-    // Whatever the session has SET since: its own role, too. What the transaction has is left to it.
+    // Settings that the session has SET don't count, its role among them; the transaction keeps them.
     session
         .batch("SAVEPOINT idempotency; SET LOCAL role TO DEFAULT")
         .await?;
@@ -158,12 +158,13 @@ impl<P: Pool> PostgresStore<P> {
     /// `SELECT`, `INSERT`, `UPDATE` and `DELETE` alone. [`schema::statements`](crate::schema::statements)
     /// gives the same statements to a tool for migrations.
     ///
-    /// Where the tables are there, it only looks, as a role that may not create any can, too. Calls at
-    /// the same time create them one after the other.
+    /// If the tables are there, it only looks at them, which a role that may not create any can do, too.
+    /// Calls at the same time create them one after the other.
     ///
     /// # Errors
     ///
-    /// What the server answered.
+    /// When the pool gives no connection, the server refuses a statement or doesn't answer in time, or the
+    /// tables are those of a later release ([`Problem::OtherSchema`]).
     pub async fn create_tables(&self) -> Result<(), PostgresError> {
         let looked = self.in_time(self.ready()).await;
         let make = match looked.map_err(|error| error.problem()) {

@@ -21,7 +21,7 @@ type Rows = Vec<Vec<Cell>>;
 /// The store's own connection, beside the pool, and when it was used last.
 pub(super) type Reserved<P> = Option<(<P as Pool>::Reserved, Instant)>;
 
-/// How long it is kept for the next statement: no proxy closes an idle connection so soon.
+/// The time that it is kept for the next statement: no proxy closes an idle connection so soon.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The time in which a pool that isn't full gives a connection.
@@ -43,7 +43,7 @@ impl<P: Pool> PostgresStore<P> {
         let work = async {
             let ready = self.ready().await?;
             let (statement, values) = kind.request(&ready.statements, writes);
-            // What begins something has no connection yet, and waits for one.
+            // A write that begins something has no connection yet, and waits for one.
             let way = match kind {
                 Kind::Create | Kind::TakeOver | Kind::Intervene => {
                     Way::Pool(self.free(deadline).await?)
@@ -130,7 +130,7 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
         let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-        // Where the server answered, nothing is open on the connection.
+        // Once the server has answered, nothing is open on the connection.
         let answered = |answer: &Result<Rows, PostgresError>| !matches!(answer, Err(error) if error.problem() == Problem::Unreachable);
         match way {
             Way::Pool(mut connection) => {

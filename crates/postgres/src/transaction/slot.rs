@@ -11,7 +11,7 @@ use super::ids::OpenId;
 use crate::driver::{Connection, Pool};
 use crate::error::{PostgresError, Problem};
 
-/// What the transaction holds in the table of records.
+/// The place or the record that the transaction holds in the table of records.
 #[derive(Debug)]
 pub(crate) enum Footing {
     /// The place of a record that isn't there yet, with this expiration.

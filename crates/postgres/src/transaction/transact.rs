@@ -82,7 +82,7 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     /// Runs the handler as [`transact`](Self::transact) does, and lets `verdict` decide what becomes of an error:
-    /// [`Verdict::Fail`] stores it, and duplicates get it again. What the handler wrote is rolled back
+    /// [`Verdict::Fail`] stores it, and duplicates get it again. The handler's writes are rolled back
     /// either way.
     ///
     /// # Errors

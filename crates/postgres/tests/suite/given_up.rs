@@ -1,4 +1,4 @@
-//! What a client gives up ends on the server, too, and every wait has an end.
+//! A request that a client gives up ends on the server, too, and every wait has an end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
     refusing, sqlx_store, store_of, table, transact, url, url_with, waiting_for,
 };
 
-/// How long one waits for what never comes.
+/// The time to wait for something that never comes.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Drops a handler in the middle of a statement that would take an hour.

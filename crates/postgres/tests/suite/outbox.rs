@@ -144,7 +144,7 @@ async fn relays_side_by_side_that_die_lose_nothing_and_keep_the_order_of_an_aggr
             }
             let relayed = relaying.await.unwrap();
             if relayed.published + relayed.failed == 0 {
-                // What another relay holds isn't seen.
+                // Events that another relay holds aren't seen.
                 break;
             }
         }

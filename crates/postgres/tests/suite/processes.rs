@@ -16,10 +16,10 @@ use crate::support::{
     store_of, table, transact, url, url_with, waiting_for,
 };
 
-/// The variable that makes the test `a_worker` one: the tables' names, and what becomes of it.
+/// The variable that makes the test `a_worker` a worker: the tables' names, and its fate.
 const WORKER: &str = "POSTGRES_TESTS_WORKER";
 
-/// What becomes of a worker.
+/// The fate of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Nothing: its leases last.

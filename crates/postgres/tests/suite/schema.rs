@@ -203,7 +203,7 @@ async fn a_role_that_takes_another_one_at_its_start_finds_what_that_one_finds() 
     own.create_tables().await.unwrap();
     assert!(!run(&own, "a").await.is_replayed());
     assert_eq!(count(&own, &format!("{owner}.idempotency")).await, 1);
-    // Whatever role a handler has left behind.
+    // A role that a handler has left behind changes nothing.
     sql(&format!(
         "SET ROLE {other}; {}",
         schema::statements(&format!("{other}.idempotency")).unwrap()

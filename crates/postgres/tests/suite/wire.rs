@@ -193,7 +193,7 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
             assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
             continue;
         }
-        // What its handler did is gone: it runs again.
+        // The handler's write is gone: it runs again.
         assert!(
             matches!(done, Err(Error::NotCommitted(_))),
             "{form}: {done:?}"

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::cluster::Cluster;
 use crate::server::{MINUTE, Server};
 
-// That of the PostgreSQL store's tests.
+// The module of the PostgreSQL store's tests.
 #[path = "../../../postgres/tests/suite/sequences/draw.rs"]
 #[allow(dead_code, reason = "a store without transactions has no commits")]
 mod draw;

@@ -18,7 +18,7 @@ use tokio::task::{JoinSet, LocalSet};
 use super::{WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, key};
 use crate::support::{PATIENCE, Said, dynamodb, dynamodb_endpoint, on, run, table};
 
-/// What is lost of the request at which the network goes down, and of each that follows.
+/// The part that is lost of the request at which the network goes down, and of each later one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lost {
     Request,
@@ -205,7 +205,7 @@ async fn is_cut_off(left: Left, words: &[&str], state: &str, lost: Lost, answers
     cut.code != 0
 }
 
-/// How many bytes each item has that keeps a large outcome.
+/// Returns the size in bytes of each large outcome that the table keeps.
 async fn kept(table: &str) -> Vec<usize> {
     let scan = dynamodb().client().scan().table_name(table);
     let items = scan.send().await.unwrap().items.unwrap();

@@ -1,4 +1,4 @@
-//! How a record is found, and what is said of one that isn't.
+//! The ways to find a record, and the message about one that isn't found.
 
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ async fn several_records_of_one_hash_are_named() {
         deliver(&table, &token).await.unwrap();
         ids.push(id(&table, &token));
     }
-    // What no log line would have: six digits that several records share.
+    // Six digits that several records share, as no log line would have them.
     let engine = engine(&table);
     for (number, end) in ["a", "b"].into_iter().enumerate() {
         let raw = format!("payments#charge#0f0f0f{}{end}", "0".repeat(57));

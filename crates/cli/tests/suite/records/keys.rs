@@ -149,7 +149,7 @@ async fn without_a_claim_no_failure_is_stored_of_a_key_that_is_derived_no_more()
     }
 }
 
-/// How a run without a claim ends that commits nothing.
+/// The end of a run without a claim that commits nothing.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     Failed,

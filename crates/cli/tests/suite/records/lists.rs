@@ -242,7 +242,7 @@ async fn a_list_is_gone_on_with_in_its_own_account_alone() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Whatever the limit and the ends in between, the rounds together list each record once.
+/// Rounds with any limit, each in its own process, together list each record once.
 #[tokio::test]
 async fn rounds_with_a_limit_list_all_records_once_each() {
     let table = table().await;

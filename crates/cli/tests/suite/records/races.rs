@@ -56,7 +56,7 @@ impl Store for Recording {
     }
 }
 
-/// What happened to one key: its effects, and the orders, with whether they were carried out.
+/// The history of one key: its effects, and the orders, with whether they were carried out.
 #[derive(Default)]
 struct Journal {
     effects: AtomicUsize,

@@ -18,10 +18,10 @@ use crate::support::{
     transact, url, url_with,
 };
 
-/// How long one waits for what never comes.
+/// The time to wait for something that never comes.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// What both forms say, on both drivers, about this server and table. No handler runs.
+/// Returns the errors of both forms, on both drivers, with this server and table. No handler runs.
 async fn refused(url: &str, table: &str, words: &str) -> Vec<StoreError> {
     refused_within(MINUTE, url, table, words).await
 }
@@ -184,7 +184,7 @@ fn small_pool() -> Pool {
         .unwrap()
 }
 
-/// What a claim gets, which the engine sends again until its time is over.
+/// Returns the error of a claim, which the engine would send again until its time is over.
 async fn claim_error<P: lambda_idempotency_postgres::Pool>(store: &PostgresStore<P>) -> StoreError {
     let write = [Write::from(Sql::new("SELECT 1"))];
     let commit = Commit::new("token", None, &write);

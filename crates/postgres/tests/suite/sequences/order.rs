@@ -17,7 +17,7 @@ const WRITES: usize = 5;
 /// The records of a round, which each group of writes has all of.
 const IDS: usize = 2;
 
-/// What one writer sent to one record, and what it was answered.
+/// The writes that one writer sent to one record, and their answers.
 type Story = Vec<(RecordWrite, Answer)>;
 
 /// Looks for an order of the stories that gives these answers, each story's own order kept.

@@ -1,4 +1,4 @@
-//! What the server's connections are doing, and commits that are held up.
+//! The activity of the server's connections, and commits that are held up.
 
 use deadpool_postgres::Pool;
 

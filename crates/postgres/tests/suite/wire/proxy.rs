@@ -42,9 +42,9 @@ struct Wire {
     rng: Mutex<Rng>,
     /// Faults in a thousand requests.
     rate: AtomicU32,
-    /// How long each request takes to the server, in milliseconds.
+    /// The time that each request takes to the server, in milliseconds.
     latency: AtomicU32,
-    /// What happens to the next `COMMIT`.
+    /// The fault that the next `COMMIT` meets.
     commit: Mutex<Option<Fault>>,
     met: [AtomicU32; 4],
 }
