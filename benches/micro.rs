@@ -1,5 +1,5 @@
-//! What happens in the process, in nanoseconds: `cargo bench -p benches`. The same paths that
-//! `benches/run instructions` counts.
+//! The time of each path in the process, in nanoseconds: `cargo bench -p benches`. The paths are
+//! those that `benches/run instructions` counts.
 #![allow(
     clippy::expect_used,
     reason = "a measurement that panics has its own mistake"

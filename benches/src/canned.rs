@@ -1,4 +1,4 @@
-//! A client whose requests go nowhere: the answer is ready at once. What is left is what the client itself does, and its
+//! A client whose requests go nowhere: the answer is ready at once. Only the client's own work is left, and its
 //! instructions can be counted to the last per mille.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::dynamo::config;
 /// The name of the only table.
 pub const TABLE: &str = "bench";
 
-/// What the table seems to hold.
+/// The records that the table seems to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
     /// Nothing: each claim is the first.

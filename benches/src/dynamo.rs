@@ -22,7 +22,7 @@ use crate::Error;
 pub struct Requests(Arc<AtomicU64>);
 
 impl Requests {
-    /// How many since the last call.
+    /// Returns the number of requests since the last call.
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }

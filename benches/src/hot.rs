@@ -29,7 +29,7 @@ const BATCH: usize = 10;
 const LARGE: usize = 100;
 const LARGEST: usize = 10_000;
 
-/// What is counted, and how many units (calls, or messages) one round of it is.
+/// The paths that are counted, each with the number of units (calls, or messages) in a round.
 pub const PATHS: [(&str, usize); 18] = [
     ("fingerprint-200B", 1),
     ("fingerprint-10KB", 1),
@@ -152,7 +152,6 @@ fn item() -> HashMap<String, AttributeValue> {
         .collect()
 }
 
-/// What an item says.
 fn decoding() -> Result<Path, Error> {
     let (layout, item) = (TableLayout::default(), item());
     layout.read(&item).content?;

@@ -1,4 +1,4 @@
-//! What a contender is told, and what it answers: one line of JSON each.
+//! The job that a contender is given, and its report: one line of JSON each.
 
 use std::time::{Duration, Instant};
 
@@ -22,30 +22,30 @@ const CROWD: usize = 64;
 /// So many batches of so many messages.
 #[derive(Debug, Deserialize)]
 pub struct Job {
-    /// Of the payment ids: the same prefix again is the same messages again.
+    /// The prefix of the payment ids: the same prefix again makes the same messages again.
     pub prefix: String,
-    /// How many batches.
+    /// The number of batches.
     pub batches: usize,
-    /// How many messages each.
+    /// The number of messages in each batch.
     pub size: usize,
-    /// Which delivery of each message it is.
+    /// The receive count of each message: 1 at its first delivery.
     pub receives: u32,
 }
 
-/// What it took.
+/// The measurements of a job.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Processor time of this process.
     pub cpu_us: u128,
     /// Of each batch.
     pub wall_us: Vec<u128>,
-    /// How often the handler ran, or how many claims were new.
+    /// The number of times that the handler ran, or of claims that were new.
     pub ran: usize,
     /// Over the wire.
     pub requests: u64,
-    /// What half of the requests took that came at once with others.
+    /// The median latency of the requests that came at once with others.
     pub p50_us: u128,
-    /// What all but a hundredth of them took.
+    /// Their 99th percentile.
     pub p99_us: u128,
     /// Resident before the first batch, in KiB.
     pub resident_kib: u64,

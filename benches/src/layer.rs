@@ -22,7 +22,7 @@ type Reply<Src> = Pin<Box<dyn Future<Output = Result<<Src as Source>::Reply, Err
 
 /// A source whose layer is measured.
 pub trait Measured: Source {
-    /// How many records a reply asks for again.
+    /// Returns the number of records that a reply asks for again.
     fn failures(reply: &Self::Reply) -> usize;
 }
 
@@ -65,7 +65,7 @@ impl<Src: Measured> Layer<Src> {
         Ok(Self { worker, runs })
     }
 
-    /// Takes a batch through; how many of its messages ran. All must have been acknowledged.
+    /// Takes a batch through, and returns the number of its messages that ran. All must have been acknowledged.
     pub async fn batch(&mut self, event: Src::Event) -> Result<usize, Error> {
         let reply = (self.worker)(LambdaEvent::new(event, context()?)).await?;
         let failures = Src::failures(&reply);

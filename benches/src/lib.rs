@@ -18,5 +18,5 @@ pub mod raw;
 pub mod usage;
 pub mod web;
 
-/// What a program of this crate may fail with.
+/// Any error of a program of this crate.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -21,7 +21,7 @@ use crate::Error;
 pub const MOST_STATEMENTS: usize = 25;
 const MOST_KEYS: usize = 100;
 
-/// How the requests go out.
+/// The way in which the requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Style {
     /// One message after the other.
@@ -34,7 +34,7 @@ pub enum Style {
     Reads,
 }
 
-/// What stands for one message.
+/// The record of one message.
 #[derive(Clone, Debug)]
 pub struct Record {
     id: String,
@@ -137,7 +137,7 @@ impl Raw {
         }
     }
 
-    /// Takes a batch through; how many of its messages were new.
+    /// Takes a batch through, and returns the number of its messages that were new.
     pub async fn batch(&self, records: &[Record]) -> Result<usize, Error> {
         let mut new = 0;
         match self.style {
@@ -163,7 +163,7 @@ impl Raw {
         Ok(new)
     }
 
-    /// Whether the message was new.
+    /// Claims and completes a message, and tells whether it was new.
     async fn one(&self, record: &Record) -> Result<bool, Error> {
         if let Some(met) = self.claim(record).await? {
             parse(&met)?;
@@ -223,7 +223,7 @@ impl Raw {
         Ok(())
     }
 
-    /// How many messages were new.
+    /// Claims and completes a group, and returns the number of messages that were new.
     pub async fn group(&self, group: &[Record]) -> Result<usize, Error> {
         let claims = group
             .iter()
@@ -262,7 +262,7 @@ impl Raw {
         Ok(winners.len())
     }
 
-    /// What went wrong with each statement.
+    /// Sends the statements, and returns the error code of each that failed.
     async fn send(
         &self,
         statements: Vec<BatchStatementRequest>,

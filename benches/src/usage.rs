@@ -1,4 +1,4 @@
-//! What this process has used so far.
+//! The resources that this process has used so far.
 
 use std::fs;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub struct Web {
     runs: Arc<AtomicUsize>,
     /// The number of requests that are under way at a time.
     at_once: usize,
-    /// How long each request took that came at once with others.
+    /// The latency of each request that came at once with others.
     latencies: Vec<Duration>,
 }
 
@@ -101,14 +101,14 @@ impl Web {
         }))
     }
 
-    /// How long requests took since the last call, the quickest first.
+    /// Returns the latencies since the last call, the shortest first.
     pub fn latencies(&mut self) -> Vec<Duration> {
         let mut latencies = std::mem::take(&mut self.latencies);
         latencies.sort();
         latencies
     }
 
-    /// Answers requests; how many of them ran. All must have got the handler's answer.
+    /// Answers requests, and returns the number of those that ran. All must have got the handler's answer.
     pub async fn requests(
         &mut self,
         requests: Vec<ApiGatewayV2httpRequest>,

@@ -1,7 +1,6 @@
 //! Imports in `src/` point one way: each room knows those below it, and no other.
 //!
-//! Tests inside `src/` may import what they like. What each file imports from which,
-//! `scripts/figures circles` shows.
+//! Tests inside `src/` may import what they like. `scripts/figures circles` shows the imports of each file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -230,7 +229,7 @@ fn test_modules(path: &Path, text: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What one file imports against the table, one line each.
+/// Returns the imports of one file that the table doesn't allow, one line each.
 fn wrong_imports(path: &Path, text: &str) -> Vec<String> {
     let module: Vec<_> = path
         .with_extension("")

@@ -1,5 +1,5 @@
-//! 64 identical requests at once: one runs, the others are refused, or wait without hurry. What they ask of the store, and of the
-//! executor, is counted.
+//! 64 identical requests at once: one runs, the others are refused, or wait without hurry. Their requests to the store, and their polls by
+//! the executor, are counted.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +25,7 @@ const CROWD: usize = 64;
 
 const WAIT: InFlight = InFlight::WaitUpTo(Duration::from_mins(10));
 
-/// What a crowd was given, and what it took.
+/// The outcomes of a crowd, and their cost.
 struct Crowd {
     runs: usize,
     outcomes: Vec<Result<Outcome<usize>, Error<Infallible>>>,
@@ -33,14 +33,14 @@ struct Crowd {
     elapsed: Duration,
 }
 
-/// When the one that runs is done.
+/// The moment at which the running request is done.
 #[derive(Clone, Copy)]
 enum Done {
     After(Duration),
     WhenTheOthersWereAnswered,
 }
 
-/// All at once.
+/// Sends all requests at once.
 async fn crowd(once: &Idempotency, done: Done) -> Crowd {
     let (runs, polls, began) = (AtomicUsize::new(0), AtomicUsize::new(0), Instant::now());
     let answered = AtomicUsize::new(0);
@@ -109,8 +109,8 @@ impl Crowd {
         assert!(outcomes.iter().all(|outcome| *outcome.get() == 1));
     }
 
-    /// How often a waiting request may look: seven times in the first 2.26 s, after pauses of 20 ms, 40 ms and so on up to a second,
-    /// then once a second.
+    /// Returns the most reads of a waiting request: seven in the first 2.26 s, after pauses of 20 ms, 40 ms and so on up to a second,
+    /// then one a second.
     fn looks(&self) -> usize {
         let seconds = usize::try_from(self.elapsed.as_secs()).unwrap();
         7 + seconds.saturating_sub(2)

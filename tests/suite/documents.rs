@@ -1,4 +1,4 @@
-//! What README, guide and examples show to somebody who copies it.
+//! The parts of README, guide and examples that somebody copies.
 
 use std::collections::BTreeSet;
 use std::fs;

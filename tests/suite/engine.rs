@@ -1,4 +1,4 @@
-//! What a run promises, row by row of the protocol's "results that need a rule".
+//! The promises of a run, row by row of the protocol's "results that need a rule".
 
 use std::convert::Infallible;
 use std::fmt::Debug;

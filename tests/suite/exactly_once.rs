@@ -74,13 +74,13 @@ impl Bench {
         self.builder().build().unwrap()
     }
 
-    /// Whose claims last so many seconds.
+    /// Returns an engine whose claims last so many seconds.
     fn lasting(&self, seconds: u64) -> Idempotency {
         let lease = Duration::from_secs(seconds);
         self.builder().lease(lease).build().unwrap()
     }
 
-    /// On its own table, with a composite key and other names.
+    /// Returns an engine on its own table, with a composite key and other names.
     async fn composite(&self) -> Idempotency {
         let table = unique("composite");
         let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];
@@ -131,7 +131,7 @@ impl Bench {
         request.send().await.unwrap();
     }
 
-    /// What is in the account; zero where nothing was ever deposited.
+    /// Returns the balance of the account; zero where nothing was ever deposited.
     async fn balance(&self) -> i64 {
         let account = self.item(&self.business, "account").await;
         account
@@ -144,7 +144,7 @@ impl Bench {
         met(Some(&self.item(&self.business, "stock").await), "pieces")
     }
 
-    /// How many business items there are.
+    /// Returns the number of business items.
     async fn items(&self) -> usize {
         let scan = self
             .direct

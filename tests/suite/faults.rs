@@ -1,4 +1,4 @@
-//! What becomes of a run when the wire or the table fails, seen through the real SDK.
+//! Runs in which the wire or the table fails, seen through the real SDK.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

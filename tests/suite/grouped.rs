@@ -131,7 +131,7 @@ async fn without_the_permission_for_groups_requests_leave_alone(server: Server) 
     assert_eq!(process.effects(), once_each(0..20));
     let counts = process.proxy.take_counts();
     assert_eq!((counts["PutItem"], counts["UpdateItem"]), (10, 10));
-    // Where no completions met before, the first group of them is refused now.
+    // Where no completions went as a group before, the first group of them is refused now.
     let groups = counts.get("BatchExecuteStatement").copied();
     assert!(groups.unwrap_or_default() <= 1, "{counts:?}");
 }

@@ -118,7 +118,7 @@ async fn invoke(function: &impl Function, payload: &Value) -> Result<String, Fai
     Ok(answer.get().to_owned())
 }
 
-/// Invokes the function, which must fail; what its caller gets.
+/// Invokes the function, which must fail, and returns the error that its caller gets.
 async fn failure(function: &impl Function, payload: &Value) -> Diagnostic {
     invoke(function, payload).await.unwrap_err().into()
 }

@@ -1,4 +1,4 @@
-//! What is counted, and under which labels.
+//! The metrics that are counted, and their labels.
 
 use std::collections::BTreeMap;
 use std::io::Error as HandlerError;
@@ -34,7 +34,7 @@ impl Counted {
         counted
     }
 
-    /// What was counted since the last call, without `idempotency_`; how often, for a histogram.
+    /// Returns the counts since the last call, under names without `idempotency_`; for a histogram, the number of its values.
     pub fn take(&self) -> BTreeMap<String, u64> {
         let values = self.snapshotter.snapshot().into_vec().into_iter();
         let seen = values.map(|(key, unit, description, value)| {

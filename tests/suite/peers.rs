@@ -1,4 +1,4 @@
-//! What users of other libraries reported, and how it ends here: `tests/suite/peers.md` is the table, most of its tests are in other modules.
+//! Reports by users of other libraries, and their end here: `tests/suite/peers.md` is the table, most of its tests are in other modules.
 
 use std::io::Error as HandlerError;
 

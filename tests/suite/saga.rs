@@ -72,14 +72,14 @@ enum Shop {
     Down,
 }
 
-/// What the providers have done: how often each effect happened, and each compensation.
+/// The state of the providers: how often each effect happened, and each compensation.
 #[derive(Default)]
 struct World {
     /// By key, where keys are honoured.
     seen: BTreeMap<String, u32>,
     done: BTreeMap<String, u32>,
     undone: BTreeMap<String, u32>,
-    /// How often the step was asked for that fails.
+    /// The number of times that the failing step was asked for.
     declined: u32,
     /// All that was asked of them, in order.
     asked: Vec<String>,
@@ -94,7 +94,7 @@ struct Bench {
     honours_keys: bool,
     /// The step that fails permanently, and a compensation that fails permanently.
     fails: Option<&'static str>,
-    /// Whether it would succeed if it were asked again.
+    /// Whether the failing step would succeed if it were asked again.
     fails_once: bool,
     undo_fails: Mutex<Option<&'static str>>,
     /// Effects that happen, and kill the process before their answer.
@@ -252,7 +252,7 @@ impl Bench {
             world.done,
             world.undone
         );
-        // What is confirmed is not asked for again: forward, then backward, each in its order.
+        // A confirmed step is not asked for again. The steps come forward, then backward, each in its order.
         let mut asked = world.asked.clone();
         asked.dedup();
         let undone_last_first = undone.iter().rev().map(|name| format!("{name}/undo"));
@@ -299,7 +299,7 @@ async fn a_saga_without_a_failure_is_done_and_replayed() {
     bench.assert_whole("done");
 }
 
-/// How many writes a saga takes that ends without a death.
+/// Returns the number of writes of a saga that ends without a death.
 async fn writes(honours_keys: bool, fails: Option<&'static str>) -> usize {
     let bench = bench(honours_keys, fails);
     bench.deliver_all().await.map(drop).unwrap_or_default();

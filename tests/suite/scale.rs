@@ -10,7 +10,7 @@ use lambda_idempotency::{Idempotency, Key, RecordId, StoreError};
 use tokio::time::{Instant, sleep};
 
 const ENVIRONMENTS: u32 = 1_000;
-/// What an environment works at, one message after the other.
+/// The time of a handler; an environment works at one message after the other.
 const HANDLER: Duration = Duration::from_millis(980);
 const ROUND_TRIP: Duration = Duration::from_millis(5);
 const LASTING: Duration = Duration::from_secs(30);
@@ -107,7 +107,7 @@ async fn environment(number: u32, table: Partition) -> (u32, u32) {
     (done, back)
 }
 
-/// What became of a table that admits so many writes a second: the figures of a row of the page.
+/// Returns the figures of the page's row for a table that admits so many writes a second.
 async fn night(admitted: u32) -> [f64; 3] {
     let table = Partition::of(admitted);
     let running: Vec<_> = (0..ENVIRONMENTS)

@@ -1,4 +1,4 @@
-//! What reaches neither logs, spans, metrics, errors nor `Debug`, whatever happens: a payload, a token, a scope, an outcome, a step's
+//! Values that reach neither logs, spans, metrics, errors nor `Debug`, whatever happens: a payload, a token, a scope, an outcome, a step's
 //! result, a header, a business item, an error's message.
 
 use std::io::Write;
@@ -28,7 +28,7 @@ pub struct Capture {
 }
 
 impl Log {
-    /// What this crate logs on this thread, at every level.
+    /// Captures the log of this crate on this thread, at every level.
     ///
     /// While there is only one dispatcher, `tracing` lets the thread that first meets an event decide for all threads
     /// whether it is wanted, and another test's thread would say no. So there are two.

@@ -25,7 +25,7 @@ async fn engine(server: &Server) -> Idempotency {
     builder.build().unwrap()
 }
 
-/// What the handler did: the ids of the records that took effect, and those that it is to fail on.
+/// The ids of the records that took effect, and of those that the handler is to fail on.
 #[derive(Clone, Default)]
 struct World {
     effects: Arc<Mutex<Vec<String>>>,

@@ -61,7 +61,7 @@ async fn a_message_tells_its_queue_and_its_producers_trace() {
     }
 }
 
-/// What the log says when the handler of one request fails.
+/// Returns the log's line on a request whose handler fails.
 async fn released_line(layer: IdempotencyLayer) -> String {
     let (log, _capture) = Log::capture();
     let mut api = layer.layer(service_fn(|_| async {

@@ -62,7 +62,7 @@ fn body(payment_id: &str, amount: u64) -> String {
     json!({ "payment_id": payment_id, "amount": amount }).to_string()
 }
 
-/// What handlers did to the world: the messages that took effect. Sorted, since they run side by side.
+/// The ids of the messages that took effect. Sorted, since handlers run side by side.
 #[derive(Clone, Default)]
 struct Effects(Arc<Mutex<Vec<String>>>);
 
@@ -122,7 +122,7 @@ fn charging_together(
         effects.of(&message);
         let all = Arc::clone(&all);
         async move {
-            // Where one isn't claimed, the others don't wait for ever.
+            // Where a message isn't claimed, the others don't wait for ever.
             let _ = tokio::time::timeout(Duration::from_mins(1), all.wait()).await;
             Ok(())
         }

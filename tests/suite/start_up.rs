@@ -1,4 +1,4 @@
-//! What a `main` prints that can't set the library up: Rust prints the `Debug` of the error that it returns.
+//! The output of a `main` that can't set the library up: Rust prints the `Debug` of the error that it returns.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ impl Store for Shut {
     }
 }
 
-/// What `main` prints for this error, and what the error says.
+/// Returns the text that `main` prints for this error, and the error's own text.
 fn printed<E: Into<Failure>>(error: E) -> (String, String) {
     let failure = error.into();
     (format!("{failure:?}"), failure.to_string())
@@ -101,7 +101,7 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     }
 }
 
-/// What a first request says, without credentials in this child's environment.
+/// Returns the error of a first request, without credentials in this child's environment.
 async fn said_without(config: aws_sdk_dynamodb::config::Builder) -> String {
     let config = config
         .region(Region::from_static("eu-central-1"))

@@ -94,7 +94,7 @@ fn event(records: impl IntoIterator<Item = Value>) -> LambdaEvent<KinesisEvent> 
     LambdaEvent::new(event, Context::default())
 }
 
-/// What handlers did to the world, in order, and which of them fail.
+/// The movements that took effect, in order, and those that are to fail.
 #[derive(Clone, Default)]
 struct Ledger {
     booked: Arc<Mutex<Vec<String>>>,

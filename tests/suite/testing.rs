@@ -1,4 +1,4 @@
-//! What the helpers for users' tests promise, beyond what `guide` shows.
+//! The promises of the helpers for users' tests, beyond those that `guide` shows.
 
 use std::io;
 use std::time::{Duration, SystemTime};

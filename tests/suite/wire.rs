@@ -1,4 +1,4 @@
-//! What each path costs, counted at the wire: requests are what DynamoDB bills, and what a duplicate waits for.
+//! The cost of each path, counted at the wire in requests: DynamoDB bills them, and a duplicate waits for them.
 
 use std::convert::Infallible;
 use std::io::Error as HandlerError;

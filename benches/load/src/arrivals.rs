@@ -1,4 +1,4 @@
-//! When which request is to be sent: known before the first of them is.
+//! The schedule of the requests, made before the first of them is sent.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use fastrand::Rng;
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it is meant to be sent, after the start.
+    /// The time at which it is to be sent, counted from the start.
     pub at: Duration,
-    /// Which order it places.
+    /// The number of the order that it places.
     pub order: u32,
-    /// It was sent before.
+    /// Whether it repeats an earlier request.
     pub is_again: bool,
 }
 
-/// How long after the first request its repetition may come. Short enough to meet the handler at work, long enough for a replay.
+/// The latest time of a repetition, after the first request: short enough to meet the handler at work, long enough for a replay.
 const LATEST: Duration = Duration::from_secs(2);
 
-/// New orders at this rate for so long, at random distances as independent clients send them; each is sent again with this chance.
+/// Returns new orders at this rate for this time, at random distances as of independent clients. Each is sent again with this chance.
 pub fn schedule(seed: u64, per_second: f64, lasting: Duration, again: f64) -> Vec<Arrival> {
     let mut dice = Rng::with_seed(seed);
     let mut arrivals = Vec::new();

@@ -11,10 +11,10 @@ use aws_sdk_dynamodb::types::{
 
 use crate::Error;
 
-/// How often each order was placed.
+/// The number of times that each order was placed.
 pub type Effects = HashMap<u32, u64>;
 
-/// What an order's number is the end of, wherever it is written.
+/// The text before an order's number, wherever the number is written.
 pub const PREFIX: &str = "order-";
 
 /// A client for an emulator.
@@ -46,7 +46,7 @@ pub async fn create(client: &Client, table: &str, key: &str) -> Result<(), Error
     Ok(())
 }
 
-/// How often each order was placed: the items of its name, each as often as its `runs` say.
+/// Counts how often each order was placed: its items, by the attribute `name`, each as often as its `runs` say.
 pub async fn count(client: &Client, table: &str, name: &str) -> Result<Effects, Error> {
     let mut effects = Effects::new();
     let mut items = client

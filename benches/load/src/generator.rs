@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::arrivals::Arrival;
 use crate::target::Target;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Which.
+    /// The request.
     pub arrival: Arrival,
     /// From the time at which it was due until its answer.
     pub latency: Duration,
@@ -20,7 +20,7 @@ pub struct Sent {
     pub status: Option<u16>,
 }
 
-/// How long a client waits.
+/// The longest time that a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Sends all of them, and waits for their answers.
@@ -38,7 +38,7 @@ pub async fn drive(target: &Arc<Target>, arrivals: Vec<Arrival>) -> Vec<Sent> {
                 latency: due.elapsed(),
                 status: answer.ok().and_then(Result::ok),
             };
-            // Whoever drives is there until the last has come.
+            // The receiver stays until the last result has come.
             let _ = done.send(sent);
         });
     }

@@ -15,7 +15,7 @@ use crate::memory::{cpu_ticks, resident_kib};
 use crate::report::Report;
 use crate::target::{Environment, Target};
 
-/// What is driven.
+/// The target of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// `load-server`: axum, without Lambda.
@@ -24,10 +24,10 @@ pub enum Which {
     Function(usize),
 }
 
-/// What is to be done.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// What is driven.
+    /// The target.
     pub which: Which,
     /// Its program.
     pub program: &'a Path,

@@ -17,5 +17,5 @@ pub mod report;
 mod runtime_api;
 pub mod target;
 
-/// Whatever went wrong.
+/// Any error of this crate.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

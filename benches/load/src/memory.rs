@@ -1,4 +1,4 @@
-//! How much memory processes have, and how much processor time they took.
+//! The memory and the processor time of processes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a run says at its end.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub struct Report {
     pub sent: usize,
     /// Repetitions.
     pub again: usize,
-    /// Orders that a client was told of that they are placed.
+    /// Orders that a client was told are placed.
     pub placed: usize,
-    /// How many requests were answered with this status; 0: with none.
+    /// The number of requests that were answered with each status; under 0, those without an answer.
     pub statuses: BTreeMap<u16, usize>,
-    /// Orders that a client was told of, and that had no effect.
+    /// Orders that a client was told are placed, and that had no effect.
     pub lost: usize,
     /// Orders whose effect happened more than once.
     pub doubled: usize,
@@ -46,9 +46,9 @@ pub struct Report {
 pub struct Latencies {
     /// The median.
     pub p50: u64,
-    /// What 1 of 100 exceeds.
+    /// The latency that 1 of 100 exceeds.
     pub p99: u64,
-    /// What 1 of 1,000 exceeds.
+    /// The latency that 1 of 1,000 exceeds.
     pub p999: u64,
     /// The longest.
     pub max: u64,

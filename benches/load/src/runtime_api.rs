@@ -20,7 +20,7 @@ type Answer = oneshot::Sender<Bytes>;
 
 /// The events that wait for an environment, and those that are under way.
 pub(crate) struct RuntimeApi {
-    /// Where the environments find it.
+    /// The address at which the environments find it.
     pub(crate) address: String,
     events: mpsc::UnboundedSender<(String, Answer)>,
 }

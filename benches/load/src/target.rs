@@ -1,4 +1,4 @@
-//! What the requests are sent to.
+//! The server, or the function, that the requests are sent to.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -86,7 +86,7 @@ const DONE: &str = "UPDATE tokens SET status = 'COMPLETED', outcome = $2 WHERE i
 impl Bench {
     async fn request(&self, contender: Contender, number: u64) -> Result<(), Error> {
         let (id, cents) = (uuid(number), i64::try_from(number)?);
-        // What both compare the payload by.
+        // Both compare the payload by this fingerprint.
         let fingerprint = Fingerprint::of(&(&id, cents))?;
         match contender {
             Contender::Library => {

@@ -149,7 +149,7 @@ pub(super) async fn outbox() -> Diagram {
         (answer["batchItemFailures"].clone(), sent.len()),
         (json!([]), 1)
     );
-    // What the relay asks the queue for comes between its read and its mark.
+    // The relay sends to the queue between its read and its mark.
     let mut lines = table.stage.take();
     let (operation, message) = &sent[0];
     assert_eq!(message["MessageBody"], r#"{"order_id":"A-17"}"#);

@@ -7,7 +7,7 @@ use tower::Service;
 use super::stage::{Diagram, Environment, TABLE, Table, key, payload};
 use crate::support::{Begun, events};
 
-/// What a diagram of a record shows of it.
+/// The attributes of a record that a diagram shows.
 const SHOWN: &[&str] = &["status", "owner", "in_progress_expiration", "data"];
 const ONE: &[&str] = &["SQS", "Lambda", TABLE, "Provider"];
 const TWO: &[&str] = &["SQS", "Lambda 1", "Lambda 2", TABLE];

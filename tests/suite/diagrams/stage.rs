@@ -1,4 +1,4 @@
-//! What takes part in a run: a table on the embedded DynamoDB, and engines on it, each behind a wire that notes its requests and their
+//! The participants of a run: a table on the embedded DynamoDB, and engines on it, each behind a wire that notes its requests and their
 //! answers as arrows of a Mermaid diagram.
 
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,13 @@ const LEASE: Duration = Duration::from_mins(1);
 /// Characters of all lines that fit side by side on a phone.
 const CHARACTERS: usize = 48;
 
-/// What becomes a file of `docs/diagrams`.
+/// A file of `docs/diagrams`.
 pub(super) struct Diagram {
     pub(super) name: &'static str,
     pub(super) text: String,
 }
 
-/// What all participants of a run share; clones are one.
+/// The state that all participants of a run share; its clones share it too.
 #[derive(Clone)]
 pub(super) struct Stage {
     pub(super) clock: ManualClock,

@@ -1,6 +1,7 @@
-//! What a request asks of DynamoDB, and what the answer says, in the few words that an arrow has room for. Pure.
+//! The text of a request to DynamoDB, and of its answer, in the few words that an arrow has room for. Pure.
 //!
-//! What differs from run to run gets a name: the first owner is "owner 1", the second payload "payload 2". Times are seconds since the start.
+//! A value that differs from run to run gets a name: the first owner is "owner 1", the second payload "payload 2". Times are seconds since
+//! the start.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +106,7 @@ impl Words {
         lines
     }
 
-    /// What an update sets or adds. What it removes is shown where nothing else is.
+    /// Returns the values that an update sets or adds; the attributes that it removes, where it has no such values to show.
     fn update(&mut self, tokens: &[&str], write: &Value) -> Vec<String> {
         if let ["ADD", name, value] = tokens {
             let value = &write["ExpressionAttributeValues"][value]["N"];

@@ -16,7 +16,7 @@ use crate::support::{Fault, Proxy, events};
 /// As many crash points at once: each has processes and tables of its own.
 const SIDE_BY_SIDE: usize = 4;
 
-/// What the gateway puts into the queue for a request, with the client's key.
+/// Returns the delivery of the message that the gateway puts into the queue for a request, with the client's key.
 fn delivery(order: &Value, message_id: &str) -> Value {
     let mut message = events::message(message_id, order.to_string());
     message["messageAttributes"]["event_id"] =
@@ -41,7 +41,7 @@ impl Meddler for StopAt {
     }
 }
 
-/// How often each thing was done, as the warehouse, the bank and the carrier have it.
+/// Returns how often each thing was done, as the warehouse, the bank and the carrier have it.
 async fn done(function: &Function) -> BTreeMap<String, i64> {
     let mut done = BTreeMap::new();
     for effect in function.effects().await {

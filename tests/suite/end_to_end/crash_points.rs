@@ -13,7 +13,7 @@ use crate::support::lambda::{Function, Item, PATIENCE, number, text};
 use crate::support::provider::{Provider, Stop};
 use crate::support::{Fault, Proxy};
 
-/// Where the process dies.
+/// The point at which the process dies.
 #[derive(Clone, Copy, Debug)]
 enum At {
     /// The nth request of this operation is stopped before DynamoDB gets it.
@@ -23,7 +23,7 @@ enum At {
     Provider(Stop),
 }
 
-/// What the next delivery finds.
+/// The state that the next delivery finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
@@ -35,7 +35,7 @@ enum Left {
 const CLAIM: (&str, usize) = ("PutItem", 1);
 const ENTRY: (&str, usize) = ("PutItem", 2);
 
-/// Kills an attempt at this point; what it left.
+/// Kills an attempt at this point, and returns the state that it left.
 async fn die(function: &Function, provider: Option<&Provider>, at: At) -> Left {
     let (proxy, wired) = function.behind_a_proxy().await;
     let mut doomed = wired.start().await;

@@ -43,7 +43,7 @@ fn managed(function: &Function) -> Function {
     function.with("AWS_LAMBDA_MAX_CONCURRENCY", CONCURRENCY)
 }
 
-/// Whether the source of an event is told that it is done with.
+/// Tells whether a reply lets the source of an event take it as done.
 fn is_done(reply: &Reply) -> bool {
     let Reply::Answered(answer) = reply else {
         return false;

@@ -1,6 +1,6 @@
 //! The functions as Lambda runs them: their own processes, with deadlines, killed and stopped at the worst moments.
 //!
-//! What counts is what is in the tables of DynamoDB Local afterwards, not what a reply says.
+//! The tests judge by the tables of DynamoDB Local afterwards, not by a reply.
 
 mod checkout;
 mod crash_points;

@@ -77,7 +77,7 @@ struct Path {
     /// Before the queue.
     queue_wire: Proxy,
     stream: Stream,
-    /// What the queue has taken so far, each as often as it was sent.
+    /// The messages that the queue has taken so far, each as often as it was sent.
     sent: Vec<Value>,
 }
 
@@ -288,7 +288,7 @@ async fn the_worker_killed_before_its_effect_and_after_its_completion_pays_once(
     while text(&path.worker.record().await, "status") != "COMPLETED" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Whatever it was about to answer, nobody hears it.
+    // Nobody hears the answer that it was about to give.
     doomed.kill();
     assert_eq!(path.work().await, NONE);
     path.assert_one(1).await;
@@ -338,7 +338,7 @@ async fn a_sweep_that_cannot_publish_fails_and_the_event_stays() {
     assert!(events[0].contains_key("pending"));
 }
 
-/// What one event looks like at this target.
+/// Returns the request of one event at this target: its operation, its message, and the order's id.
 async fn sent_to(target: &str) -> (String, Value, String) {
     let path = Path::new().await;
     let order_id = path.place("cart-1").await.body()["order_id"]

@@ -98,7 +98,7 @@ async fn of_two_processes_with_one_payment_one_makes_it() {
         .await;
     let (mut one, mut other) = tokio::join!(function.start(), function.start());
 
-    // Who is refused answers first.
+    // The process that is refused answers first.
     let invoke = async |sandbox: &mut Sandbox| {
         let reply = failed(sandbox.invoke(one_payment()).await);
         proxy.let_go();
@@ -218,7 +218,7 @@ async fn a_process_that_wakes_while_its_successor_runs_reports_a_failure() {
     assert_eq!(text(&record, "owner"), text(&taken_over, "owner"));
 }
 
-/// What these lines have counted under this name.
+/// Returns the sum of this metric in these lines.
 fn counted(lines: &str, metric: &str) -> u64 {
     let documents = lines.lines().filter(|line| line.contains("\"_aws\""));
     let counted = documents.filter_map(|line| {

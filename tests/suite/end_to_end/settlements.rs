@@ -69,7 +69,7 @@ async fn of_two_processes_with_one_settlement_one_pays_it_out() {
     let function = Function::settlements().await;
     let (proxy, stopped) = function.with_stopped_effects().await;
     let (mut one, mut other) = tokio::join!(stopped.start(), stopped.start());
-    // Who is refused answers first.
+    // The process that is refused answers first.
     let invoke = async |sandbox: &mut Sandbox| {
         let reply = sandbox.invoke(settlement("s-1", 1250)).await;
         proxy.let_go();

@@ -1,4 +1,4 @@
-//! What a function says that can't start.
+//! The output of a function that can't start.
 
 use std::process::Command;
 

@@ -21,7 +21,7 @@ fn movement(id: &str, sku: &str, delta: i64) -> Value {
     json!({ "movement_id": id, "sku": sku, "delta": delta })
 }
 
-/// How many entries each movement has.
+/// Returns the number of entries of each movement.
 async fn entries(function: &Function) -> BTreeMap<String, usize> {
     let mut entries = BTreeMap::new();
     for entry in function.effects().await {

@@ -6,7 +6,7 @@ use super::*;
 use crate::secrets::Log;
 use crate::support::alone;
 
-/// What `cargo lambda watch` sends with each event.
+/// The deadline that `cargo lambda watch` sends with each event.
 const OF_CARGO_LAMBDA: EpochMillis = EpochMillis(600_000);
 
 fn warnings(log: &Log) -> usize {

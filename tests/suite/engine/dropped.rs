@@ -262,7 +262,7 @@ async fn an_ending_that_is_not_answered_is_sent_by_each_call_until_its_lease_is_
         .await;
     (0..1_000).for_each(|_| pair.table.inject(Call::Complete, Fault::RequestLost));
     let sends = || pair.table.met()[&(Call::Complete, "request lost")];
-    // A call that completes nothing of its own; whether it has sent the ending.
+    // Makes a call that completes nothing of its own, and tells whether the call has sent the ending.
     let sent_by_a_call = async || {
         let before = sends();
         let failed = pair

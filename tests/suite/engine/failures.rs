@@ -1,4 +1,4 @@
-//! What a handler that fails or panics leaves behind.
+//! The record after a handler that fails or panics, and the retries.
 
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 

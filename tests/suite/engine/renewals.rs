@@ -69,7 +69,7 @@ impl Bench {
         *found.unwrap().content.unwrap()
     }
 
-    /// How long the stored lease lasts from now on, without the margin.
+    /// Returns the time that the stored lease has left, without the margin.
     async fn left(&self) -> Duration {
         let lease = self.record().await.lease.unwrap();
         lease.saturating_since(self.clock.now() + MARGIN)

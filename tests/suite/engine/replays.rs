@@ -1,4 +1,4 @@
-//! What a duplicate is given.
+//! The outcome that a duplicate is given.
 
 use super::*;
 

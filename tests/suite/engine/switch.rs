@@ -9,7 +9,7 @@ const TEST: &str = concat!(
     "::only_a_word_for_yes_runs_duplicates_and_an_unknown_word_is_warned_of"
 );
 
-/// How often the handler runs when a request is delivered twice.
+/// Returns the number of times that the handler runs when a request is delivered twice.
 async fn runs(builder: Builder) -> usize {
     let once = builder.namespace("engine").build().unwrap();
     let runs = AtomicUsize::new(0);
@@ -20,8 +20,8 @@ async fn runs(builder: Builder) -> usize {
     runs.into_inner()
 }
 
-/// What a process with this value of the variable counts: by default, where the builder says that protection is on, and the
-/// warnings of an unknown word.
+/// Returns the counts of a process with this value of the variable: runs by default, runs where the builder says that protection is on,
+/// and warnings of an unknown word.
 fn counted_by_a_process(value: Option<&str>) -> String {
     let variable = value.map(|value| ("IDEMPOTENCY_DISABLED", value));
     let output = alone::run(TEST, "switch", variable.as_slice());

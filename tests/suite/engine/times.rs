@@ -1,4 +1,4 @@
-//! How long things last and how large they may be: what the settings say, and what holds where they say nothing.
+//! Durations and sizes: those that are set, and the defaults.
 
 use lambda_idempotency::protocol::record::StoredOutcome;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};

@@ -1,4 +1,4 @@
-//! What each form costs: requests at the wire, and capacity units as the server counts them. `docs/recipes/transactions.md` has the table.
+//! The cost of each form: requests at the wire, and capacity units as the server counts them. `docs/recipes/transactions.md` has the table.
 
 use lambda_idempotency::Key;
 

@@ -1,4 +1,4 @@
-//! What stands in a record and shouldn't, on real servers.
+//! Attributes that a record shouldn't have, on real servers.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! What a retry is answered with, and when it runs.
+//! The answer to a retry, and the cases in which it runs.
 
 use std::io::Error as IoError;
 use std::time::{Duration, SystemTime};

@@ -19,7 +19,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Begun, Server, VirtualClock};
 
-/// Where a request comes in.
+/// The source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// API Gateway, REST API: events of version 1.0.
@@ -166,7 +166,7 @@ impl Call {
         self
     }
 
-    /// What the runtime says of the invocation.
+    /// Sets the runtime's context of the invocation.
     pub fn context(mut self, context: lambda_http::Context) -> Self {
         self.context = Some(context);
         self
@@ -231,7 +231,7 @@ impl Answer {
     }
 }
 
-/// What a handler's own failure looks like to the caller.
+/// A handler's own failure, as the caller gets it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A handler under the layer.
@@ -345,7 +345,7 @@ impl Api {
         tokio::spawn(async move { api.send(&call).await })
     }
 
-    /// How often the handler ran.
+    /// Returns the number of times that the handler ran.
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }

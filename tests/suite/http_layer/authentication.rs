@@ -12,7 +12,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::Failure;
 
-/// Who the client is, as the authentication layer has verified it.
+/// The client, as the authentication layer has verified it.
 #[derive(Clone)]
 struct Client(String);
 

@@ -116,7 +116,7 @@ async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server)
     assert_eq!(status, 201);
     let (_, retry, _) = send(&base, "/tenants/7/orders", Some("k-1"), "tea").await;
     assert_eq!(retry["idempotent-replayed"], "true");
-    // Inside, the layer sees `/orders` in both; what counts is what the client asked for.
+    // Inside, the layer sees `/orders` in both; it goes by the path that the client asked for.
     let (status, _, problem) = send(&base, "/tenants/8/orders", Some("k-1"), "tea").await;
     assert_eq!(status, 422, "{problem}");
 }

@@ -1,4 +1,4 @@
-//! What is kept of an answer that must not be cached, or that is compressed.
+//! Answers that must not be cached, or that are compressed: their storage and their replay.
 
 use http::Response;
 use http::header::ACCEPT_ENCODING;

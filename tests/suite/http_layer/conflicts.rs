@@ -1,4 +1,4 @@
-//! What stands in a request's way, and whether a retry may help.
+//! The obstacles to a request, and whether a retry may help.
 
 use std::convert::Infallible;
 use std::sync::Arc;

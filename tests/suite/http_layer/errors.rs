@@ -15,7 +15,7 @@ use crate::support::{Server, VirtualClock};
 
 type Request = http::Request<Full<Bytes>>;
 
-/// What becomes of a request whose handler fails: the caller's error, what the hook was shown, the log.
+/// Returns the traces of a request whose handler fails: the caller's error, the lines of the hook, the log.
 async fn failing(server: &Server, logs: bool, panics: bool) -> (String, Vec<String>, String) {
     let (log, _capture) = Log::capture();
     let seen = Arc::new(Mutex::new(Vec::new()));

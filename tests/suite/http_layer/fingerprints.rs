@@ -1,4 +1,4 @@
-//! What makes two requests the same, by setting.
+//! The parts of a request that are compared, by setting.
 
 use http::header::HeaderName;
 use lambda_idempotency::Pointer;

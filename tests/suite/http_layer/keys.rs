@@ -1,4 +1,4 @@
-//! Whose request it is: the key, and the tenant that it belongs to.
+//! The key of a request, and the tenant that it belongs to.
 
 use http::header::HeaderName;
 use lambda_idempotency::OnMissingKey;
@@ -140,6 +140,6 @@ async fn without_a_scope_clients_share_their_keys(server: Server) {
     let api = Api::new(&server, place_order).await;
     let call = |client| Door::Http.post("cart-1").header("authorization", client);
     assert_eq!(api.send(&call("Bearer a")).await.text(), "order 1");
-    // Which is why the documentation asks for a scope so loudly.
+    // The documentation asks for a scope so loudly because of this.
     assert_eq!(api.send(&call("Bearer b")).await.text(), "order 1");
 }

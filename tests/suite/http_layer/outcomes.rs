@@ -1,4 +1,4 @@
-//! What is stored, by setting and by the handler's wish.
+//! The answers that are stored, by setting and by the handler's wish.
 
 use std::io::Error as IoError;
 use std::time::Duration;

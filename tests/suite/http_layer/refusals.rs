@@ -1,4 +1,4 @@
-//! How refusals are put, and what an answer says about its protection.
+//! The form of refusals, and the statement of an answer about its protection.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which headers a replay has.
+//! The headers of a replay.
 
 use http::Response;
 use http::header::{DATE, HeaderName};

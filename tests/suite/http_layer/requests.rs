@@ -1,4 +1,4 @@
-//! Which requests are the same, which are guarded at all, and what the handler gets to see of them.
+//! The requests that are the same, those that are guarded at all, and the handler's view of them.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Which routes need a key, which take one, and which are left alone.
+//! Routes that need a key, that take one, and that are left alone.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_route_is_required_optional_or_off(server: Server) {
             .unwrap();
         layer.other_routes(RoutePolicy::off())
     };
-    // What a route says counts, whatever the engine says.
+    // A route's policy applies, whatever the engine's is.
     for policy in [OnMissingKey::Refuse, OnMissingKey::RunUnprotected] {
         let api = Api::configured(
             &server,

@@ -1,4 +1,4 @@
-//! Whose key it is, as the door has verified it.
+//! The scope of a key, as the door has verified it.
 
 use lambda_idempotency::http::{IdempotencyLayer, scope};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What neither a client nor a log gets to read: keys, tenants, bodies, answers, and the store's inner life.
+//! The values that neither a client nor a log gets to read: keys, tenants, bodies, answers, and the store's inner life.
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::dynamodb::DynamoDbStore;

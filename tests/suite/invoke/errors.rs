@@ -1,4 +1,4 @@
-//! What the caller gets where there is no answer.
+//! The errors that the caller gets where there is no answer.
 
 use lambda_idempotency::invoke::Selector;
 

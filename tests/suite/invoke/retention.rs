@@ -1,4 +1,4 @@
-//! How long the answer of an event is kept, by its source.
+//! The retention of an event's answer, by the event's source.
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs;

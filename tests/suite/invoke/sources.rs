@@ -194,7 +194,7 @@ async fn the_event_of_another_source_is_refused_in_words_and_not_quoted() {
     assert_eq!(runs.take(), 0);
 }
 
-/// What a durable function gets in an invocation.
+/// Returns the payload that a durable function gets in an invocation.
 fn durable(token: &str) -> Value {
     json!({
         "DurableExecutionArn": "arn:aws:lambda:eu-central-1:123456789012:function:orders:1/durable-execution/o-1/e-1",

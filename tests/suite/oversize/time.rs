@@ -1,4 +1,4 @@
-//! How much of an attempt's time its large outcome may take; in virtual time.
+//! The share of an attempt's time that its large outcome may take; in virtual time.
 
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;

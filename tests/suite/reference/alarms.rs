@@ -39,7 +39,7 @@ fn each_alarm_has_a_section_and_each_section_an_alarm() {
     assert_eq!(sections, alarms);
 }
 
-/// Whoever copies `infra/` has no other folder of this repository.
+/// A user who copies `infra/` has no other folder of this repository.
 #[test]
 fn each_alarm_says_what_to_do_without_a_path_that_only_this_repository_has() {
     for (name, definition) in alarms() {

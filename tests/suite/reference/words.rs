@@ -44,7 +44,7 @@ fn the_page_of_metrics_lists_what_the_library_and_the_functions_count() {
         .map(str::to_owned)
         .collect();
     assert_eq!(first_cells(&page, "histogram"), histograms);
-    // What each means is said in one set of words.
+    // The code and the page explain each metric in the same words.
     for line in code
         .lines()
         .filter_map(|line| line.strip_prefix("//! | `idempotency_"))
@@ -155,7 +155,7 @@ fn the_page_of_the_record_lists_each_attribute() {
         });
         members.extend(names.map(str::to_owned));
     }
-    // Where an outcome is, not a member's name.
+    // These are the places of an outcome, not names of members.
     for place in ["record", "item", "object"] {
         assert!(
             members.remove(place) && page.contains(&format!("`{place}`")),

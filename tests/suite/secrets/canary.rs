@@ -29,7 +29,7 @@ impl Canary {
         format!("{}{}", self.letters, self.rest)
     }
 
-    /// What is searched for: its letters as they are, in base64 (wherever they begin in a group), in hex, and as a list of bytes.
+    /// Returns the texts to look for: its letters as they are, in base64 (wherever they begin in a group), in hex, and as a list of bytes.
     fn forms(&self) -> Vec<String> {
         let letters = self.letters.as_bytes();
         let in_base64 = |offset: usize| {
@@ -48,7 +48,7 @@ impl Canary {
         forms
     }
 
-    /// Whether a text holds it, in any case of letters.
+    /// Tells whether a text holds it, in any case of letters.
     pub fn is_in(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.forms()

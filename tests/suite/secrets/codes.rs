@@ -1,4 +1,4 @@
-//! Which errors there are, by the library's own lists.
+//! The codes of all errors, by the library's own lists.
 
 use std::collections::BTreeSet;
 

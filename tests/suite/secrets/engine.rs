@@ -1,4 +1,4 @@
-//! What a run says, under every error that an engine has.
+//! The output of a run, under every error that an engine has.
 
 use std::collections::BTreeSet;
 use std::future::{Ready, ready};

@@ -1,4 +1,4 @@
-//! What the HTTP layers say of a request: of its key, headers, cookies, query and body, and of the answer.
+//! The output of the HTTP layers about a request: about its key, headers, cookies, query and body, and about the answer.
 
 use ::http::{HeaderValue, Request, Response};
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};

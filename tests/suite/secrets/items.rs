@@ -1,5 +1,5 @@
-//! What is said of items: of business writes and their transaction, of events in an outbox, of guards, and of whatever stands in a
-//! record, by the store and through the real SDK.
+//! The output about items: business writes and their transaction, events in an outbox, guards, and whatever stands in a record, by the
+//! store and through the real SDK.
 
 use std::time::Duration;
 

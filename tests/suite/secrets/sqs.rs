@@ -1,4 +1,5 @@
-//! What the SQS layer says of a message: of its body, its attributes and its receipt handle, and of the handler's and the hook's errors.
+//! The output of the SQS layer about a message: about its body, its attributes and its receipt handle, and about the handler's and the
+//! hook's errors.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What a step says of its result, and of the error that its effect ended with.
+//! The output of a step about its result, and about the error that its effect ended with.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn scenario(canary: &Canary) -> Seen {
         Err::<String, _>(StepError::Effect(Quoting(secret.clone())))
     });
     second.await.unwrap_err();
-    // Until the throttled request is forgotten, which would hold the next claim up.
+    // The throttled request would hold the next claim up until it is forgotten.
     tokio::time::sleep(Duration::from_mins(1)).await;
     let interrupted = Step::named("interrupted").on_crash(OnCrash::Interrupt);
     let hanging = once.run(key(), None, async |claim| {

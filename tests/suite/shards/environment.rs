@@ -21,7 +21,7 @@ use super::judge::Ledger;
 use crate::support::VirtualClock;
 use crate::support::shards::{Invoked, Record, event};
 
-/// How long an invocation may take. A claim of one that died lasts so much longer than its arrival, and a second.
+/// The time limit of an invocation. The claim of an invocation that died lasts so long from its arrival on, and a second more.
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// From then on a completion may be given up for the sake of the reply.
 const LATE: Duration = Duration::from_secs(6);
@@ -37,7 +37,7 @@ pub enum Crash {
     AtOnce,
 }
 
-/// Which disturbances come, each once in so many.
+/// The rate of each disturbance: one in so many.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub crash: Crash,

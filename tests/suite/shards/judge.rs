@@ -1,4 +1,4 @@
-//! What the handlers did, and what of it is right.
+//! The effects of the handlers, and the judgement on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::support::shards::{DataStream, Record};
 pub struct Ledger {
     effects: Mutex<Vec<Effect>>,
     crashed: Mutex<BTreeSet<u64>>,
-    /// How often which disturbance came.
+    /// The number of disturbances of each kind.
     counts: Mutex<BTreeMap<&'static str, u32>>,
 }
 
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// Which invocations each movement took effect in.
+    /// Returns the invocations in which each movement took effect.
     fn invocations(&self) -> BTreeMap<String, Vec<u64>> {
         let mut by_id: BTreeMap<_, Vec<u64>> = BTreeMap::new();
         for effect in self.effects.lock().unwrap().iter().cloned() {

@@ -40,7 +40,7 @@ fn failing(batch: &[Record], poison: &[usize]) -> Invoked {
     Invoked::Answered(failures(&ids))
 }
 
-/// Reads a stream; what was delivered, batch by batch, and what was discarded.
+/// Reads a stream, and returns the records that were delivered, batch by batch, and those that were discarded.
 async fn read(
     mapping: &Mapping,
     stream: &DataStream,

@@ -9,7 +9,7 @@ use lambda_idempotency::store::MemoryStore;
 use super::*;
 use crate::secrets::Log;
 
-/// What the log says when a handler fails on the first record.
+/// Returns the log's line on a handler that fails on the first record.
 async fn released_line<Src: Source>(event: &str) -> String
 where
     Src::Event: DeserializeOwned,

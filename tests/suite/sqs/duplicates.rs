@@ -1,4 +1,4 @@
-//! Which messages are the same request, within a batch and between batches.
+//! Messages that are the same request, within a batch and between batches.
 
 use lambda_idempotency::Key;
 

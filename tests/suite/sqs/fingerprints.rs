@@ -1,4 +1,4 @@
-//! What two messages of one key are compared by, by setting.
+//! The parts by which two messages of one key are compared, by setting.
 
 use lambda_idempotency::Fingerprint;
 use lambda_idempotency::sqs::Selector;
@@ -13,7 +13,7 @@ fn stamped(id: &str, amount: u64, sent_at: u64) -> Value {
     message(id, body.to_string())
 }
 
-/// Which of these are reported: the same payment sent again, in one batch and in two; another amount.
+/// Returns the reported ones of these messages: the same payment sent again, in one batch and in two; another amount.
 async fn reported(server: &Server, configure: impl Fn(Layer) -> Layer) -> Vec<String> {
     let (once, effects) = (engine(server).await, Effects::default());
     let runs = effects.clone();

@@ -41,7 +41,7 @@ async fn new_messages_take_two_requests_for_as_many_as_run_side_by_side(server: 
             assert_eq!(deliver(&mut worker, messages(count, 1)).await, NOTHING);
             assert_eq!(ran.load(Ordering::SeqCst) as u64, count);
             let groups = usize::try_from(count).unwrap().div_ceil(places.min(25));
-            // What ends one by one may leave one by one.
+            // The completions of messages that end one by one may leave one by one.
             let total = proxy.take_total();
             let most = 2 * groups + 1;
             assert!(total <= most, "{count} messages, {places} at once: {total}");
@@ -272,7 +272,7 @@ async fn a_large_batch_is_decoded_as_it_runs(server: Server) {
         });
     assert_eq!(deliver(&mut worker, messages(500, 1)).await, NOTHING);
     assert_eq!(decoded.load(Ordering::SeqCst), 500);
-    // What is decoded is claimed next: nothing is claimed ahead of its turn.
+    // A decoded message is claimed next: no message is claimed ahead of its turn.
     assert_eq!(most.load(Ordering::SeqCst), 5);
 }
 

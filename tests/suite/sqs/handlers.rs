@@ -1,4 +1,4 @@
-//! What a handler gets, and what it may do: fail, panic, change its message, be busy.
+//! The message that a handler gets, and the liberties that it has: to fail, panic, change its message, be busy.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -205,7 +205,7 @@ async fn each_message_waits_for_a_handler_that_is_ready(server: Server) {
 
 on_each_server!(a_worker_fits_concurrent_invocations);
 async fn a_worker_fits_concurrent_invocations(server: Server) {
-    /// What `lambda_runtime::run_concurrent` asks for.
+    /// Requires the traits that `lambda_runtime::run_concurrent` requires.
     fn fits<W>(worker: W) -> W
     where
         W: Worker + Clone + Send + 'static,
@@ -278,7 +278,7 @@ async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
     assert!(!log.contains("secret"), "{log}");
 }
 
-/// Where the events of a test are written.
+/// The log that the events of a test are written to.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

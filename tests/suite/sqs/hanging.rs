@@ -11,7 +11,7 @@ use tower::Layer as _;
 use super::turns::Reluctant;
 use super::*;
 
-/// What an invocation has.
+/// The time that an invocation has.
 const TIME: Duration = Duration::from_secs(10);
 
 type Layer = BatchLayer<u64, Infallible>;
@@ -38,7 +38,7 @@ impl Bench {
         BatchLayer::new(self.once.clone()).operation("charge")
     }
 
-    /// Delivers messages to a worker. What must come again.
+    /// Delivers messages to a worker, and returns the ids of those that must come again.
     async fn call(&self, worker: &mut impl Worker, messages: Vec<Value>) -> Vec<String> {
         let mut event = batch(messages);
         event.context.deadline = VirtualClock::deadline(TIME);
@@ -49,7 +49,7 @@ impl Bench {
         failures.map(|failure| failure.item_identifier).collect()
     }
 
-    /// Delivers three messages, of which the second may hang. What must come again, and what ran.
+    /// Delivers three messages, of which the second may hang, and returns the ids of those that must come again, and of those that ran.
     async fn deliver(&self, hangs: bool) -> (Vec<String>, Vec<String>) {
         let effects = Effects::default();
         let ran = effects.clone();
@@ -119,7 +119,7 @@ async fn a_message_whose_handler_was_never_ready_did_not_start() {
     assert_eq!(effects.take(), ["m-1"]);
 }
 
-/// How the second message's handler ends, just before its time is over.
+/// The end of the second message's handler, just before its time is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Well,

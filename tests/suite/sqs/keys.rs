@@ -1,4 +1,4 @@
-//! Where a message's key may stand, and whose it is.
+//! The places of a message's key, and the tenant that it belongs to.
 
 use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::sqs::Selector;

@@ -13,7 +13,7 @@ fn fifo(id: &str, group: &str, amount: u64) -> Value {
     message
 }
 
-/// What ran, in the order in which it ran.
+/// The ids of the messages that ran, in the order in which they ran.
 #[derive(Clone, Default)]
 struct Trace(Arc<Mutex<Vec<String>>>);
 

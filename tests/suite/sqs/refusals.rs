@@ -1,4 +1,4 @@
-//! What the engine refuses, or can't promise, is reported: never acknowledged.
+//! A message that the engine refuses, or for which it can promise nothing, is reported: never acknowledged.
 
 use std::num::NonZeroU32;
 

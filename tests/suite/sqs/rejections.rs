@@ -9,7 +9,7 @@ use crate::secrets::Log;
 
 use super::*;
 
-/// What a hook was given.
+/// The messages and rejections that a hook was given.
 #[derive(Clone, Default)]
 struct Parked(Arc<Mutex<Vec<(SqsMessage, Rejection)>>>);
 

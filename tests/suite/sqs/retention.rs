@@ -1,4 +1,4 @@
-//! How long the outcome of a message is kept.
+//! The retention of a message's outcome.
 
 use super::*;
 
@@ -87,7 +87,7 @@ async fn a_closure_that_panics_concerns_its_message_alone() {
         let mut worker = layer.handler(|_| async { Ok(()) });
         let messages = [payment("m-1", "p-1", 13), payment("m-2", "p-2", 5)];
         let reported = deliver(&mut worker, messages).await;
-        // Where nothing is protected, it runs without a key.
+        // Where nothing is protected, the message runs without a key.
         let expected: &[&str] = if is_observing { &[] } else { &["m-1"] };
         assert_eq!(reported, expected);
     }

@@ -14,14 +14,14 @@ use tower::Layer;
 use super::*;
 use crate::metrics::Counted;
 
-/// How long a claim lasts; its lease in the table is longer by the margin.
+/// The time that a claim lasts; its lease in the table is longer by the margin.
 const LEASE: Duration = Duration::from_secs(10);
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// A worker whose invocations have no deadline.
 struct Bench {
     once: Idempotency,
-    /// What ran, and the time that its claim had left.
+    /// The messages that ran, each with the time that its claim had left.
     ran: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 

@@ -21,7 +21,7 @@ fn runtime() -> Runtime {
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-/// What the handlers did: which records took effect, in order, and how often each has yet to fail.
+/// The records that took effect, in order, and the number of times that each has yet to fail.
 #[derive(Clone, Default)]
 struct Shop {
     booked: Arc<Mutex<Vec<usize>>>,

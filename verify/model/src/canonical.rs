@@ -65,7 +65,7 @@ impl Checker {
         floor - self.reduction.slack
     }
 
-    /// Drops what nobody can notice any more; whether there was something.
+    /// Drops everything that nobody can notice any more, and tells whether there was anything.
     fn prune(&self, world: &mut World) -> bool {
         let mut changed = false;
         let now = Wire::of(world);
@@ -79,7 +79,7 @@ impl Checker {
             changed |= self.age(&now, spec.key, &mut call.write, applied);
             match &mut call.why {
                 Why::Claim { keeps, .. } if !applied && !may_apply(&call.write) => *keeps = false,
-                // What settles a completion is whose it is.
+                // A completion is settled by its owner alone, whatever its expiration.
                 Why::Prove(sent) => sent.expiration = self.floor(Kind::Expiration),
                 _ => {}
             }
@@ -169,7 +169,7 @@ impl Checker {
         true
     }
 
-    /// Whether a copy of a write could still change something.
+    /// Tells whether a copy of a write could still change something.
     fn lives(&self, now: &Wire, key: usize, write: &Write) -> bool {
         let rec = now.recs[key];
         let over_nothing = rec.is_none()
@@ -214,7 +214,7 @@ impl Checker {
     }
 }
 
-/// What decides whether something on its way still counts.
+/// The parts of a state that decide whether a write on its way still counts.
 struct Wire {
     recs: [Option<Rec>; KEYS],
     sweeps: bool,
@@ -245,7 +245,7 @@ impl Wire {
     }
 }
 
-/// Whether a write isn't bound to be refused.
+/// Tells whether a write isn't bound to be refused.
 fn may_apply(write: &Write) -> bool {
     let (Write::TakeOver { seen, .. }
     | Write::Intervene { seen, .. }

@@ -1,4 +1,4 @@
-//! What may happen next, and what then is the state.
+//! The actions that are possible in a state, and the state after each.
 
 use stateright::{Model, Property};
 

@@ -1,5 +1,5 @@
-//! Who is who, for a reader. The checker changes the order of workers and the numbers of owners as it likes; what it prints
-//! should not. No part of a state's identity.
+//! Labels of workers and owners, for a reader. The checker changes the order of workers and the numbers of owners as it likes; the labels
+//! stay as they are. They are no part of a state's identity.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ pub const NAMES: usize = 32;
 pub struct Labels {
     workers: [u8; WORKERS],
     owners: [Label; NAMES],
-    /// How many owners each worker has made.
+    /// The number of owners that each worker has made.
     made: [u8; WORKERS],
 }
 

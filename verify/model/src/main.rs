@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The decisions are the library's own (`protocol::decide`, `settle`, `decide_step`), and so are the conditions
-//! (`protocol::transition`) and what a journal's entry becomes. What is modelled here is the order in which an engine uses them, the
-//! network, the clocks, and TTL; that the real engine keeps to that order is shown by the simulation in `verify/simulation/`.
+//! (`protocol::transition`) and the changes of a journal's entry. The model adds the order in which an engine uses them, the network, the
+//! clocks, and TTL; the simulation in `verify/simulation/` shows that the real engine keeps to that order.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -47,7 +47,7 @@ mod values;
 mod worker;
 mod world;
 
-/// What is asked for on the command line.
+/// The arguments of the command line.
 struct Wanted {
     small: bool,
     long: bool,

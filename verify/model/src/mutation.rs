@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::values::Write;
 
-/// What is wrong with the protocol, or with what it relies on.
+/// A defect of the protocol, or of something that it relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     None,
@@ -33,7 +33,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// Whether a write has lost its fence.
+    /// Tells whether a write has lost its fence.
     pub fn unfences(self, write: &Write) -> bool {
         match self {
             Self::CompleteWithoutFence => matches!(write, Write::Complete(_)),

@@ -1,4 +1,4 @@
-//! What an operator does with its tool: it looks at a record, decides, and sends one write over what it saw.
+//! An operator with its tool: it looks at a record, decides, and sends one write over the record that it saw.
 
 use crate::checker::{Action, Checker};
 use crate::reached::{Event, reach};
@@ -7,7 +7,7 @@ use crate::values::{Act, Entry, Journal, Lease, Mark, REDACTED, Rec, Seen, Write
 use crate::world::World;
 
 impl Checker {
-    /// What the tool lets an operator do, who looks now, by the true time.
+    /// Adds the acts that the tool allows an operator who looks now, by the true time.
     pub fn of_operator(&self, world: &World, number: usize, rec: &Rec, actions: &mut Vec<Action>) {
         let live = match rec.lease {
             Lease::Until(lease, _) => lease > 0,
@@ -122,7 +122,7 @@ fn steps(journal: Journal, act: Act) -> Journal {
 }
 
 impl World {
-    /// Whether an operator's write is on its way.
+    /// Tells whether an operator's write is on its way.
     pub fn intervenes(&self) -> bool {
         let mut late = self.late.iter();
         late.any(|(_, write)| matches!(write, Write::Intervene { .. }))

@@ -1,4 +1,4 @@
-//! What was reached at all. A search that never saw a fault has checked nothing of it.
+//! The events that were reached at all. A search that never saw a fault has checked nothing of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -115,7 +115,7 @@ pub fn reach(event: Event) {
     }
 }
 
-/// What was never reached so far.
+/// Returns the events that were never reached so far.
 pub fn missed() -> Vec<Event> {
     let reached = REACHED.load(Ordering::Relaxed);
     let all = Event::ALL.into_iter();

@@ -22,7 +22,7 @@ use translate::{completion, entry, fingerprint, millis, name, rec, record, small
 mod conditions;
 mod translate;
 
-/// What is to be done about a key.
+/// The decision on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Create,
@@ -34,7 +34,7 @@ pub enum Verdict {
     Interrupted,
 }
 
-/// What became of a completion.
+/// The fate of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Recorded,
@@ -42,7 +42,7 @@ pub enum Fate {
     Lost,
 }
 
-/// What is to be done about a step.
+/// The decision on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     Fire,
@@ -145,7 +145,7 @@ pub fn ended(begun: Entry, mark: Mark) -> Entry {
     small(&begun.ended(state, None, millis(0)))
 }
 
-/// What a write makes of the record that it meets: `protocol::transition`, or what a defect makes of it.
+/// Returns the record that a write leaves by `protocol::transition`, or by a defect of it.
 pub fn apply(met: Option<Rec>, write: &Write, mutation: Mutation) -> Option<Rec> {
     remembered(
         |memories| &mut memories.writes,

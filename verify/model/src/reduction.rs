@@ -1,15 +1,15 @@
-//! How far states are made one. A search that is reduced must find what a search without does.
+//! The reduction of many states to one. A reduced search must find everything that a search without reduction finds.
 
 use crate::values::Tick;
 
-/// What makes one state of many.
+/// The ways in which many states become one.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
     /// Workers that are alike change places, and owners are numbered as they come.
     pub reorders: bool,
-    /// What can't be noticed any more is dropped.
+    /// Details that can't be noticed any more are dropped.
     pub prunes: bool,
-    /// How much longer than necessary times are told apart.
+    /// The ticks by which times are told apart for longer than necessary.
     pub slack: Tick,
 }
 
@@ -69,7 +69,7 @@ mod tests {
         all
     }
 
-    /// Whether a delivery only waits for an answer that ends it.
+    /// Tells whether a delivery only waits for an answer that ends it.
     fn is_ending(world: &World) -> bool {
         let ends = |worker: &Worker| match worker.phase {
             Phase::Answered(call, _) => call.is_last(),

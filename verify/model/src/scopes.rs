@@ -1,9 +1,9 @@
-//! What a scope is: who is there, and what may go wrong.
+//! Scopes: the workers that there are, and the faults that may happen.
 
 use crate::values::Tick;
 use crate::world::{Budget, Phase, WORKERS, Worker, World};
 
-/// What is checked.
+/// The bounds of a check.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub name: String,
@@ -16,12 +16,12 @@ pub struct Scope {
     pub ends: bool,
     /// Whether the workers of a process send their statements in groups.
     pub grouped: bool,
-    /// How many steps a handler has.
+    /// The number of steps of a handler.
     pub steps: u8,
     pub provider: Provider,
-    /// How long an attempt may run, without the margin: in the first tick, unless leases are renewed.
+    /// The time that an attempt may run, without the margin: in the first tick, unless leases are renewed.
     pub lease: Tick,
-    /// How long an outcome is kept.
+    /// The time that an outcome is kept.
     pub retention: Tick,
 }
 
@@ -31,7 +31,7 @@ pub struct Spec {
     pub key: usize,
     /// Its clock, in ticks beside the true time.
     pub skew: Tick,
-    /// What its deliveries carry.
+    /// The payload of its deliveries.
     pub payload: u8,
     pub deliveries: u8,
     /// Workers of one process die together.
@@ -39,7 +39,7 @@ pub struct Spec {
     pub form: Form,
 }
 
-/// What a handler's effect is.
+/// The kind of a handler's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Outside.
@@ -50,7 +50,7 @@ pub enum Form {
     Claimless,
 }
 
-/// Who brings a step's effect about, and what is done about a step that may have happened.
+/// The provider that brings a step's effect about, and the policy for a step that may have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// It answers the same key with the same effect; the step fires again.
@@ -102,7 +102,7 @@ impl Scope {
         scope.clocks(&NEAR)
     }
 
-    /// Whether a handler is ended with its lease: where that is renewed, or ends with a deadline.
+    /// Tells whether a handler is ended with its lease: where that is renewed, or ends with a deadline.
     pub fn holds(&self) -> bool {
         self.ends || self.budget.renewals > 0
     }

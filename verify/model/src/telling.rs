@@ -21,7 +21,7 @@ pub fn tell(path: Path<World, Action>) -> String {
 }
 
 impl World {
-    /// What an action does in this state.
+    /// Describes an action in this state.
     pub fn tell(&self, action: Action) -> String {
         let who = |w: usize| format!("worker {}", self.labels.worker(w));
         let what = |write: &Write| {

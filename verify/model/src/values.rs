@@ -3,10 +3,10 @@
 /// Time, in ticks from now. Only differences matter to the protocol, so there is no beginning and no end.
 pub type Tick = i8;
 
-/// By how much two clocks may differ.
+/// The most by which two clocks may differ.
 pub const MARGIN: Tick = 1;
 
-/// How many steps a handler may have.
+/// The most steps that a handler may have.
 pub const STEPS: usize = 2;
 
 /// The name of an owner: random bits, good for nothing but comparison. So which number it has means nothing.
@@ -16,7 +16,7 @@ pub struct Name(pub u8);
 /// The outcome of a library that knows no owners.
 pub const STRANGER: Name = Name(u8::MAX);
 
-/// What an operator leaves instead of an outcome, or of a step's result.
+/// The value that an operator leaves instead of an outcome, or of a step's result.
 pub const REDACTED: Name = Name(u8::MAX - 1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub enum Lease {
     Until(Tick, u8),
 }
 
-/// What is known of a step.
+/// The journal's entry on a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
     pub mark: Mark,
@@ -55,7 +55,7 @@ pub struct Rec {
     pub expiration: Tick,
     pub attempt: u8,
     pub payload: Option<u8>,
-    /// By whom.
+    /// The owner whose outcome it is.
     pub outcome: Option<Name>,
     pub journal: Journal,
 }
@@ -149,7 +149,7 @@ pub enum Write {
         tombstone: Name,
         forgets: bool,
     },
-    /// What an operator makes of the record that it has seen.
+    /// An operator's write over the record that it has seen.
     Intervene {
         seen: Seen,
         owner: Name,
@@ -161,7 +161,7 @@ pub enum Write {
     Read(Name),
 }
 
-/// What an operator wants.
+/// The act that an operator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Act {
     /// The key of an attempt whose lease is over is given back.
@@ -197,7 +197,7 @@ impl Write {
         }
     }
 
-    /// Whether it could make its owner the record's.
+    /// Tells whether it could make its owner the record's.
     pub fn claims(&self) -> bool {
         matches!(
             self,
@@ -205,12 +205,12 @@ impl Write {
         )
     }
 
-    /// Whether a business write is in it.
+    /// Tells whether a business write is in it.
     pub fn books(&self) -> bool {
         matches!(self, Self::Commit { .. } | Self::Apply { .. })
     }
 
-    /// Whether it keeps the sends of a transaction without a claim from applying.
+    /// Tells whether it keeps the sends of a transaction without a claim from applying.
     pub fn fences_off(&self) -> bool {
         matches!(self, Self::Create(claim) | Self::TakeOver { claim, .. } if claim.number == ENDED)
     }
@@ -259,7 +259,7 @@ impl Write {
     }
 }
 
-/// What a write answers: whether it applied, and the record: the one that a takeover left, or the one that was met.
+/// The answer to a write: whether it applied, and the record, either the one that a takeover left or the one that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reply {
     pub applied: bool,

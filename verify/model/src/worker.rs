@@ -1,4 +1,4 @@
-//! What a worker does, as the engine does it: decide and set, run, complete or release.
+//! The actions of a worker, as the engine takes them: decide and set, run, complete or release.
 
 use crate::checker::Checker;
 use crate::mutation::Mutation;
@@ -38,7 +38,7 @@ impl Checker {
         }
     }
 
-    /// With what a read found, or without one.
+    /// Begins a delivery, with the record that a read found, or without a read.
     pub fn begin(&self, world: &mut World, w: usize, owner: Name, found: Option<Rec>) {
         match self.scope.workers[w].form {
             Form::Claimless => self.begin_claimless(world, w, owner, found),
@@ -110,7 +110,7 @@ impl Checker {
         }
     }
 
-    /// Until when a lease lets its own attempt run.
+    /// Returns the time until which a lease lets its own attempt run.
     fn until(&self, lease: Tick) -> Tick {
         match self.mutation {
             Mutation::LeaseWithoutMargin => lease,
@@ -127,7 +127,7 @@ impl Checker {
         }
     }
 
-    /// From when on a record that is claimed or renewed now counts as absent.
+    /// Returns the time from which on a record that is claimed or renewed now counts as absent.
     pub fn expiration(&self, w: usize) -> Tick {
         let now = self.scope.workers[w].skew;
         match self.mutation {
@@ -202,7 +202,7 @@ impl Checker {
                 let hold = Hold {
                     attempt: claim.attempt,
                     keeps,
-                    // With what the predecessor wrote up to the takeover.
+                    // The journal has the predecessor's writes up to the takeover.
                     journal: reply.rec.map_or(Journal::default(), |rec| rec.journal),
                     number: claim.number,
                     ..Hold::new(owner, self.until(claim.lease))
@@ -260,7 +260,7 @@ impl Hold {
     }
 }
 
-/// A write leaves. What the worker held is kept by whoever needs it.
+/// Sends a write, and drops the worker's hold, which a caller that needs it puts back.
 pub fn call(world: &mut World, w: usize, write: Write, why: Why) {
     world.workers[w].hold = None;
     world.workers[w].phase = Phase::Calling(Call {
@@ -276,7 +276,7 @@ pub fn answer(world: &mut World, w: usize, told: Answer) {
     finish(world, w);
 }
 
-/// Whatever it was, it is forgotten: no later delivery depends on it.
+/// Forgets the delivery, however it ended: no later delivery depends on it.
 fn finish(world: &mut World, w: usize) {
     world.workers[w].hold = None;
     world.workers[w].phase = Phase::Idle;

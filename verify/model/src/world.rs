@@ -16,7 +16,7 @@ pub struct World {
     pub budget: Budget,
     /// The first thing that should not have happened.
     pub broken: Option<&'static str>,
-    /// How many names are in use: the next one has this number.
+    /// The number of names in use, which is the number of the next one.
     pub names: u8,
     pub labels: Labels,
 }
@@ -29,7 +29,7 @@ pub struct Key {
     pub attempt: u8,
     /// The final outcome: by whom, and until when.
     pub outcome: Option<(Name, Tick)>,
-    /// Whose business write committed.
+    /// The owner whose business write committed.
     pub booked: Option<Name>,
     pub effects: [Effect; STEPS],
     /// An operator has released a live attempt, which may run on beside its successor.
@@ -39,15 +39,15 @@ pub struct Key {
 /// A step's effect at its provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Effect {
-    /// How often it was asked for: none, once, more often.
+    /// The number of times that it was asked for: none, one, or more.
     pub fired: u8,
-    /// Who asked first: a provider that honours keys answers the others with the same.
+    /// The owner that asked first: a provider that honours keys answers the others with the same.
     pub first: Option<Name>,
     /// The result that was confirmed.
     pub confirmed: Option<Name>,
 }
 
-/// How many faults of each class may still happen.
+/// The number of faults of each class that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Budget {
     pub crashes: u8,
@@ -63,11 +63,11 @@ pub struct Budget {
     pub refusals: u8,
     /// Completions by a library that has no fence.
     pub strangers: u8,
-    /// No fault: what operators do.
+    /// No fault: acts of operators.
     pub interventions: u8,
-    /// No fault: how often a lease may be renewed.
+    /// No fault: renewals of leases.
     pub renewals: u8,
-    /// No fault: how often time may pass, where that is bounded.
+    /// No fault: ticks of time, where they are bounded.
     pub ticks: Option<u8>,
 }
 
@@ -75,7 +75,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Worker {
     pub phase: Phase,
-    /// How many deliveries it still gets.
+    /// The number of deliveries that it still gets.
     pub deliveries: u8,
     /// Its claim, from the claim's reply to the end.
     pub hold: Option<Hold>,
@@ -85,7 +85,7 @@ pub struct Worker {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// What the last delivery came to is forgotten.
+    /// The end of the last delivery is forgotten.
     #[default]
     Idle,
     /// The handler runs.
@@ -117,7 +117,7 @@ pub enum Why {
     End,
     /// The last write of a success without a claim.
     Apply { rounds: u8 },
-    /// A release; what the caller will be told is known already.
+    /// A release; the answer to the caller is known already.
     Release,
     /// A release that is to settle what became of a commit.
     Prove(Completion),
@@ -141,12 +141,12 @@ pub enum Note {
     TakeBack,
 }
 
-/// What a worker believes to hold.
+/// The claim that a worker believes to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hold {
     pub owner: Name,
     pub attempt: u8,
-    /// Until when its lease lets it run.
+    /// The time until which its lease lets it run.
     pub until: Tick,
     pub keeps: bool,
     pub journal: Journal,
@@ -164,7 +164,7 @@ pub struct Hold {
     pub outdated: bool,
 }
 
-/// What the caller gets.
+/// The answer that the caller gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     Executed,
@@ -192,7 +192,7 @@ impl Phase {
 }
 
 impl Call {
-    /// Whether any answer ends the delivery.
+    /// Tells whether any answer ends the delivery.
     pub fn is_last(&self) -> bool {
         matches!(
             self.why,
@@ -200,14 +200,14 @@ impl Call {
         )
     }
 
-    /// Whether no answer at all leads to another call.
+    /// Tells whether no answer at all leads to another call.
     pub fn is_doubted(&self) -> bool {
         self.why == Why::End && self.write.books()
     }
 }
 
 impl Worker {
-    /// Whether a handler is at work in it.
+    /// Tells whether a handler is at work in it.
     pub fn is_executing(&self) -> bool {
         let phase = match self.phase {
             Phase::Running => true,

@@ -74,17 +74,17 @@ impl Mutation {
         Self::RedactionInProgress,
     ];
 
-    /// Whether a transaction applies although another holds the claim.
+    /// Tells whether a transaction applies although another holds the claim.
     pub fn spares_fence(self, late: bool) -> bool {
         self == Self::CommitWithoutFence || (late && self == Self::LateCommitWithoutFence)
     }
 
-    /// Whether every transaction's first reply is lost, as only such a one shows the defect.
+    /// Tells whether every transaction's first reply is lost: only a transaction without a reply shows the defect.
     pub fn loses_replies(self) -> bool {
         matches!(self, Self::HiddenRetries | Self::FenceForgotten)
     }
 
-    /// Whether a write is answered, and forgotten.
+    /// Tells whether a write is answered, and forgotten.
     pub fn forgets(self, write: &RecordWrite) -> bool {
         match self {
             Self::CompletionForgotten => matches!(write, RecordWrite::Complete(_)),
@@ -95,7 +95,7 @@ impl Mutation {
         }
     }
 
-    /// How far clocks jump, in milliseconds.
+    /// Returns the distance that clocks jump, in milliseconds.
     pub fn jumps(self) -> i64 {
         match self {
             Self::ClocksThatStandStill => 30_000,
@@ -198,7 +198,7 @@ impl Mutation {
     }
 }
 
-/// Whether it writes a released record, over which no transaction without a claim can apply.
+/// Tells whether it writes a released record, over which no transaction without a claim can apply.
 pub fn fences_off(write: &RecordWrite) -> bool {
     match write {
         RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. } => claim.lease == RELEASED,

@@ -17,7 +17,7 @@ mod steps;
 
 type Check = fn(&Night, &[RecordId]) -> Vec<String>;
 
-/// What should not have happened.
+/// Returns everything in a night that should not have happened.
 pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<String> {
     let mut broken = Vec::new();
     let checks: [(&str, Check); 14] = [
@@ -72,7 +72,7 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
     broken
 }
 
-/// By how much the fastest clock is ahead: expiry and leases are judged by the clock of whoever takes over.
+/// Returns the lead of the fastest clock: expiry and leases are judged by the clock of the process that takes over.
 fn ahead(night: &Night) -> i64 {
     night
         .scenario
@@ -94,7 +94,7 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
         (Some(before), Kind::Swept) => change.at < before.expiration.to_millis().0,
-        // What an operator may do has its own check.
+        // The acts of an operator have their own check.
         (_, Kind::Operator(_)) | (None, _) => false,
         (Some(before), _) => is_final(before),
     };
@@ -106,13 +106,13 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
         .collect()
 }
 
-/// Whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just as
-/// late, it may stand once more when TTL has deleted its record; it holds no booking, and is over for whoever meets it.
+/// Tells whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just
+/// as late, it may stand once more when TTL has deleted its record; it holds no booking, and is over for every process that meets it.
 fn is_expired(completion: &Change) -> bool {
     completion.kind == Kind::Complete && expires_at_once(completion)
 }
 
-/// Whether the record has expired as it is written, which a copy does that is later than the retention.
+/// Tells whether the record has expired as it is written, as by a copy that is later than the retention.
 fn expires_at_once(change: &Change) -> bool {
     let record = change.after.as_ref();
     record.is_some_and(|record| record.expiration.to_millis().0 <= change.at)
@@ -124,7 +124,7 @@ fn next(change: &Change) -> Option<u32> {
     before.map(|attempt| attempt + u32::from(has_started(change)))
 }
 
-/// Whether the attempt that is taken over had begun its work, as far as its record says.
+/// Tells whether the attempt that is taken over had begun its work, as far as its record says.
 fn has_started(change: &Change) -> bool {
     !change
         .before
@@ -132,7 +132,7 @@ fn has_started(change: &Change) -> bool {
         .is_some_and(|record| record.is_released() && is_marked(record))
 }
 
-/// Whether the record has the mark of an attempt that did not begin its work. An attempt that is at work never has it.
+/// Tells whether the record has the mark of an attempt that did not begin its work. An attempt that is at work never has it.
 fn is_marked(record: &Record) -> bool {
     record.last_error.as_deref() == Some("not started")
 }
@@ -227,7 +227,7 @@ fn no_overlap(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Whatever the clocks say: a claim's time is judged by the clock of the process that made it. Without a claim there is none.
+/// Holds whatever the clocks say: a claim's time is judged by the clock of the process that made it. Without a claim there is none.
 fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
     let late =
         |execution: &&Execution| !execution.claimless && execution.began >= execution.may_run_until;
@@ -239,7 +239,8 @@ fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
         .collect()
 }
 
-/// Whatever the clocks say, as long as no step has told it of a lost fence. A batch's messages aren't renewed before its deadline.
+/// Holds whatever the clocks say, as long as no step has told the handler of a lost fence. A batch's messages aren't renewed before its
+/// deadline.
 fn none_outlive_their_lease(night: &Night, _: &[RecordId]) -> Vec<String> {
     let renews = night.scenario.renewed.is_some() && night.scenario.door != Door::Sqs;
     let late = |execution: &&Execution| {

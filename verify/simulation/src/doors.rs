@@ -36,7 +36,7 @@ impl std::error::Error for Trouble {}
 /// The panic of a handler, which is not worth a backtrace.
 pub struct OnPurpose;
 
-/// What a worker knows.
+/// A worker: its door, clock, engines and process, and the ledger that it writes.
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub door: Door,
@@ -69,7 +69,7 @@ pub fn payload(delivery: &Delivery) -> String {
 }
 
 impl Worker {
-    /// What every handler does, as long as its process lives.
+    /// Runs the handler, as long as its process lives.
     pub async fn handle(
         self,
         number: usize,
@@ -131,7 +131,8 @@ impl Worker {
         result
     }
 
-    /// What a step gave. A handler that runs out of patience drops the step's future wherever it is, and tries once more.
+    /// Takes a step, and returns its result. A handler that runs out of patience drops the step's future wherever it is, and tries once
+    /// more.
     async fn step(
         &self,
         claim: &Claim,
@@ -169,7 +170,7 @@ impl Worker {
         Ok(number)
     }
 
-    /// What the clock of its machine will say when so many milliseconds have passed.
+    /// Returns the time on the clock of its machine when so many milliseconds have passed.
     pub fn deadline(&self, left: i64) -> u64 {
         u64::try_from(self.world.now() + self.skew + left).expect("after 1970")
     }

@@ -1,7 +1,7 @@
 //! Plays the real engine and the real layers, on a wire that fails, in a time that is simulated.
 //!
 //! A seed makes everything: settings, clocks, deliveries, what each handler does, which call meets which fault, when a process
-//! dies. Time is Tokio's, paused: it jumps from one event to the next. What happens to the records and to the world is watched,
+//! dies. Time is Tokio's, paused: it jumps from one event to the next. Every change of the records and of the world is watched,
 //! and held against the invariants of `docs/internals/protocol.md`.
 //!
 //! `cargo test` plays a thousand nights and some new ones; the program of this package plays as many as it is asked for.

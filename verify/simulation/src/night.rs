@@ -20,13 +20,13 @@ use crate::scenario::{Delivery, Door, MARGIN, Scenario};
 use crate::watched::{Booking, Change, Watched};
 use crate::world::{Effect, Execution, Ledger, Result, Results, SkewedClock, What, World, millis};
 
-/// How often a caller tries again when the trouble is over.
+/// The number of times that a caller tries again when the trouble is over.
 const RETRIES: usize = 12;
 
 /// Messages of a batch.
 pub const BATCH: usize = 4;
 
-/// What happened, and what should not have.
+/// The events of a night, and the invariants that it broke.
 pub struct Night {
     pub seed: u64,
     pub scenario: Rc<Scenario>,
@@ -38,7 +38,7 @@ pub struct Night {
     pub bookings: Vec<(i64, Booking)>,
     pub results: Vec<Result>,
     pub met: BTreeMap<(Call, &'static str), u64>,
-    /// What else was reached, by its name.
+    /// The number of times that each other event was reached, by its name.
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -221,8 +221,8 @@ impl Worker {
     }
 }
 
-/// Whether a delivery has its own process, which dies where it is cut off. Lambda ends the process of a batch that is over its
-/// time; of every other batch, a timeout of the caller's drops it before that.
+/// Tells whether a delivery has its own process, which dies where it is cut off. Lambda ends the process of every other batch that is
+/// over its time; the rest are dropped before that, by a timeout of the caller.
 fn dies(door: Door, number: usize, first: &Delivery) -> bool {
     let is_ended_by_lambda = door == Door::Sqs && (number / BATCH).is_multiple_of(2);
     first.cut_off().map_or(is_ended_by_lambda, |(_, dies)| dies)
@@ -249,8 +249,8 @@ async fn send(
     let numbers: Vec<_> = batch.iter().map(|(number, _)| *number).collect();
     let process = worker.process.clone();
     let running = answer(&scenario, worker, batch);
-    // A process that dies drops what it was doing, with its engine and its tasks. Where a caller hangs up the engine lives on. What is on the
-    // wire arrives.
+    // A process that dies drops its work, with its engine and its tasks. Where a caller hangs up, the engine lives on. A write that is on
+    // the wire arrives.
     let whats = match first.cut_off() {
         None => running.await,
         Some((life, dies)) => tokio::time::timeout(millis(life), running)
@@ -335,7 +335,7 @@ fn sorted(mut times: Vec<i64>) -> Vec<i64> {
     times
 }
 
-/// What happened, in words that don't depend on random owners.
+/// Tells the events of a night in words that don't depend on random owners.
 fn trace(night: &Night) -> Vec<String> {
     let mut lines: Vec<(i64, String)> = Vec::new();
     for change in &night.changes {

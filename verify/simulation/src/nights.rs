@@ -11,7 +11,7 @@ use crate::report::Report;
 /// A thread takes as many seeds at once.
 const TOGETHER: u64 = 64;
 
-/// How often progress is told.
+/// The time between two tellings of progress.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// The seeds of a run: so many, from the first on.
@@ -21,7 +21,7 @@ pub struct Lot {
     pub count: u64,
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub played: u64,

@@ -35,19 +35,19 @@ impl Act {
         Self::RerunInFull,
     ];
 
-    /// What the record keeps of it.
+    /// Returns the word for it that the record keeps.
     fn word(self) -> String {
         format!("{self:?} by an operator")
     }
 
-    /// The one with this word. What doesn't say is taken for the one that may do the least.
+    /// Returns the act with this word. Any other word is taken for the act that may do the least.
     pub fn of(word: &str) -> Self {
         let mut all = Self::ALL.into_iter();
         all.find(|act| act.word() == word).unwrap_or(Self::Redact)
     }
 }
 
-/// What an operator asks the tool for.
+/// An operator's order to the tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// Its reason, which no other order has.
@@ -55,14 +55,14 @@ pub struct Order {
     pub at: i64,
     pub key: usize,
     pub act: Act,
-    /// How long the operator thinks, when the record has been read.
+    /// The time that the operator thinks, when the record has been read.
     pub thinks: i64,
 }
 
-/// The entry that keeps which orders were carried out, as the tool has it.
+/// The tool's entry for the orders that were carried out.
 const ENTRY: &str = "@operator";
 
-/// How often the tool sends a write that gets no answer, and how often the operator then gives the order.
+/// The number of times that the tool sends an unanswered write, and the number of times that the operator then gives the order.
 const SENDS: usize = 4;
 const TIMES: usize = 3;
 
@@ -102,7 +102,7 @@ impl Operator {
         }
     }
 
-    /// Whether there was an answer.
+    /// Gives the order once, and tells whether there was an answer.
     async fn give(&self, order: Order) -> bool {
         let Ok(found) = self.table.load(&self.id, deadline()).await else {
             return false;
@@ -156,7 +156,7 @@ fn given(record: &Record) -> Vec<String> {
     }
 }
 
-/// Whether the tool lets the operator do it.
+/// Tells whether the tool lets the operator do it.
 fn fits(act: Act, record: &Record, now: EpochMillis) -> bool {
     let is_final = record.status != Status::InProgress;
     let redacted = StoredOutcome::Omitted(Omission::Redacted);

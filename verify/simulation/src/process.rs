@@ -51,7 +51,7 @@ impl Process {
         .await
     }
 
-    /// What was sent arrives, and a dead process hears of no answer.
+    /// Sends a call: once sent, it arrives, and a dead process hears of no answer.
     async fn send<T>(&self, call: impl Future<Output = T>) -> T {
         if self.is_dead() {
             return pending().await;

@@ -11,7 +11,7 @@ use crate::scenario::Door;
 use crate::watched::Kind;
 use crate::world::{BASE, End, Execution, What};
 
-/// What a night may reach.
+/// An event that a night may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     Door(Door),
@@ -26,7 +26,7 @@ enum Reached {
 #[derive(Debug, Default)]
 pub struct Report {
     counts: BTreeMap<Reached, u64>,
-    /// What broke, with its seed; the first few.
+    /// The broken invariants, each with its seed; the first few.
     pub broken: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl Report {
         *self.counts.entry(what).or_default() += times;
     }
 
-    /// What a simulation has to reach, and this one didn't.
+    /// Returns the events that a simulation has to reach, and that this one didn't.
     pub fn never_reached(&self) -> Vec<String> {
         let faults = CALLS
             .into_iter()
@@ -181,7 +181,7 @@ impl Report {
     }
 }
 
-/// Whether a handler returned after its deadline, by the clock of its machine, and its claim was not over.
+/// Tells whether a handler returned after its deadline, by the clock of its machine, and its claim was not over.
 fn has_outlived(night: &Night, execution: &Execution) -> bool {
     let delivery = night.scenario.deliveries.get(execution.delivery);
     let outlived = delivery.and_then(|delivery| {

@@ -1,4 +1,4 @@
-//! What a seed makes of a night.
+//! The night that a seed makes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub enum Door {
     Http,
 }
 
-/// What a handler does.
+/// The act of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     Succeed,
@@ -43,26 +43,26 @@ pub struct Delivery {
     pub at: i64,
     pub worker: usize,
     pub key: usize,
-    /// Which of two payloads it carries.
+    /// The number of its payload, one of two.
     pub payload: u8,
     pub deed: Deed,
-    /// How long the handler takes.
+    /// The time that the handler takes.
     pub takes: i64,
     /// Whether it derives a key for an effect outside.
     pub derives: bool,
-    /// How many journaled steps it takes.
+    /// The number of journaled steps that it takes.
     pub steps: usize,
-    /// What it books, in one transaction with its record.
+    /// The booking that it makes, in one transaction with its record.
     pub books: Books,
     /// Whether it asks for no claim, and commits its record and its booking at the end.
     pub claimless: bool,
-    /// How long its invocation may take, where that is known.
+    /// The time that its invocation may take, where that is known.
     pub deadline: Option<i64>,
-    /// When its process dies, counted from its start. It has its own engine.
+    /// The time at which its process dies, counted from its start. It has its own engine.
     pub dies_after: Option<i64>,
-    /// When its caller hangs up, counted from its start: its future is dropped, and its process goes on.
+    /// The time at which its caller hangs up, counted from its start: its future is dropped, and its process goes on.
     pub hangs_up_after: Option<i64>,
-    /// How long the handler waits for a step before it drops it, and tries it once more.
+    /// The time that the handler waits for a step before it drops it, and tries it once more.
     pub patience_with_steps: Option<i64>,
     /// Whether its queue says that it was delivered before.
     pub redelivered: bool,
@@ -90,7 +90,7 @@ impl Delivery {
         }
     }
 
-    /// When its future is dropped, counted from its start, and whether its process dies then.
+    /// Returns the time at which its future is dropped, counted from its start, and whether its process dies then.
     pub fn cut_off(&self) -> Option<(i64, bool)> {
         match (self.dies_after, self.hangs_up_after) {
             (Some(dies), Some(hangs_up)) if hangs_up < dies => Some((hangs_up, false)),
@@ -115,23 +115,23 @@ pub struct Scenario {
     pub failure_retention: i64,
     pub crashed: OnCrash,
     pub max_attempts: Option<NonZeroU32>,
-    /// How long a duplicate waits; zero means not at all.
+    /// The time that a duplicate waits; zero means not at all.
     pub patience: i64,
-    /// How likely a call is to meet a fault.
+    /// The chance that a call meets a fault.
     pub trouble: f64,
     pub keys: usize,
     pub deliveries: Vec<Delivery>,
-    /// When TTL deletes what has expired. Mostly late, sometimes never.
+    /// The times at which TTL deletes expired records. Mostly late, sometimes never.
     pub sweeps: Vec<i64>,
-    /// How long a seasonal condition holds, and then doesn't.
+    /// The length of a season: a seasonal condition holds in one, and not in the next.
     pub season: i64,
     /// In a queue whose messages have an order.
     pub fifo: bool,
     /// The length of a lease that is renewed, and how long an attempt may take under it, where no deadline is known.
     pub renewed: Option<(i64, i64)>,
-    /// What happens to a handler at the deadline of its invocation.
+    /// The fate of a handler at the deadline of its invocation.
     pub at_deadline: AtDeadline,
-    /// What an operator does.
+    /// The orders of an operator.
     pub orders: Vec<Order>,
 }
 
@@ -180,12 +180,12 @@ impl Scenario {
         }
     }
 
-    /// Whether no two clocks differ by more than the margin, so that no live lease is taken over.
+    /// Tells whether no two clocks differ by more than the margin, so that no live lease is taken over.
     pub fn clocks_agree(&self) -> bool {
         self.spread() <= MARGIN
     }
 
-    /// By how much the clocks differ.
+    /// Returns the largest difference between two clocks, the true one included.
     pub fn spread(&self) -> i64 {
         let most = self.skews.iter().max().copied().unwrap_or(0);
         let least = self.skews.iter().min().copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Which seeds are played.
+//! The seeds that are played.
 
 use std::env;
 

@@ -29,7 +29,7 @@ pub struct Change {
     pub at: i64,
     pub id: RecordId,
     pub kind: Kind,
-    /// Who sent it; `None` for TTL.
+    /// The owner that sent it; `None` for TTL.
     pub by: Option<Owner>,
     pub before: Option<Record>,
     pub after: Option<Record>,
@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// What an operator wanted: a redaction leaves an outcome, and the others say it in the record's error.
+/// Returns the act that an operator wanted: a redaction leaves an outcome, and the others say it in the record's error.
 fn act(intervention: &Intervention) -> Act {
     match &intervention.end {
         Ended::Released {
@@ -93,7 +93,7 @@ pub struct Watched {
     dice: Arc<Mutex<fastrand::Rng>>,
     trouble: f64,
     season: i64,
-    /// So late may a transaction be: a request's signature is refused long before a record expires.
+    /// The longest delay of a transaction: a request's signature is refused long before a record expires.
     latest: i64,
     changes: Arc<Mutex<Vec<Change>>>,
 }
@@ -118,7 +118,7 @@ impl Watched {
         std::mem::take(&mut *self.changes.lock().expect("not poisoned"))
     }
 
-    /// The bookings that stand, and what else was reached, once.
+    /// Takes the bookings that stand, and the number of times that each other event was reached.
     pub fn take_book(&self) -> (Vec<(i64, Booking)>, BTreeMap<&'static str, u64>) {
         let book = std::mem::take(&mut *self.book());
         (book.entries, book.reached)
@@ -174,7 +174,7 @@ impl Watched {
     }
 }
 
-/// Whether it releases a run that was dropped.
+/// Tells whether it releases a run that was dropped.
 fn is_of_a_drop(write: &RecordWrite) -> bool {
     match write {
         RecordWrite::Release(release) => release.last_error.as_deref() == Some("dropped"),

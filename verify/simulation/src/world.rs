@@ -1,4 +1,4 @@
-//! Time, clocks that differ, and what handlers did.
+//! Time, clocks that differ, and the handlers' executions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use lambda_idempotency::{Clock, EpochMillis};
 use tokio::time::Instant;
 
-/// When a night begins.
+/// The time at which a night begins.
 pub const BASE: EpochMillis = EpochMillis(1_800_000_000_000);
 
 /// The true time, which no process knows.
@@ -61,13 +61,13 @@ pub struct Execution {
     pub began: i64,
     /// Whether it holds no claim, so that others may run beside it.
     pub claimless: bool,
-    /// In true time: until when its claim lets it run, as long as no renewal has moved that.
+    /// The end of the time that its claim lets it run, in true time, as long as no renewal has moved it.
     pub may_run_until: i64,
     /// The same by the clock of its machine, as its claim has it.
     pub claimed_until: i64,
-    /// What its steps gave, by the numbers of their effects.
+    /// The results of its steps: the numbers of their effects.
     pub steps: Vec<usize>,
-    /// How it ended, and when; `None` where its process died.
+    /// Its end, and the time of it; `None` where its process died.
     pub ended: Option<(i64, End)>,
     /// Whether its claim was not over then, as the claim told it.
     pub ended_in_time: bool,
@@ -92,7 +92,7 @@ pub struct Effect {
     pub derived: String,
 }
 
-/// What handlers did. Handlers of the layers must be `Send`, so it is shared by locks.
+/// The executions of handlers, and their effects. Handlers of the layers must be `Send`, so they are shared by locks.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     executions: Arc<Mutex<Vec<Execution>>>,
@@ -113,21 +113,21 @@ impl Ledger {
         execution.ended_in_time = !is_over;
     }
 
-    /// What the next of its steps gave.
+    /// Notes the effect that the execution's next step gave.
     pub fn step(&self, value: usize, effect: usize) {
         self.executions.lock().expect("not poisoned")[value]
             .steps
             .push(effect);
     }
 
-    /// What the effect gives: its own number.
+    /// Fires the effect, and returns its number, which is its result.
     pub fn fire(&self, effect: Effect) -> usize {
         let mut all = self.effects.lock().expect("not poisoned");
         all.push(effect);
         all.len() - 1
     }
 
-    /// What it holds, once.
+    /// Takes everything that it holds.
     pub fn take(&self) -> (Vec<Execution>, Vec<Effect>) {
         let executions = std::mem::take(&mut *self.executions.lock().expect("not poisoned"));
         let effects = std::mem::take(&mut *self.effects.lock().expect("not poisoned"));
@@ -135,7 +135,7 @@ impl Ledger {
     }
 }
 
-/// What a delivery came to.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Executed(usize),
@@ -155,7 +155,7 @@ pub enum What {
 }
 
 impl What {
-    /// What a delivery comes to whose future is dropped.
+    /// Returns the result of a delivery whose future is dropped.
     pub fn cut_off(dies: bool) -> Self {
         if dies { Self::Crashed } else { Self::HungUp }
     }
@@ -168,7 +168,7 @@ pub struct Result {
     pub what: What,
 }
 
-/// What is seen from outside, in the order in which it happened.
+/// The results that are seen from outside, in the order in which they happened.
 #[derive(Clone, Debug, Default)]
 pub struct Results(Rc<RefCell<Vec<Result>>>);
 

@@ -1,4 +1,4 @@
-//! What the three workers have in common: the message, and the effect of it.
+//! The message of the three workers, and its effect.
 #![allow(
     clippy::missing_errors_doc,
     clippy::panic,
@@ -20,9 +20,9 @@ use serde::Deserialize;
 /// The body of a message.
 #[derive(Deserialize)]
 pub struct Payment {
-    /// Which payment.
+    /// The payment's id.
     pub payment_id: String,
-    /// How much, in cents.
+    /// The amount, in cents.
     pub amount: u64,
 }
 

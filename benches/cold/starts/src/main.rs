@@ -1,7 +1,7 @@
 //! `cold-starts ENDPOINT STARTS PROGRAM…` starts each function in turns, hands it one message over a Runtime API of its own,
 //! and takes the time from before the process is made until its answer has arrived. Prints JSON: for each program, the
-//! microseconds of each start on the wall (`wall_us`) and on the processor (`cpu_us`). What `COLD_SSL_CERT_FILE`
-//! names is handed to them as `SSL_CERT_FILE`.
+//! microseconds of each start on the wall (`wall_us`) and on the processor (`cpu_us`). The value of `COLD_SSL_CERT_FILE`
+//! is handed to them as `SSL_CERT_FILE`.
 #![allow(
     clippy::indexing_slicing,
     reason = "a measurement that panics has its own mistake"

@@ -10,7 +10,7 @@ use super::{FOREVER, Path, Put};
 use crate::support::proxy::Meddler;
 use crate::support::{Fault, Proxy, Server};
 
-/// What the stream announces, by the event's id.
+/// Returns the stream's record of the event with this id.
 async fn announced(path: &Path, id: &str) -> Value {
     let mut event = path.stream.event().await;
     let mut records = event["Records"].as_array_mut().unwrap().drain(..);

@@ -1,4 +1,4 @@
-//! What refuses an event, and what only says that the target can't be reached as it is named.
+//! The answers that refuse an event, and those that only say that the target can't be reached as it is named.
 
 use serde_json::json;
 
@@ -34,7 +34,7 @@ macro_rules! of_json {
     };
 }
 
-/// Sweeps once, with this answer of the target to each attempt; whether the event is parked then.
+/// Sweeps once, with this answer of the target to each attempt, and tells whether the event is parked then.
 async fn is_parked(path: &Path, target: &str, operation: &str, answer: &Fault) -> bool {
     Put::default().into(path).await;
     let relay = path.relay.target(target).with("PARK_AFTER_REFUSALS", "1");

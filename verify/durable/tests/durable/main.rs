@@ -1,4 +1,4 @@
-//! What `docs/recipes/durable.md` says: the library inside durable functions, on the local runner of their SDK, and executions that
+//! The statements of `docs/recipes/durable.md`: the library inside durable functions, on the local runner of their SDK, and executions that
 //! are started once.
 
 #![allow(

@@ -1,4 +1,4 @@
-//! What does not go together, and what is said of it.
+//! The combinations that do not go together, and their errors.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Where owners' names stand in a state, always in the same order.
+//! The places of owners' names in a state, always in the same order.
 
 use crate::values::{Entry, Mark, Name, Rec, Seen, Write};
 use crate::world::{Hold, Phase, Why, World};

@@ -1,4 +1,4 @@
-//! Which workers and keys may change places without a difference.
+//! The workers and keys that may change places without a difference.
 
 use crate::scopes::{Scope, Spec};
 use crate::world::{KEYS, WORKERS};

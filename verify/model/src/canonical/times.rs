@@ -1,9 +1,9 @@
-//! Where times stand in a state.
+//! The places of times in a state.
 
 use crate::values::{Lease, Rec, Seen, Tick, Write};
 use crate::world::{Phase, Why, World};
 
-/// What a time means: from where on it is over for everybody.
+/// The meaning of a time, which tells from where on it is over for everybody.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Lease,

@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The actions that are possible in a state.
 
 use super::Checker;
 use crate::real;

@@ -14,7 +14,7 @@ use super::translate::{
 use crate::mutation::Mutation;
 use crate::values::{Act, Claim, Completion, Entry, Journal, Name, Renewal, Seen, Tick, Write};
 
-/// What a write makes of the record that it meets.
+/// Returns the record that a write leaves.
 pub(super) fn transitioned(
     met: Option<&Record>,
     write: &Write,
@@ -63,7 +63,7 @@ pub(super) fn transitioned(
     }
 }
 
-/// What a write meets.
+/// The record that a write meets, and the defect that the write has.
 #[derive(Clone, Copy)]
 struct Met<'a> {
     record: Option<&'a Record>,
@@ -72,7 +72,7 @@ struct Met<'a> {
 }
 
 impl Met<'_> {
-    /// Without a fence, whoever holds the record is as good as the sender.
+    /// Returns the owner that a write names. Without a fence, the holder of the record is as good as the sender.
     fn owner(self, name: Name) -> Owner {
         let holder = self.record.filter(|_| self.unfenced);
         let holder = holder.and_then(|record| record.owner.clone());
@@ -85,7 +85,7 @@ impl Met<'_> {
         completion
     }
 
-    /// What a takeover compares, and what it keeps.
+    /// Returns the version that a takeover compares, and the mode that says what it keeps.
     fn takeover(self, seen: Seen, fresh: bool) -> (Version, Takeover) {
         let mut seen = version(seen);
         match (self.mutation, self.record.map(Version::of)) {

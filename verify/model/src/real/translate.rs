@@ -16,7 +16,7 @@ use crate::values::{
 /// One step of time, in milliseconds. Whole seconds, so that expirations are exact.
 const TICK: i64 = 1_000;
 
-/// What "now" is to the library: any time will do.
+/// The library's "now": any time will do.
 const NOW: i64 = 1_000_000;
 
 /// More leases than an owner asks for: three rounds, and a few renewals.

@@ -47,7 +47,7 @@ impl Checker {
         silent: bool,
     ) {
         let (over, attempt) = match (self.verdict(w, owner, found), found) {
-            // Whatever the round: an earlier send applied.
+            // An earlier send applied, whatever the round.
             (Verdict::Replay, Some(rec)) if rec.owner == owner => {
                 self.check_mine(world, w, owner, &rec);
                 return answer(world, w, Answer::Executed);
@@ -138,7 +138,7 @@ impl Checker {
         let resumes = over.is_some_and(|(_, fresh)| !fresh);
         let claim = Claim {
             owner: world.name(w, true),
-            // What is bound to a payload stays bound to it.
+            // A record that is bound to a payload stays bound to it.
             payload: if resumes { claim.payload } else { UNBOUND },
             lease: Tick::MIN,
             number: ENDED,
@@ -186,7 +186,7 @@ impl Checker {
     pub fn give_up_claimless(&self, world: &mut World, w: usize, sent: Call) {
         match sent.why {
             Why::Apply { .. } => self.fence_off(world, w, sent),
-            // Where it can't be written, a read may tell.
+            // Where the fence can't be written, a read may tell.
             Why::Fence { sent, .. } => call(world, w, Write::Read(sent.owner), Why::Find),
             Why::Find => answer(world, w, Answer::Unknown),
             Why::Failed => answer(world, w, Answer::Failed),

@@ -1,4 +1,4 @@
-//! How an attempt ends: completed, committed or released; and what became of it where that is in doubt.
+//! The end of an attempt: completed, committed or released; and its result where that is in doubt.
 
 use super::{answer, call, finish};
 use crate::checker::Checker;
@@ -41,7 +41,7 @@ impl Checker {
                 denied: false,
             };
             call(world, w, write, Why::End);
-            // What may have to be released.
+            // The claim may have to be released.
             world.workers[w].hold = Some(hold);
         } else {
             call(world, w, Write::Complete(completion), Why::End);
@@ -79,7 +79,7 @@ impl Checker {
         let fate = real::fate(met, sent, Some(spec.payload));
         let stands = world.keys[spec.key].outcome.map(|(owner, _)| owner);
         let mine = stands == Some(sent.owner);
-        // What the reply says may have expired since.
+        // The record of the reply may have expired since.
         let is_now = world.keys[spec.key].rec == met;
         if believes || fate == Fate::Recorded {
             if !mine && is_now {
@@ -96,7 +96,7 @@ impl Checker {
         }
     }
 
-    /// Whether a commit without a reply took effect: only the fence can tell.
+    /// Settles whether a commit without a reply took effect: only the fence can tell.
     pub fn proven(
         &self,
         world: &mut World,
@@ -137,7 +137,7 @@ impl Checker {
         let owner = completion.owner;
         let hold = world.workers[w].hold.unwrap_or(Hold::new(owner, 0));
         Self::send_release(world, w, &hold, Why::Prove(completion));
-        // What tells a successor.
+        // The attempt's number tells a successor.
         world.workers[w].hold = Some(Hold {
             attempt: hold.attempt,
             ..Hold::new(owner, 0)

@@ -1,4 +1,4 @@
-//! What transactions promise.
+//! The promises of transactions.
 
 use lambda_idempotency::RecordId;
 
@@ -60,7 +60,7 @@ pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Whether a completion repeats one that has expired, together with its claim.
+/// Tells whether a completion repeats one that has expired, together with its claim.
 fn is_raised(night: &Night, completion: &Change) -> bool {
     let is_claim = |change: &&Change| {
         matches!(change.kind, Kind::Create | Kind::Replace | Kind::Resume)

@@ -1,4 +1,4 @@
-//! What callers that hang up leave behind, in a process that lives on.
+//! The keys that callers leave behind when they hang up, in a process that lives on.
 
 use lambda_idempotency::{OnCrash, RecordId};
 
@@ -7,7 +7,7 @@ use crate::scenario::{Delivery, Door};
 use crate::watched::{Change, Kind};
 use crate::world::{BASE, Execution, What};
 
-/// So long must a delivery's invocation take, or it leaves no time to send what others have left.
+/// The time that a delivery's invocation must have left, at least, to send the endings that others have left.
 const ENOUGH: i64 = 300;
 
 /// Where no call fails, a key is not held by a run that was dropped before this call of the same process began. A process that was told

@@ -1,4 +1,4 @@
-//! What an operator's write may do.
+//! The writes that an operator may make.
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::{Omission, RELEASED, Record, Status, StoredOutcome};
@@ -22,7 +22,7 @@ pub fn orders_are_followed(night: &Night, _: &[RecordId]) -> Vec<String> {
     wrong.map(|change| format!("{change:?}")).collect()
 }
 
-/// Whether the act fits the record that its write met.
+/// Tells whether the act fits the record that its write met.
 fn is_asked_for(at: i64, act: Act, met: &Record) -> bool {
     match act {
         Act::Release => {
@@ -49,23 +49,23 @@ fn is_left(act: Act, met: &Record, left: &Record) -> bool {
     ends && stays && left.owner != met.owner && left.expiration >= met.expiration
 }
 
-/// Whether an attempt of the key was released while it was live, so that it may run on beside its successor.
+/// Tells whether an attempt of the key was released while it was live, so that it may run on beside its successor.
 pub fn released_live(night: &Night, id: &RecordId, by: i64) -> bool {
     did(night, id, &[Act::ReleaseLive], 0, by, |_| true)
 }
 
-/// Whether the execution's own attempt was.
+/// Tells whether the execution's own attempt was released while it was live.
 pub fn is_released_live(night: &Night, id: &RecordId, of: &Execution, by: i64) -> bool {
     let is_its = |record: &Record| record.attempt == of.attempt;
     did(night, id, &[Act::ReleaseLive], 0, by, is_its)
 }
 
-/// Whether the key's outcome was erased by then.
+/// Tells whether the key's outcome was erased by then.
 pub fn redacted(night: &Night, id: &RecordId, by: i64) -> bool {
     did(night, id, &[Act::Redact], 0, by, |_| true)
 }
 
-/// Whether the key was to run again, in that time.
+/// Tells whether the key was to run again, in that time.
 pub fn reran(night: &Night, id: &RecordId, from: i64, by: i64) -> bool {
     did(night, id, &[Act::Rerun, Act::RerunInFull], from, by, |_| {
         true

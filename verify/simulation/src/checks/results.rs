@@ -1,4 +1,4 @@
-//! What callers are told.
+//! The results that callers are told.
 
 use lambda_idempotency::protocol::record::{Record, Status};
 use lambda_idempotency::{Fingerprint, RecordId};
@@ -32,8 +32,8 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
             completions(night, i64::MAX)
                 .any(|(change, found)| found == Some(value) && counts(change))
         };
-        // Whether something that the attempt sent stood when it was answered. What was recorded may have expired by the clock of a
-        // process that is ahead, and been replaced, before that.
+        // Tells whether a write of the attempt stood when it was answered. A recorded outcome may have expired by the clock of a process
+        // that is ahead, and been replaced, before that.
         let stood = |counts: &dyn Fn(&Change) -> bool| {
             mine.iter().any(|execution| {
                 recorded_by(execution.value, &|change| {
@@ -91,7 +91,7 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Whether a completion no longer stood by then: its record was swept, replaced as expired, or changed by an operator.
+/// Tells whether a completion no longer stood by then: its record was swept, replaced as expired, or changed by an operator.
 fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
     let fresh = |change: &&Change| {
         change.id == completion.id
@@ -105,7 +105,7 @@ fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
     night.changes.iter().any(|change| fresh(&change))
 }
 
-/// Whether the record that stood under the key before was swept.
+/// Tells whether the record that stood under the key before was swept.
 fn is_fresh_again(night: &Night, commit: &Change) -> bool {
     let swept = |change: &Change| {
         change.id == commit.id && change.kind == Kind::Swept && change.at <= commit.at
@@ -113,7 +113,7 @@ fn is_fresh_again(night: &Night, commit: &Change) -> bool {
     commit.before.is_none() && night.changes.iter().any(swept)
 }
 
-/// Whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
+/// Tells whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
 fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
     let deliveries = &night.scenario.deliveries;
     let origin = night.executions[value].delivery;
@@ -123,7 +123,7 @@ fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
     }
 }
 
-/// Whether a message's work was done when it was acknowledged.
+/// Tells whether a message's work was done when it was acknowledged.
 fn is_done(night: &Night, ids: &[RecordId], delivery: usize, key: usize, at: i64) -> bool {
     let deliveries = &night.scenario.deliveries;
     let ran = night.executions.iter().any(|execution| {

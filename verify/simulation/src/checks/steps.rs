@@ -1,4 +1,4 @@
-//! What journaled steps promise.
+//! The promises of journaled steps.
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::journal::StepState;
@@ -28,7 +28,7 @@ pub fn steps_fire_once(night: &Night, ids: &[RecordId]) -> Vec<String> {
         };
         let mine = |change: &&Change| change.id == ids[effect.key] && change.at <= effect.at;
         let name = format!("step-{}", effect.step);
-        // Backwards, until the key was fresh. What was written in the same instant may have been written after.
+        // Backwards, until the key was fresh. A write of the same instant may have come after the effect.
         let confirmed = known(night, ids, effect)
             .iter()
             .rev()

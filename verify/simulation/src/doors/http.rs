@@ -62,7 +62,7 @@ pub async fn request(worker: Worker, number: usize, delivery: Delivery) -> What 
     let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     match (value(&text), replayed) {
         (Some(value), true) => What::Replayed(value),
-        // Whether it could be recorded is not for the client to know.
+        // The client doesn't learn whether it could be recorded.
         (Some(value), false) => What::Unrecorded(value),
         (None, _) => What::Refused(name_of(status)),
     }

@@ -19,7 +19,7 @@ struct Body {
     key: String,
 }
 
-/// One batch, on one worker; what became of each of its messages, in their order.
+/// Delivers one batch to one worker, and returns the result of each of its messages, in their order.
 pub async fn deliver(worker: Worker, batch: Vec<(usize, Delivery)>, fifo: bool) -> Vec<What> {
     let (handler, deeds) = (worker.clone(), batch.clone());
     let mut service = BatchLayer::new(worker.once.clone())

@@ -22,7 +22,7 @@ pub struct Booking {
     pub books: Books,
 }
 
-/// How a transaction comes to the table.
+/// The way of a transaction to the table.
 enum Passage {
     AtOnce,
     /// Its reply is lost, and it arrives only after so long.
@@ -50,7 +50,7 @@ pub(super) struct Book {
     /// no transaction, and has no token.
     tokens: Vec<String>,
     late: Vec<Late>,
-    /// What was reached, by its name.
+    /// The number of times that each event was reached, by its name.
     pub(super) reached: BTreeMap<&'static str, u64>,
 }
 
@@ -84,7 +84,7 @@ impl Watched {
         }
     }
 
-    /// Whether a booking's condition holds now.
+    /// Tells whether a booking's condition holds now.
     fn holds(&self, booking: &Booking) -> bool {
         match booking.books {
             Books::Refused => false,
@@ -121,7 +121,7 @@ impl Watched {
             .extend(bookings.iter().map(|booking| (now, *booking)));
     }
 
-    /// Whether a write applied.
+    /// Makes a write, and tells whether it applied.
     async fn force(&self, write: impl Into<RecordWrite>) -> bool {
         let far = Instant::now() + Duration::from_secs(1);
         let answer = self.table.write(&write.into(), far).await;
