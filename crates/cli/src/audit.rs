@@ -82,10 +82,10 @@ pub struct EffectArgs {
     pub effects_command: Option<String>,
 }
 
-/// What was found of one kind.
+/// The records of one kind: without an effect, or with more than one.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Found {
-    /// How many.
+    /// The number of records.
     pub count: u64,
     /// The rate among the records that were compared.
     pub rate: f64,
@@ -93,7 +93,7 @@ pub struct Found {
     pub low: f64,
     /// The upper end of the 95 % interval.
     pub high: f64,
-    /// The ids of some.
+    /// The ids of some of them.
     pub ids: Vec<String>,
 }
 
@@ -129,21 +129,21 @@ impl Found {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Audit")]
 pub struct Report {
-    /// How many records were compared.
+    /// The number of records that were compared.
     pub checked: u64,
-    /// How many don't tell which effect is theirs.
+    /// The number of records that don't tell which effect is theirs.
     pub not_judged: u64,
     /// Whether too little was compared to know that all is well: less than nine records of ten.
     pub blind: bool,
-    /// Whether they are a sample.
+    /// Whether the records are a sample.
     pub sampled: bool,
     /// Records without an effect.
     pub missing: Found,
-    /// Records with more than one.
+    /// Records with more than one effect.
     pub double: Found,
 }
 

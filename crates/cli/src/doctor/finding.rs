@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::{ALARM, DIM, GOOD, HEADING, NL, WARNING};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -22,13 +22,13 @@ pub enum Severity {
 pub struct Finding {
     /// Its word, for `--ignore`.
     pub id: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The table, function, queue or stream that has it.
     pub at: String,
-    /// What is so.
+    /// The misconfiguration in words: `time to live is off`.
     pub what: String,
-    /// Why that matters.
+    /// The reason why it matters.
     pub why: &'static str,
     /// The command, or the lines of a template, that fix it.
     pub fix: String,
@@ -37,19 +37,19 @@ pub struct Finding {
 /// Something that could not be looked at. It is neither fine nor a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotChecked {
-    /// What.
+    /// Its name: `time to live`.
     pub what: String,
-    /// Why not, and what to do to have it checked.
+    /// The reason, or a way to have it checked.
     pub why: String,
 }
 
-/// What a look at a deployment found.
+/// The findings in a deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Findings")]
 pub struct Report {
-    /// What is misconfigured, the worst first.
+    /// The misconfigurations, the worst first.
     pub findings: Vec<Finding>,
-    /// What could not be looked at.
+    /// The things that could not be looked at.
     pub not_checked: Vec<NotChecked>,
     /// The words of the rules that had something to look at, and found nothing.
     pub fine: Vec<&'static str>,

@@ -31,7 +31,7 @@ pub struct CostArgs {
     pub read_price: f64,
 }
 
-/// How a request is protected.
+/// The form of a request's protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
@@ -65,7 +65,7 @@ impl Form {
     }
 }
 
-/// What the records of a month cost, by form. The handler's own writes are not in it.
+/// The cost of a month's records in one form. The handler's own writes are not in it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
     /// The form.
@@ -74,13 +74,13 @@ pub struct Cost {
     pub requests: u64,
     /// The duplicates.
     pub duplicates: u64,
-    /// How large a record is, with its outcome.
+    /// The size of a record, with its outcome.
     pub record_bytes: u64,
     /// The write units.
     pub write_units: u64,
     /// The read units.
     pub read_units: u64,
-    /// The price of both, in dollars.
+    /// The price of the write and read units, in dollars.
     pub dollars: f64,
 }
 

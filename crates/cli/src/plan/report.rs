@@ -20,17 +20,17 @@ pub struct Suggestion {
     pub at_least: String,
 }
 
-/// What a plan says.
+/// The report of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Plan")]
 pub struct Report {
-    /// What the rules find.
+    /// The findings of the rules.
     pub check: doctor::Report,
     /// The least that fits, for each setting that depends on others.
     pub suggestions: Vec<Suggestion>,
-    /// What of the template could not be read.
+    /// The parts of the template that could not be read, each with the reason.
     pub not_read: Vec<String>,
-    /// What protection costs in a month, by form.
+    /// The cost of protection in a month, by form.
     pub cost: Vec<Cost>,
 }
 

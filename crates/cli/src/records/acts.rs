@@ -26,10 +26,10 @@ const KEYS_STEP: &str = "@keys";
 /// The last error of a record, and of a step that fires again, after a rerun.
 pub(crate) const GIVEN_BACK: &str = "rerun by an operator";
 
-/// What an operator did to a record, and why.
+/// An operator's act on a record, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Act {
-    /// When, in epoch milliseconds.
+    /// The time, in epoch milliseconds.
     pub at: i64,
     /// `release`, `complete`, `fail`, `settle-step charge confirmed`, `redact`, `rerun`.
     pub act: String,
@@ -37,7 +37,7 @@ pub struct Act {
     pub by: String,
     /// The reason that the operator gave.
     pub reason: String,
-    /// Names what the operator has to do by hand.
+    /// The objects that the operator has to delete by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
 }

@@ -19,7 +19,7 @@ mod timeline;
 use safe::safe_acts;
 use timeline::timeline;
 
-/// What a delivery with the same payload would be told.
+/// The answer that a delivery with the same payload would get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -41,25 +41,25 @@ pub enum Answer {
     Exhausted,
     /// The record can't be understood.
     Unreadable,
-    /// Nothing that this release knows.
+    /// An answer that this release doesn't know.
     Unknown,
 }
 
 /// A time of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Moment {
-    /// When.
+    /// The time.
     pub at: String,
-    /// How far from now: `5m 3s ago`.
+    /// The distance from now: `5m 3s ago`.
     pub distance: String,
-    /// What happened, or will.
+    /// The event, past or future.
     pub what: String,
 }
 
-/// What an operator can safely do.
+/// An act that is safe for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SafeAct {
-    /// When it is right.
+    /// The case in which it is right.
     pub when: String,
     /// The command, without the flags that all commands share.
     pub command: String,
@@ -72,7 +72,7 @@ pub struct RulesView {
     pub crashed: String,
     /// Marks `crashed` as assumed: the command line doesn't give the rule.
     pub crashed_assumed: bool,
-    /// How many attempts a key may have; absent for no limit.
+    /// The number of attempts that a key may have; absent for no limit.
     pub max_attempts: Option<u32>,
     /// The skew margin.
     pub skew_margin: String,
@@ -94,16 +94,16 @@ impl RulesView {
     }
 }
 
-/// What a delivery would be told now, why, and what an operator can do.
+/// The answer that a delivery would get now, its reason, and an operator's safe acts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The id of the record.
     pub id: String,
     /// The time that it is explained for.
     pub at: String,
-    /// What a delivery would be told.
+    /// The answer that a delivery would get.
     pub answer: Answer,
-    /// The same in words.
+    /// The answer and its reason, in words.
     pub words: String,
     /// Whether an operator must do something before deliveries go on.
     pub needs_person: bool,
@@ -113,7 +113,7 @@ pub struct Explanation {
     pub record: Option<RecordView>,
     /// The times that are on the record, in their order.
     pub timeline: Vec<Moment>,
-    /// What an operator can safely do.
+    /// The acts that are safe for an operator.
     pub safe: Vec<SafeAct>,
 }
 

@@ -72,9 +72,9 @@ pub struct Entry {
     pub id: String,
     /// Its state now.
     pub state: State,
-    /// How many attempts the key has had.
+    /// The number of attempts that the key has had.
     pub attempt: Option<u32>,
-    /// When the last attempt claimed it.
+    /// The time at which the last attempt claimed it.
     pub started_at: Option<String>,
     /// The type of the error that ended the last attempt, or why the record can't be understood.
     pub last_error: Option<String>,

@@ -71,11 +71,11 @@ fn reason(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What a command did to a record, or would do.
+/// A command's act on a record, done or only shown.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Operation")]
 pub struct Report {
-    /// What was done, and why.
+    /// The act, with its reason.
     pub act: Act,
     /// Whether it was only shown.
     pub dry_run: bool,

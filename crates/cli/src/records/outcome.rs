@@ -69,7 +69,7 @@ pub enum OutcomeView {
     },
     /// It can't be given back.
     Omitted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -111,19 +111,19 @@ pub struct WhichArgs {
     pub completed_before: Option<EpochMillis>,
 }
 
-/// What became of a record of a list.
+/// The rerun of a record of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Rerun")]
 pub struct Line {
     /// The id, as the table has it.
     pub id: String,
-    /// What was done.
+    /// Its result.
     pub done: Done,
-    /// Why it was left alone; when it was done before.
+    /// The reason why it was left alone, or the time at which it was done before.
     pub words: Option<String>,
 }
 
-/// What was done to a record of a list.
+/// The result of the rerun of a record of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Done {

@@ -88,9 +88,9 @@ pub struct StepView {
     pub name: String,
     /// `pending`, `confirmed` or `failed`.
     pub state: String,
-    /// How often its effect was begun.
+    /// The number of times that its effect was begun.
     pub tries: u32,
-    /// When the entry was written.
+    /// The time at which the entry was written.
     pub at: String,
     /// Its result, where it is confirmed and was kept.
     #[schemars(with = "Option<Value>")]
@@ -129,21 +129,21 @@ pub struct RecordView {
     pub id: String,
     /// Its state now.
     pub state: State,
-    /// Why it can't be understood, where it can't.
+    /// The reason why it can't be understood, where it can't.
     pub unreadable: Option<String>,
-    /// How many attempts the key has had.
+    /// The number of attempts that the key has had.
     pub attempt: Option<u32>,
     /// The attempt that holds it, or held it last.
     pub owner: Option<String>,
-    /// When the last attempt claimed it.
+    /// The time at which the last attempt claimed it.
     pub started_at: Option<String>,
-    /// When the lease ends, or ended.
+    /// The time at which the lease ends, or ended.
     pub lease: Option<String>,
-    /// When its outcome was stored.
+    /// The time at which its outcome was stored.
     pub completed_at: Option<String>,
-    /// How long its last attempt took until the outcome was stored, in milliseconds.
+    /// The time from the last attempt's claim until the outcome was stored, in milliseconds.
     pub duration_ms: Option<i64>,
-    /// From when on it counts as absent.
+    /// The time from which it counts as absent.
     pub expires_at: Option<String>,
     /// The type of the error that ended the last attempt, or the word for how it ended.
     pub last_error: Option<String>,
@@ -151,14 +151,14 @@ pub struct RecordView {
     pub fingerprint: Option<String>,
     /// The outcome, where it has one.
     pub outcome: Option<OutcomeView>,
-    /// How often an operator gave it new derived keys: 0 for those that it had first.
+    /// The number of times that an operator gave it new derived keys; 0 for its first ones.
     pub key_generation: u32,
     /// The status of its saga, where it has one: `running`, `completed`, `compensating`, `compensated`,
     /// `stuck`.
     pub saga: Option<&'static str>,
     /// Its steps, by name.
     pub steps: Vec<StepView>,
-    /// What operators did to it, the oldest first.
+    /// The acts of operators on it, the oldest first.
     pub acts: Vec<Act>,
 }
 
