@@ -405,6 +405,8 @@ mod tests {
         assert!(queued.id.is_some());
         assert_eq!(S3Events::token(&record).as_deref(), queued.id.as_deref());
         assert_eq!(record.json(), queued.text);
+        let order = S3Events::order_key(&record);
+        assert_eq!(order, Some("invoices/red+flower.pdf"));
     }
 
     #[test]

@@ -82,10 +82,12 @@ fn an_item_is_ordered_by_its_table_and_its_keys_however_they_are_written() {
 #[test]
 fn only_a_removal_by_dynamodb_itself_is_an_expiry() {
     let service = json!({ "type": "Service", "principalId": "dynamodb.amazonaws.com" });
+    let other = json!({ "type": "Service", "principalId": "other.amazonaws.com" });
     let person = json!({ "type": "User", "principalId": "AIDAEXAMPLE" });
     for (name, identity, expected) in [
         ("REMOVE", &service, true),
         ("MODIFY", &service, false),
+        ("REMOVE", &other, false),
         ("REMOVE", &person, false),
         ("REMOVE", &json!(null), false),
     ] {

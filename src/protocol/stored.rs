@@ -170,3 +170,67 @@ impl Entry {
 fn omission(reason: &str) -> Result<Omission, String> {
     Omission::parse(reason).ok_or_else(|| "`omitted` is unknown".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts are what stores hold: a change of one loses outcomes.
+    #[test]
+    fn each_outcome_is_read_from_the_texts_that_were_written() {
+        let owner = || Owner::from_stored("1f");
+        let packed =
+            |place| StoredOutcome::Packed(PackedOutcome::from_stored("ab".to_owned(), 7, place));
+        for (outcome, text) in [
+            (StoredOutcome::Inline("{}".into()), "{}"),
+            (StoredOutcome::Omitted(Omission::TooLarge), "too_large"),
+            (
+                packed(Place::Record(vec![1, 2])),
+                r#"{"sha256":"ab","bytes":7,"in":"record"}"#,
+            ),
+            (
+                packed(Place::Entry(owner())),
+                r#"{"sha256":"ab","bytes":7,"in":"row","owner":"1f"}"#,
+            ),
+            (
+                packed(Place::Object(owner())),
+                r#"{"sha256":"ab","bytes":7,"in":"object","owner":"1f"}"#,
+            ),
+        ] {
+            let parts = OutcomeParts::of(Some(&outcome));
+            let texts = [&parts.inline, &parts.omitted, &parts.packed];
+            let texts: Vec<_> = texts.into_iter().flatten().collect();
+            assert_eq!(texts, [text]);
+            assert_eq!(parts.read(), Ok(Some(outcome)));
+        }
+        assert_eq!(OutcomeParts::of(None).read(), Ok(None));
+    }
+
+    #[test]
+    fn each_step_is_read_from_the_text_that_was_written() {
+        let confirmed = |result| StepState::Confirmed(result);
+        for (state, text) in [
+            (
+                StepState::Pending,
+                r#"{"state":"PENDING","revision":3,"tries":2,"at":9}"#,
+            ),
+            (
+                StepState::Failed,
+                r#"{"state":"FAILED","revision":3,"tries":2,"at":9}"#,
+            ),
+            (
+                confirmed(StepResult::Text("1".into())),
+                r#"{"state":"CONFIRMED","revision":3,"tries":2,"at":9,"result":"1"}"#,
+            ),
+            (
+                confirmed(StepResult::Omitted(Omission::NotKept)),
+                r#"{"state":"CONFIRMED","revision":3,"tries":2,"at":9,"omitted":"not_kept"}"#,
+            ),
+        ] {
+            let entry = StepEntry::new(state, 3, 2, EpochMillis(9));
+            assert_eq!(serde_json::to_string(&Entry::of(&entry)).unwrap(), text);
+            let read = serde_json::from_str::<Entry>(text).unwrap().read();
+            assert_eq!(read, Ok(entry));
+        }
+    }
+}

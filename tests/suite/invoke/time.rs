@@ -34,6 +34,21 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(serv
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_reserve_is_at_most_half_of_the_time() {
+    for (reserve, expected) in [(1, 3_000), (30, 2_000)] {
+        let function = settle(&engine()).reserve(Duration::from_secs(reserve));
+        let function = function.handler(|_| std::future::pending::<Result<u8, SettleError>>());
+        let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
+        event.context.deadline = VirtualClock::deadline(Duration::from_secs(4));
+        let began = Instant::now();
+        let ended = function.oneshot(event).await.unwrap_err();
+        assert_eq!(ended.error_type(), Some("Idempotency.TimedOut"));
+        let took = began.elapsed().as_millis();
+        assert!(took.abs_diff(expected) < 100, "{took} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_is_never_ready_holds_no_key() {
     #[derive(Clone)]
     struct NeverReady;

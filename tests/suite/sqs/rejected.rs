@@ -79,6 +79,21 @@ async fn a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue(server: Serve
     assert_eq!(request["MessageDeduplicationId"], "garbled");
 }
 
+on_each_server!(a_rejected_message_of_nine_attributes_says_why_in_the_tenth);
+async fn a_rejected_message_of_nine_attributes_says_why_in_the_tenth(server: Server) {
+    let queue = QueueApi::answering(None).await;
+    let mut garbled = message("garbled", "not JSON");
+    let attribute = json!({ "dataType": "String", "stringValue": "a" });
+    garbled["messageAttributes"] = (0..9)
+        .map(|n| (format!("a{n}"), attribute.clone()))
+        .collect();
+    let failed = delivered(&server, &queue, REJECTED, vec![garbled]).await;
+    assert_eq!(failed, NOTHING);
+    let (_, request) = queue.take().remove(0);
+    let attributes = request["MessageAttributes"].as_object().unwrap();
+    assert!(attributes.len() == 10 && attributes.contains_key("idempotency-rejected"));
+}
+
 on_each_server!(a_rejected_message_that_can_not_be_sent_is_reported);
 async fn a_rejected_message_that_can_not_be_sent_is_reported(server: Server) {
     let (log, _capture) = Log::capture();
