@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::payment::Payment;
 
-/// The time that a charge may take.
-const TIMEOUT: Duration = Duration::from_secs(20);
+/// The time that a charge may take: well below the `FunctionTimeout` of `template.yaml`.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 #[derive(Clone)]
 pub(crate) struct Provider {
