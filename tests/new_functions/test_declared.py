@@ -101,7 +101,7 @@ class Every(unittest.TestCase):
         for kind, function in FUNCTIONS.items():
             with self.subTest(kind):
                 wanted = {"BuildMethod": "rust-cargolambda", "BuildProperties": {"Binary": function.name}}
-                self.assertEqual(function.metadata, wanted)
+                self.assertEqual(function.metadata, function.metadata | wanted)
 
     def test_nothing_of_the_template_is_left(self):
         for kind, function in FUNCTIONS.items():
@@ -164,6 +164,8 @@ class Queue(unittest.TestCase):
         longest = self.queue["MessageRetentionPeriod"] + dead["MessageRetentionPeriod"]
         self.assertGreater(int(hours) * int(days) * 3_600, longest)
         self.assertIn(".retention(RETENTION)", self.function.source)
+        days = self.function.metadata["Idempotency"]["RetentionDays"]
+        self.assertIn(f"const RETENTION: Duration = Duration::from_hours(24 * {days});", self.function.source)
 
 
 class Stream(unittest.TestCase):
