@@ -8,6 +8,7 @@ use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::failure::Failure;
 use crate::records::operate::waiting_steps;
 use crate::records::view::{RecordView, State};
 use crate::time;
@@ -65,6 +66,17 @@ pub struct SafeAct {
     pub command: String,
 }
 
+/// The keys that the handler derives for an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Derived {
+    /// The effect's name.
+    pub effect: String,
+    /// The key of `claim.derive_key`, and of a step of this name.
+    pub key: String,
+    /// The UUID of `claim.derive_uuid`.
+    pub uuid: String,
+}
+
 /// The engine's rules: the table doesn't know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RulesView {
@@ -115,6 +127,8 @@ pub struct Explanation {
     pub timeline: Vec<Moment>,
     /// The acts that are safe for an operator.
     pub safe: Vec<SafeAct>,
+    /// The derived keys of the effects that were asked for.
+    pub derived: Vec<Derived>,
 }
 
 impl Explanation {
@@ -151,7 +165,35 @@ impl Explanation {
             safe: safe_acts(id, answer, is_paused, &waiting),
             rules: RulesView::of(rules),
             record: view,
+            derived: Vec::new(),
         }
+    }
+
+    /// Derives the keys of these effects, of the generation that the record's attempts derive.
+    pub(crate) fn derive(
+        &mut self,
+        id: &RecordId,
+        found: Option<&Found>,
+        effects: &[String],
+    ) -> Result<(), Failure> {
+        let generation = match found.map(|found| found.content.as_deref()) {
+            Some(Err(_)) if !effects.is_empty() => {
+                return Err(Failure::usage(
+                    "--derive needs the record, which is unreadable: it says whether `rerun --keys new` changed the keys",
+                ));
+            }
+            Some(Ok(record)) => record.journal.key_generation(),
+            _ => 0,
+        };
+        self.derived = effects
+            .iter()
+            .map(|effect| Derived {
+                effect: effect.clone(),
+                key: id.derive_key_in(generation, effect),
+                uuid: id.derive_uuid_in(generation, effect),
+            })
+            .collect();
+        Ok(())
     }
 
     /// Names the answer of an engine with the other `OnCrash`, where the rule was assumed.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Answer, Explanation, Moment, RulesView};
+use super::{Answer, Derived, Explanation, Moment, RulesView};
 use crate::output::{ALARM, DIM, GOOD, HEADING, NL, WARNING};
 use crate::records::view::State;
 
@@ -56,6 +56,10 @@ impl fmt::Display for Explanation {
                 let Moment { at, distance, what } = moment;
                 write!(f, "{NL}  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
             }
+        }
+        for Derived { effect, key, uuid } in &self.derived {
+            write!(f, "{NL}{NL}{HEADING}Keys of {effect}{HEADING:#}")?;
+            write!(f, "{NL}  derive_key   {key}{NL}  derive_uuid  {uuid}")?;
         }
         if !self.safe.is_empty() {
             write!(f, "{NL}{NL}{HEADING}Safe to do{HEADING:#}")?;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, OnCrash, Outcome, Step};
-use serde_json::Value;
+use lambda_idempotency::{Claim, Error, Fingerprint, OnCrash, Outcome, Step};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{alive, dead, deliver, id};
+use super::{alive, dead, deliver, engine, id, key};
 use crate::support::{dynamodb, dynamodb_endpoint, on, run, table};
 
 async fn explain(table: &str, words: &[&str]) -> Value {
@@ -67,6 +67,55 @@ async fn a_delivery_is_told_what_was_explained() {
         deliver(&table, "dead").await.unwrap(),
         Outcome::Executed("receipt of attempt 2".to_owned())
     );
+}
+
+#[tokio::test]
+async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
+    let table = table().await;
+    let id = id(&table, "A-17");
+    let asked = [id.as_str(), "--derive", "charge", "--derive", "ship"];
+    let mut derived = Vec::new();
+    for (keys, why) in [
+        ("same", "lost"),
+        ("new", "lost, too"),
+        ("same", "once more"),
+    ] {
+        let explained = explain(&table, &asked).await["derived"].take();
+        let handler = async |claim: Claim| {
+            let of = |effect| {
+                let (key, uuid) = (claim.derive_key(effect), claim.derive_uuid(effect));
+                json!({ "effect": effect, "key": key, "uuid": uuid })
+            };
+            Ok::<_, std::io::Error>(json!([of("charge"), of("ship")]))
+        };
+        let payload = Fingerprint::json(b"{}");
+        let ran = engine(&table).run(key("A-17"), payload, handler).await;
+        assert_eq!(ran.unwrap(), Outcome::Executed(explained.clone()));
+        derived.push(explained);
+        let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
+        on(&table, &rerun).await.ended_with(0);
+    }
+    assert_eq!(derived[0], derived[1]);
+    assert_ne!(derived[1], derived[2]);
+    let text = on(&table, &[&["explain"], &asked[..]].concat()).await.out;
+    let uuid = derived[2][1]["uuid"].as_str().unwrap();
+    assert!(
+        text.contains("Keys of ship") && text.contains(uuid),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn keys_are_not_derived_for_a_record_that_is_unreadable() {
+    let table = table().await;
+    let id = id(&table, "A-17");
+    let item = dynamodb().client().put_item().table_name(&table);
+    let item = item.item("id", AttributeValue::S(id.clone()));
+    let item = item.item("status", AttributeValue::S("ODD".to_owned()));
+    item.send().await.unwrap();
+    let said = on(&table, &["explain", &id, "--derive", "charge"]).await;
+    let said = said.ended_with(2);
+    assert!(said.err.contains("unreadable"), "{}", said.err);
 }
 
 #[tokio::test]
