@@ -101,7 +101,9 @@ class Every(unittest.TestCase):
         for kind, function in FUNCTIONS.items():
             with self.subTest(kind):
                 wanted = {"BuildMethod": "rust-cargolambda", "BuildProperties": {"Binary": function.name}}
-                self.assertEqual(function.metadata, function.metadata | wanted)
+                # `plan` alone reads the entry `Idempotency`.
+                built = {name: value for name, value in function.metadata.items() if name != "Idempotency"}
+                self.assertEqual(built, wanted)
 
     def test_nothing_of_the_template_is_left(self):
         for kind, function in FUNCTIONS.items():

@@ -226,19 +226,21 @@ fn versions() -> Vec<[Version; 3]> {
     ]
 }
 
-/// Applies words of up to five events, of which some are the same; each `step`th of all 363.
+/// Applies words of up to five events, or of as many as `GUARD_EVENTS` says, of which some are the
+/// same; each `step`th of all.
 async fn apply_in_every_order(server: &Server, kind: usize, step: usize) {
     let bench = Bench::on(server).await;
     let client = server.client();
     let versions = &versions()[kind];
+    let events = std::env::var("GUARD_EVENTS").map_or(5, |text| text.parse().unwrap());
     let mut words = vec![Vec::new()];
-    for _ in 0..5 {
+    for _ in 0..events {
         let longer = words.iter().flat_map(|word: &Vec<usize>| {
             (0..3).map(move |event| [word.as_slice(), &[event]].concat())
         });
         words = std::iter::once(Vec::new()).chain(longer).collect();
     }
-    assert_eq!(words.len(), 1 + 363);
+    assert_eq!(words.len(), (3_usize.pow(events + 1) - 1) / 2);
     for word in words.iter().skip(1).step_by(step) {
         let id = format!("{word:?}");
         let attributes = |event: usize| [["x", "y"], ["y", "x"]][event % 2];

@@ -31,6 +31,15 @@ async fn delivered(
     deliver(&mut worker, messages).await
 }
 
+/// A message that doesn't decode, with this many attributes of the value, `a0` and so on.
+fn garbled(attributes: usize, value: &Value) -> Value {
+    let mut garbled = message("garbled", "not JSON");
+    garbled["messageAttributes"] = (0..attributes)
+        .map(|n| (format!("a{n}"), value.clone()))
+        .collect();
+    garbled
+}
+
 on_each_server!(rejected_messages_are_sent_to_a_queue_and_acknowledged);
 async fn rejected_messages_are_sent_to_a_queue_and_acknowledged(server: Server) {
     let queue = QueueApi::answering(None).await;
@@ -64,11 +73,7 @@ async fn rejected_messages_are_sent_to_a_queue_and_acknowledged(server: Server) 
 on_each_server!(a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue);
 async fn a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue(server: Server) {
     let queue = QueueApi::answering(None).await;
-    let mut garbled = message("garbled", "not JSON");
-    let attribute = json!({ "dataType": "Binary", "binaryValue": "AQI=" });
-    garbled["messageAttributes"] = (0..10)
-        .map(|n| (format!("a{n}"), attribute.clone()))
-        .collect();
+    let mut garbled = garbled(10, &json!({ "dataType": "Binary", "binaryValue": "AQI=" }));
     garbled["attributes"]["MessageGroupId"] = json!("group");
     let failed = delivered(&server, &queue, "http://queue/rejected.fifo", vec![garbled]).await;
     assert_eq!(failed, NOTHING);
@@ -82,11 +87,7 @@ async fn a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue(server: Serve
 on_each_server!(a_rejected_message_of_nine_attributes_says_why_in_the_tenth);
 async fn a_rejected_message_of_nine_attributes_says_why_in_the_tenth(server: Server) {
     let queue = QueueApi::answering(None).await;
-    let mut garbled = message("garbled", "not JSON");
-    let attribute = json!({ "dataType": "String", "stringValue": "a" });
-    garbled["messageAttributes"] = (0..9)
-        .map(|n| (format!("a{n}"), attribute.clone()))
-        .collect();
+    let garbled = garbled(9, &json!({ "dataType": "String", "stringValue": "a" }));
     let failed = delivered(&server, &queue, REJECTED, vec![garbled]).await;
     assert_eq!(failed, NOTHING);
     let (_, request) = queue.take().remove(0);
