@@ -14,11 +14,18 @@ pub(crate) struct Table {
 
 impl Orders for Table {
     async fn place(&self, order_id: String, order: Order) -> Result<(), Error> {
+        let (sku, quantity) = (S(order.sku), N(order.quantity.to_string()));
         let item = self.client.put_item().table_name(&self.name);
         let item = item
             .item("order_id", S(order_id))
-            .item("sku", S(order.sku))
-            .item("quantity", N(order.quantity.to_string()));
+            .item("sku", sku.clone())
+            .item("quantity", quantity.clone())
+            // When the record has expired, another order under the same key has the same id: it fails, and this one stays.
+            .condition_expression(
+                "attribute_not_exists(order_id) OR (sku = :sku AND quantity = :quantity)",
+            )
+            .expression_attribute_values(":sku", sku)
+            .expression_attribute_values(":quantity", quantity);
         item.send().await?;
         Ok(())
     }
