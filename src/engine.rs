@@ -19,17 +19,23 @@ mod abandoned;
 mod begin;
 pub(crate) mod claim;
 mod commit;
+mod detached;
 mod end;
 pub(crate) mod error;
 pub(crate) mod events;
+mod fence;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod hook;
 mod lease;
 pub mod metrics;
+mod outcome;
 mod pace;
+mod permission;
+mod persist;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod rejection;
 pub(crate) mod request;
+mod run;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
@@ -37,17 +43,18 @@ mod tests;
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;
 pub(crate) use abandoned::UnsentEndings;
-pub(crate) use begin::Permission;
-pub use end::{Begun, Disposition, Ended, Replay, Replayed, Run};
-pub(crate) use lease::DetachedRuns;
 #[cfg(feature = "batch")]
-pub(crate) use lease::Place;
+pub(crate) use detached::Place;
+pub(crate) use detached::{Caller, DetachedRuns};
 pub(crate) use metrics::Meters;
+pub use outcome::{Replay, Replayed};
 pub(crate) use pace::Pace;
-pub(crate) use request::{Caller, Deadlines, Host, LEAST_STORE_TIME, REPLY_TIME, Request};
+pub(crate) use permission::Permission;
+pub(crate) use request::{Deadlines, LEAST_STORE_TIME, REPLY_TIME, Request};
+pub use run::{Begun, Disposition, Ended, Run};
 #[cfg(feature = "batch")]
 pub(crate) use settings::Batch;
-pub(crate) use settings::Options;
+pub(crate) use settings::{Host, Options};
 
 /// All that the runs of one [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]

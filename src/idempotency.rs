@@ -199,7 +199,7 @@ impl Idempotency {
 
     /// Tells whether work goes on after the deadline of its invocation.
     pub(crate) fn goes_on(&self) -> bool {
-        self.engine.goes_on(&self.options)
+        self.engine.settings.goes_on(&self.options)
     }
 
     /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,

@@ -18,8 +18,7 @@ use crate::batch::Source;
 use crate::batch::message::Message;
 use crate::batch::report::{Fate, Reason};
 use crate::engine::rejection::Rejection;
-use crate::engine::{REPLY_TIME, events, hook};
-use crate::protocol::record::error_text;
+use crate::engine::{REPLY_TIME, hook};
 
 /// Defers messages that are in flight elsewhere until their claim is free.
 pub(crate) trait Defer<R>: Send + Sync {
@@ -274,7 +273,7 @@ where
         let hook = hook.map(|hook| (hook, message.metadata.clone()));
         let show: Show<E> = Box::new(move |error| {
             if let Some(claim) = claim {
-                events::handler_failed(&claim, &error_text(error));
+                claim.log_failure(error);
             }
             // A panic of the hook doesn't change what becomes of the message.
             if let Some((hook, metadata)) = hook

@@ -13,10 +13,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use crate::engine::claim::{Claim, Hold};
-use crate::engine::end::{Fence, fence, is_mine, persist};
+use crate::engine::claim::Claim;
+use crate::engine::fence::{Fence, Hold, fence, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
+use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
@@ -39,7 +40,7 @@ const MOST_BYTES: usize = 8 * 1_024 * 1_024;
 const AT_ONCE: usize = 25;
 
 /// An ending whose run was dropped before the store had answered.
-pub(super) struct Unsent {
+struct Unsent {
     request: Request,
     hold: Hold,
     /// A completion, of a success or of a failure, or a release.
@@ -202,7 +203,7 @@ const LONGEST_SEND: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Sends what dropped runs have left, before this request is claimed.
-    pub(in crate::engine) async fn send_unsent(&self, request: &Request) {
+    pub(super) async fn send_unsent(&self, request: &Request) {
         if self.unsent.has_due(&request.id) {
             Box::pin(self.send_before(request)).await;
         }
@@ -300,7 +301,7 @@ impl Engine {
     /// Tells whether a claim may still be on its way, and apply, whose release had this answer: it met no
     /// claim, or a record that any claim takes over. Where the claim itself is shown, it came after the
     /// release.
-    pub(in crate::engine) fn may_arrive(
+    pub(super) fn may_arrive(
         &self,
         request: &Request,
         release: &Release,
@@ -357,7 +358,7 @@ impl Engine {
 impl Engine {
     /// Leaves an ending to the engine's next call. One that is only observed is not left: no call
     /// waits for it.
-    pub(in crate::engine) fn leave(
+    pub(super) fn leave(
         &self,
         request: &Request,
         hold: &Hold,
@@ -395,7 +396,7 @@ impl Engine {
     }
 
     /// Leaves the release of a claim that may still arrive to a later call, after this many such tries.
-    pub(in crate::engine) fn leave_for_later(
+    pub(super) fn leave_for_later(
         &self,
         request: &Request,
         hold: &Hold,
@@ -410,12 +411,7 @@ impl Engine {
     }
 
     /// Leaves a release to the engine's next call.
-    pub(in crate::engine) fn leave_release(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        last_error: &str,
-    ) {
+    pub(super) fn leave_release(&self, request: &Request, hold: &Hold, last_error: &str) {
         match Owner::random() {
             Ok(tombstone) => {
                 let release = Release {
@@ -431,7 +427,7 @@ impl Engine {
 
     /// Leaves a release of a claim that may have applied. Its work didn't begin under the claim, but
     /// its caller may do it without: the fingerprint stays, so that no other payload gets the key.
-    pub(in crate::engine) fn leave_claimed(&self, request: &Request, hold: &Hold) {
+    pub(super) fn leave_claimed(&self, request: &Request, hold: &Hold) {
         let mut hold = hold.clone();
         hold.keeps_fingerprint = true;
         self.leave_release(request, &hold, WITHOUT_REPLY);
@@ -439,42 +435,12 @@ impl Engine {
 
     /// Ends a run that was dropped while its work went on, as one whose work panicked: what the
     /// work did is not known.
-    pub(in crate::engine) fn leave_dropped(
-        &self,
-        request: &Request,
-        hold: &mut Hold,
-        claim: &Claim,
-    ) {
+    pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
         request.meter.count(Count::Failures);
         hold.keeps_fingerprint = true;
         self.follow(claim, hold);
         if self.settings.rules.on_crash == OnCrash::RunAgain {
             self.leave_release(request, hold, "dropped");
-        }
-    }
-}
-
-/// Calls a function when it is dropped, unless it was disarmed before.
-#[must_use = "it acts as soon as it is dropped"]
-pub(in crate::engine) struct OnDrop<F: FnOnce()> {
-    act: Option<F>,
-}
-
-impl<F: FnOnce()> OnDrop<F> {
-    pub(in crate::engine) fn new(act: F) -> Self {
-        Self { act: Some(act) }
-    }
-
-    /// Keeps the function from being called: the store has answered.
-    pub(in crate::engine) fn disarm(mut self) {
-        self.act = None;
-    }
-}
-
-impl<F: FnOnce()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        if let Some(act) = self.act.take() {
-            act();
         }
     }
 }

@@ -4,31 +4,32 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
-use crate::engine::abandoned::OnDrop;
-use crate::engine::claim::{Claim, ClaimTime, Hold, Stop, Subject};
+use crate::engine::claim::{Claim, ClaimTime, Stop};
 use crate::engine::commit::Sent;
-use crate::engine::end::{Fence, Uncommitted, Wait, is_rejected_for_now, persist, unanswered};
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Hold, Uncommitted, unanswered};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
-use crate::engine::request::{LEAST_STORE_TIME, Moment};
+use crate::engine::permission::ClaimRight;
+use crate::engine::persist::{OnDrop, Wait, is_rejected_for_now, persist};
+use crate::engine::request::{LEAST_STORE_TIME, MAX_ROUNDS, Moment, Subject};
+use crate::engine::run::{Protection, Shadow};
 use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Unrecorded};
 use crate::engine::{Begun, Disposition, Ended, Engine, Options, Request, Run, events};
-use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{
-    EntropyError, Failure, Found, NOT_STARTED, NewClaim, Omission, Owner, Record, RecordWrite,
-    Release, Takeover, Version, WITHOUT_REPLY,
+    Failure, Found, NOT_STARTED, NewClaim, Omission, Owner, Record, RecordWrite, Release, Takeover,
+    Version, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, OnCrash, decide};
-use crate::store::transaction::{Collected, Committed, Unwritten};
+use crate::store::transaction::Committed;
 use crate::store::{Answer, StoreError};
 
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
@@ -99,7 +100,7 @@ impl Engine {
 
     /// Returns the id that a key will have once protection is on, so that what is derived from it
     /// stays the same. `None` for a key that can't be used.
-    pub(super) fn derived_id(&self, key: &Key) -> Option<RecordId> {
+    fn derived_id(&self, key: &Key) -> Option<RecordId> {
         let namespace = self.observed.as_ref().unwrap_or(&self.namespace);
         key.resolve(namespace, self.settings.max_token_chars).ok()
     }
@@ -108,10 +109,10 @@ impl Engine {
         let until = hold.lease - self.settings.rules.skew_margin;
         let journal = Some(Arc::clone(self));
         let longest = self.settings.max_duration;
-        let time = if self.lease_beyond(&request.options).is_some() {
+        let time = if self.settings.lease_beyond(&request.options).is_some() {
             ClaimTime::beyond(until, until + longest)
         } else {
-            let renewed = self.renewed_lease(&request.options);
+            let renewed = self.settings.renewed_lease_of(&request.options);
             let limit = renewed.map_or(until, |lease| until - lease + longest);
             ClaimTime::renewed(until, limit)
         };
@@ -120,35 +121,6 @@ impl Engine {
         let end = request.options.store_end();
         self.run(claim, Protection::Claimed(request, hold), end)
     }
-
-    pub(super) fn run(
-        self: &Arc<Self>,
-        claim: Claim,
-        protection: Protection,
-        store_end: Option<Instant>,
-    ) -> Run {
-        Run {
-            engine: Arc::clone(self),
-            claim,
-            protection,
-            store_end,
-        }
-    }
-
-    /// Makes a claim, as [`Claim::new`] does.
-    pub(super) fn claim_of(
-        &self,
-        subject: Subject,
-        hold: Option<Hold>,
-        journal: Option<Arc<Self>>,
-        time: Option<impl Into<ClaimTime>>,
-        unwritten: Option<Unwritten>,
-    ) -> Claim {
-        let clock = Arc::clone(&self.clock);
-        let collected = Collected::new(self.store.admission(), unwritten);
-        let time = time.map(Into::into);
-        Claim::new(subject, hold, journal, time, clock, collected)
-    }
 }
 
 /// Makes a random id for a request without a usable key.
@@ -156,16 +128,13 @@ pub(super) fn unkeyed() -> Result<RecordId, Obstacle> {
     Ok(RecordId::unkeyed(Owner::random()?.as_str()))
 }
 
-/// The number of lost races after which another attempt holds the key.
-pub(super) const MAX_ROUNDS: u32 = 3;
-
 /// The reason why no claim is made while completions are refused.
 const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
      function to update records; until then one claim a minute is made";
 
 /// The answer to a request that wants to run.
 #[derive(Debug)]
-pub(super) enum Acquired {
+enum Acquired {
     /// The claim is this attempt's, and the handler runs.
     Claimed(Hold),
     /// An earlier outcome, or failure, is final and is replayed.
@@ -174,7 +143,7 @@ pub(super) enum Acquired {
 
 impl Engine {
     /// Acquires the claim, or returns the obstacle.
-    pub(super) async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
+    async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
         let began = self.moment();
         let acquired = self.try_acquire(request, began).await;
         request.meter.claimed_in(began.instant.elapsed());
@@ -288,35 +257,6 @@ impl Engine {
         }
     }
 
-    /// Makes the claim that is written: each send of it carries the same times and the same owner.
-    pub(super) fn new_claim(
-        &self,
-        request: &Request,
-        owner: &Owner,
-        attempt: u32,
-        now: EpochMillis,
-    ) -> NewClaim {
-        let margin = self.settings.rules.skew_margin;
-        let lease = self.run_until(request, now) + margin;
-        NewClaim {
-            id: request.id.clone(),
-            owner: owner.clone(),
-            fingerprint: request.fingerprint.clone(),
-            attempt,
-            lease,
-            expiration: self.expiration(request, lease),
-            started_at: now,
-        }
-    }
-
-    /// Returns when a record in progress expires: its retention counts from the end of the lease, so
-    /// that what an attempt did is known for as long after it failed, or died, as after it succeeded.
-    pub(super) fn expiration(&self, request: &Request, lease: EpochMillis) -> EpochSeconds {
-        let rules = &self.settings.rules;
-        let pause = rules.on_crash.pause().unwrap_or_default();
-        (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
-    }
-
     /// Sends the claim, and retries what the SDK does not retry. A store that can't be reached is
     /// not asked again: the caller gets the error. Notes whether a send began and had no answer, so
     /// that it may have applied.
@@ -350,15 +290,6 @@ impl Engine {
         .await
     }
 
-    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {
-        #[cfg(feature = "batch")]
-        if let Some(batch) = &request.options.batch {
-            return batch.owners.next();
-        }
-        let _ = request;
-        self.owners.next()
-    }
-
     /// Waits before it looks at the record of another attempt again; `None` where there is no more
     /// waiting.
     async fn look_again(&self, request: &Request, wait: &mut Wait) -> Option<Option<Found>> {
@@ -371,13 +302,6 @@ impl Engine {
         }
         // A store that fails meanwhile changes nothing: another attempt holds the claim.
         self.look(request).await.ok()
-    }
-
-    pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
-        let now = self.moment();
-        let until = self.run_until(request, now.time);
-        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
-        self.read(request, deadline).await
     }
 
     /// Tries once, for a short time, to end a claim that may have applied although no reply came, and
@@ -423,44 +347,6 @@ impl Engine {
         }
         events::claimed(request, &hold);
         Ok(Acquired::Claimed(hold))
-    }
-
-    /// Returns the obstacle that a decision means.
-    pub(super) fn obstacle(
-        &self,
-        request: &Request,
-        decision: &Decision<'_>,
-        now: EpochMillis,
-    ) -> Obstacle {
-        match *decision {
-            Decision::InFlight { until } => self.in_flight(request, until.saturating_since(now)),
-            Decision::Mismatch => Error::Mismatch,
-            Decision::Interrupted { since } => Error::Interrupted {
-                since: since.into(),
-            },
-            Decision::Exhausted { attempts } => Error::Exhausted { attempts },
-            Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
-            // The key is free, but the claim was lost to other attempts in each round.
-            Decision::Create
-            | Decision::Mine(_)
-            | Decision::TakeOver { .. }
-            | Decision::Replay(_)
-            | Decision::ReplayFailure(_) => self.in_flight(request, Duration::ZERO),
-        }
-    }
-
-    /// Returns the obstacle of another attempt whose lease ends after this time. A message of a batch is
-    /// not told to come earlier: each receive counts towards its queue's limit.
-    pub(super) fn in_flight(&self, request: &Request, lease: Duration) -> Obstacle {
-        let limit = if request.options.is_batch() {
-            Duration::MAX
-        } else {
-            self.settings.max_retry_after
-        };
-        Error::InFlight {
-            retry_after: lease.min(limit),
-            lease,
-        }
     }
 }
 
@@ -551,23 +437,6 @@ impl Engine {
         }
     }
 
-    /// Ends the handler's run by the state of the fence: with its own outcome, with a successor's,
-    /// or with a lost lease.
-    pub(super) async fn conclude(
-        &self,
-        request: Box<Request>,
-        fence: Fence,
-    ) -> Result<Ended, Obstacle> {
-        match fence {
-            Fence::Held => Ok(Ended::Done),
-            Fence::Superseded(record) => {
-                let replayed = self.replay(request, record, true);
-                Box::pin(replayed).await.map(Ended::Replay)
-            }
-            Fence::Lost => Err(Error::LeaseLost),
-        }
-    }
-
     /// Ends work that failed, permanently or for now, or whose outcome is not final.
     async fn end_undone(
         &self,
@@ -617,17 +486,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Takes over the end of a lease that was renewed: writes that end the claim are sent until then.
-    pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
-        if let Some(until) = claim.until() {
-            hold.lease = until + self.settings.rules.skew_margin;
-        }
-    }
-}
-
-impl Engine {
     #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
-    pub(super) fn begin_unprotected(
+    fn begin_unprotected(
         self: &Arc<Self>,
         key: Option<&Key>,
         id: RecordId,
@@ -642,7 +502,7 @@ impl Engine {
     }
 
     /// Makes a claim that nothing protects.
-    pub(super) fn bare_claim(&self, key: Option<&Key>, id: RecordId, options: &Options) -> Claim {
+    fn bare_claim(&self, key: Option<&Key>, id: RecordId, options: &Options) -> Claim {
         let operation = key.map(Key::shared_operation).unwrap_or_default();
         let subject = Subject {
             operation,
@@ -685,7 +545,7 @@ impl Engine {
 }
 
 impl Engine {
-    pub(super) async fn begin_shadow(
+    async fn begin_shadow(
         self: &Arc<Self>,
         key: Option<Key>,
         fingerprint: Option<Fingerprint>,
@@ -778,175 +638,5 @@ impl Engine {
             }
         };
         noted.instrument(span).await;
-    }
-}
-
-/// The time between two trials.
-const PAUSE: Duration = Duration::from_mins(1);
-
-/// No completion was refused, or one has applied since.
-const GRANTED: i64 = 0;
-
-/// The state of the permission to complete.
-///
-/// A function that may claim and may not complete repeats its effect with every delivery: each one
-/// runs when the lease of the one before it is over. After the first completion that was refused
-/// so, the process claims nothing but one trial a minute. A request that needs no claim is answered
-/// meanwhile.
-#[derive(Debug, Default)]
-pub(crate) struct Permission {
-    /// The time of the next trial.
-    trial_at: AtomicI64,
-}
-
-impl Permission {
-    /// Tells whether the last completion was refused for lack of permission.
-    pub(super) fn is_refused(&self) -> bool {
-        self.trial_at.load(Ordering::Relaxed) != GRANTED
-    }
-
-    /// Gives the right to make a claim, where one may be made now. Of those that ask when a trial is
-    /// due, one gets it.
-    pub(super) fn claim(&self, now: EpochMillis) -> Option<ClaimRight<'_>> {
-        let due = self.trial_at.load(Ordering::Relaxed);
-        let next = (now + PAUSE).0;
-        if due != GRANTED && (now.0 < due || !self.replace(due, next)) {
-            return None;
-        }
-        let trial = (due != GRANTED).then_some(Trial { due, next });
-        Some(ClaimRight {
-            permission: self,
-            trial,
-        })
-    }
-
-    /// Notes that a completion was refused for lack of permission.
-    pub(super) fn refused(&self, now: EpochMillis) {
-        self.trial_at.store((now + PAUSE).0, Ordering::Relaxed);
-    }
-
-    /// Notes that the store has answered a completion.
-    pub(super) fn granted(&self) {
-        if self.is_refused() {
-            self.trial_at.store(GRANTED, Ordering::Relaxed);
-        }
-    }
-
-    fn replace(&self, seen: i64, next: i64) -> bool {
-        self.trial_at
-            .compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    }
-}
-
-/// The right to make one claim. A trial whose request ends without a claim tests no completion:
-/// dropped unspent, it is due again at once.
-#[derive(Debug)]
-pub(super) struct ClaimRight<'a> {
-    permission: &'a Permission,
-    trial: Option<Trial>,
-}
-
-#[derive(Debug)]
-struct Trial {
-    due: i64,
-    next: i64,
-}
-
-impl ClaimRight<'_> {
-    /// Uses the right up: the handler runs.
-    pub(super) fn spend(mut self) {
-        self.trial = None;
-    }
-}
-
-impl Drop for ClaimRight<'_> {
-    fn drop(&mut self) {
-        if let Some(Trial { due, next }) = self.trial {
-            self.permission.replace(next, due);
-        }
-    }
-}
-
-/// The record that protects a run, if there is one.
-#[derive(Debug)]
-pub(super) enum Protection {
-    /// A claim in the store.
-    Claimed(Box<Request>, Hold),
-    /// The record that the run's own transaction will write.
-    Claimless(Box<Request>, Box<Unclaimed>),
-    /// A shadow claim, which only observes; `None` where it was not to be had.
-    Shadow(Option<Box<Shadow>>),
-    /// Nothing.
-    None,
-}
-
-/// One attempt without a claim.
-#[derive(Debug)]
-pub(super) struct Unclaimed {
-    pub(super) owner: Owner,
-    /// The time when the attempt must be done.
-    pub(super) until: EpochMillis,
-    pub(super) started_at: EpochMillis,
-    /// The record that a hinted redelivery read.
-    pub(super) found: Option<Found>,
-}
-
-/// A claim on a shadow record.
-#[derive(Debug)]
-pub(super) struct Shadow {
-    pub(super) request: Request,
-    pub(super) hold: Hold,
-    pub(super) span: Span,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn runs(permission: &Permission, ms: i64) -> bool {
-        let right = permission.claim(EpochMillis(ms));
-        right.map(ClaimRight::spend).is_some()
-    }
-
-    #[test]
-    fn after_a_refusal_one_claim_a_minute_is_a_trial_until_a_completion_is_answered() {
-        let permission = Permission::default();
-        let runs = |ms| runs(&permission, ms);
-        assert!(runs(1_000) && runs(1_000));
-        permission.refused(EpochMillis(1_000));
-        assert!(permission.is_refused());
-        assert!(!runs(1_000) && !runs(60_999));
-        assert!(runs(61_000));
-        assert!(!runs(61_000) && !runs(120_999));
-        assert!(runs(121_000));
-        permission.granted();
-        assert!(!permission.is_refused());
-        assert!(runs(121_000) && runs(121_000));
-    }
-
-    #[test]
-    fn a_trial_that_makes_no_claim_is_given_back() {
-        let permission = Permission::default();
-        permission.refused(EpochMillis(1_000));
-        let trial = permission.claim(EpochMillis(61_000)).unwrap();
-        assert!(permission.claim(EpochMillis(61_000)).is_none());
-        drop(trial);
-        assert!(runs(&permission, 61_000));
-        assert!(!runs(&permission, 61_000));
-    }
-
-    #[test]
-    fn a_trial_that_is_given_back_changes_nothing_that_was_noted_meanwhile() {
-        let permission = Permission::default();
-        permission.refused(EpochMillis(1_000));
-        let trial = permission.claim(EpochMillis(61_000)).unwrap();
-        permission.refused(EpochMillis(62_000));
-        drop(trial);
-        assert!(!runs(&permission, 121_999));
-        let trial = permission.claim(EpochMillis(122_000)).unwrap();
-        permission.granted();
-        drop(trial);
-        assert!(!permission.is_refused());
     }
 }

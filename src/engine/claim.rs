@@ -17,7 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::engine::claim::steps::{Begun, check_name};
+use crate::engine::fence::Hold;
 use crate::engine::metrics::{Count, Meter};
+use crate::engine::request::Subject;
 use crate::engine::settings::Settings;
 use crate::engine::{Engine, events};
 use crate::protocol::causes::unquoted;
@@ -25,7 +27,7 @@ use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::digest::Digest;
 use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepResult};
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{Failure, NewClaim, Omission, Owner, Record, error_kind};
+use crate::protocol::record::{Failure, Omission, error_kind, error_text};
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
 mod saga;
@@ -47,14 +49,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Claim {
     inner: Arc<Inner>,
-}
-
-/// The request that a claim is of.
-#[derive(Debug)]
-pub(crate) struct Subject {
-    pub(crate) operation: Arc<str>,
-    pub(crate) id: RecordId,
-    pub(crate) meter: Arc<Meter>,
 }
 
 #[derive(Debug)]
@@ -315,6 +309,12 @@ impl Claim {
         self.inner.id.hash()
     }
 
+    /// Logs the text of the handler's error.
+    pub(crate) fn log_failure<E: Display + 'static>(&self, error: &E) {
+        let error = error_text(error);
+        events::handler_failed(self.operation(), self.key_hash(), self.attempt(), &error);
+    }
+
     /// Returns the number of the attempt: 1 for the first since the key was fresh, 2 for the next;
     /// 1 where nothing protects the run.
     pub fn attempt(&self) -> u32 {
@@ -506,42 +506,6 @@ impl ClaimTime {
 impl From<EpochMillis> for ClaimTime {
     fn from(until: EpochMillis) -> Self {
         Self::renewed(until, until)
-    }
-}
-
-/// A hold protects a claim: each write under the fence names its owner.
-#[derive(Clone, Debug)]
-pub(crate) struct Hold {
-    pub(crate) owner: Owner,
-    pub(crate) attempt: u32,
-    /// The lease as stored, with the skew margin.
-    pub(crate) lease: EpochMillis,
-    /// An earlier attempt may have had an effect, so that no other payload may use the key.
-    pub(crate) keeps_fingerprint: bool,
-    /// The steps that earlier attempts began.
-    pub(crate) journal: Journal,
-}
-
-impl Hold {
-    pub(crate) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool) -> Self {
-        Self {
-            owner: claim.owner.clone(),
-            attempt: claim.attempt,
-            lease: claim.lease,
-            keeps_fingerprint,
-            journal: Journal::default(),
-        }
-    }
-
-    /// Takes the hold from the record that an earlier send of the same claim left.
-    pub(crate) fn of_record(owner: &Owner, record: &Record) -> Self {
-        Self {
-            owner: owner.clone(),
-            attempt: record.attempt,
-            lease: record.lease.unwrap_or_default(),
-            keeps_fingerprint: record.attempt > 1,
-            journal: record.journal.clone(),
-        }
     }
 }
 

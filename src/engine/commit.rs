@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::abandoned::OnDrop;
-use crate::engine::begin::{MAX_ROUNDS, Protection, Unclaimed};
-use crate::engine::claim::{Claim, Hold};
-use crate::engine::end::{
-    Fence, Uncommitted, fence, is_mine, is_rejected_for_now, persist, unanswered,
-};
+use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Fence, Hold, Uncommitted, fence, is_mine, unanswered};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
-use crate::engine::request::LEAST_RETENTION;
+use crate::engine::persist::{OnDrop, is_rejected_for_now, persist};
+use crate::engine::request::{LEAST_RETENTION, MAX_ROUNDS};
+use crate::engine::run::{Protection, Unclaimed};
 use crate::engine::settings::InFlight;
 use crate::engine::{Begun, Disposition, Ended, Engine, LEAST_STORE_TIME, Request, events};
 use crate::protocol::clock::EpochMillis;
@@ -155,7 +153,7 @@ impl Engine {
 
     /// Sends a final record, alone or with business writes, until it is answered. An outcome that
     /// turns out too large for the store is left out, so that a success can't fail for ever.
-    pub(super) async fn send_final(
+    async fn send_final(
         &self,
         record: &mut Final,
         mut token: String,
@@ -455,7 +453,7 @@ impl Engine {
             mut found,
         } = attempt;
         // A handler that outlived its deadline needs time to commit, too.
-        let until = if self.goes_on(&request.options) {
+        let until = if self.settings.goes_on(&request.options) {
             until.max(self.clock.now() + self.settings.store_timeout)
         } else {
             until
@@ -579,7 +577,7 @@ impl Drop for DerivedKeys<'_> {
 
 /// Says what became of a commit without a claim.
 #[derive(Debug)]
-pub(super) enum FencedOff {
+enum FencedOff {
     /// No send of it applied, and none can any more.
     Never,
     /// A send of it applied.
@@ -594,7 +592,7 @@ impl Engine {
     /// Writes a released record on the basis of the commit: where no record was, or over the version
     /// that it would have taken over. If that applies, no send of the commit has applied, and none
     /// can: its basis is gone for as long as a request can be late.
-    pub(super) async fn fence_off(
+    async fn fence_off(
         &self,
         request: &Request,
         basis: &Basis,
@@ -657,42 +655,5 @@ impl Engine {
                 }
             }
         }
-    }
-}
-
-/// The urgency decides how often and how long a note is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Nothing has happened yet.
-    Begin,
-    /// An effect happened, and a takeover would repeat it.
-    Confirm,
-    /// A later attempt can do without the note.
-    Tell,
-}
-
-impl Engine {
-    /// Writes a note under the fence. `until` is when the attempt must be done.
-    pub(super) async fn write_note(
-        &self,
-        amendment: &RecordWrite,
-        until: EpochMillis,
-        urgency: Urgency,
-    ) -> Result<Answer, StoreError> {
-        let limit = match urgency {
-            Urgency::Begin | Urgency::Confirm => self.settings.store_timeout,
-            Urgency::Tell => LEAST_STORE_TIME,
-        };
-        let deadline = self.moment().store_deadline(until, limit, None);
-        let again = |error: &StoreError| match urgency {
-            Urgency::Confirm => error.is_transient(),
-            // The SDK does not retry these errors. A store that can't be reached is not asked
-            // again: the caller gets the error.
-            Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
-        };
-        let turns = Turns::End(&self.pace, amendment.id());
-        let send = || self.store.write(amendment, deadline);
-        // Boxed, so that a step's future, which the handler holds, stays small.
-        Box::pin(persist(turns, deadline, again, send)).await
     }
 }

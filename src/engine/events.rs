@@ -5,9 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::engine::Request;
-use crate::engine::claim::{Claim, Hold};
-use crate::engine::end::{Fence, Uncommitted};
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Fence, Hold, Uncommitted};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
 use crate::protocol::key::RecordId;
@@ -168,8 +167,7 @@ pub(super) fn ending_discarded(request: &Request, hold: &Hold) {
 }
 
 /// Reports the handler's own error, where the setting asks for its text.
-pub(crate) fn handler_failed(claim: &Claim, error: &str) {
-    let (operation, key, attempt) = (claim.operation(), claim.key_hash(), claim.attempt());
+pub(super) fn handler_failed(operation: &str, key: &str, attempt: u32, error: &str) {
     tracing::warn!(
         event = "handler_failed",
         operation,
@@ -207,8 +205,8 @@ pub(super) fn renewal_late(request: &Request, hold: &Hold, late: Duration) {
 
 /// Reports work that returned after the deadline of its invocation, whose caller was told meanwhile
 /// that it timed out.
-pub(super) fn deadline_outlived(request: &Request, claim: &Claim, late_ms: i64) {
-    let (operation, key, attempt) = (&*request.operation, &request.id, claim.attempt());
+pub(super) fn deadline_outlived(request: &Request, attempt: u32, late_ms: i64) {
+    let (operation, key) = (&*request.operation, &request.id);
     tracing::warn!(event = "deadline_outlived", operation, %key, attempt, late_ms, "idempotency");
 }
 

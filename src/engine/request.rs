@@ -3,19 +3,19 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::engine::claim::Subject;
+use crate::engine::error::{Error, Obstacle};
 use crate::engine::metrics::Meter;
-use crate::engine::settings::AtDeadline;
 use crate::engine::{Engine, Options};
+use crate::protocol::Decision;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::record::{Found, RecordWrite};
+use crate::protocol::record::{EntropyError, Found, Owner, RecordWrite};
 use crate::store::{Answer, StoreError};
 
 /// The least retention of one operation: a shorter one would not outlast a retry.
@@ -24,6 +24,17 @@ pub(super) const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
 /// The least retention: longer than AWS takes a request's signature, so that no copy of a commit is
 /// delivered to a key that was forgotten.
 pub(super) const LEAST_RETENTION: Duration = Duration::from_hours(1);
+
+/// The number of lost races after which another attempt holds the key.
+pub(super) const MAX_ROUNDS: u32 = 3;
+
+/// The request that a claim is of.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) operation: Arc<str>,
+    pub(crate) id: RecordId,
+    pub(crate) meter: Arc<Meter>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -131,7 +142,7 @@ impl Request {
 
     /// Notes the answer to a claim. Other writes come after the decision to run, or after the claim
     /// has failed.
-    pub(super) fn note_claim(&self, write: &RecordWrite, reply: &Result<Answer, StoreError>) {
+    fn note_claim(&self, write: &RecordWrite, reply: &Result<Answer, StoreError>) {
         if matches!(write, RecordWrite::Create(_) | RecordWrite::TakeOver { .. }) {
             self.note(reply);
         }
@@ -154,82 +165,6 @@ impl Request {
     /// Returns the record that was met last.
     pub(super) fn seen(&self) -> Seen {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The caller of a detached run: it waits for as long as this value lives.
-#[derive(Debug, Default)]
-pub(crate) struct Caller(Arc<()>);
-
-/// The view that a run has of its caller. A run that is not detached is dropped with its caller, so
-/// that it has none.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CalledBy(Option<Weak<()>>);
-
-impl Caller {
-    pub(crate) fn called_by(&self) -> CalledBy {
-        CalledBy(Some(Arc::downgrade(&self.0)))
-    }
-}
-
-impl CalledBy {
-    /// Tells whether the caller has gone away.
-    pub(super) fn has_gone(&self) -> bool {
-        let caller = self.0.as_ref();
-        caller.is_some_and(|caller| caller.strong_count() == 0)
-    }
-}
-
-/// The variable that Lambda sets where an environment serves several invocations at once.
-const CONCURRENCY_VARIABLE: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
-
-/// The place where a process runs, by the variables that Lambda sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
-    /// A Lambda function, whose process is frozen after each reply, and ended at a deadline.
-    Lambda,
-    /// A Lambda Managed Instance: nothing is frozen, and what is late goes on.
-    ManagedInstance,
-    /// A server, a job, a test.
-    Elsewhere,
-}
-
-impl Host {
-    /// Recognises the place where this process runs.
-    pub(crate) fn of_process() -> Self {
-        let Some(concurrency) = std::env::var_os(CONCURRENCY_VARIABLE) else {
-            return match std::env::var_os("AWS_LAMBDA_RUNTIME_API") {
-                Some(_) => Self::Lambda,
-                None => Self::Elsewhere,
-            };
-        };
-        let concurrency = concurrency.to_string_lossy();
-        if concurrency.parse::<u32>().is_err() {
-            tracing::warn!(
-                event = "concurrency_unknown",
-                variable = CONCURRENCY_VARIABLE,
-                value = &*concurrency,
-                "the value is no number: the process counts as one on Lambda Managed Instances all the same"
-            );
-        }
-        Self::ManagedInstance
-    }
-
-    /// Returns what happens at a deadline, unless the builder says otherwise.
-    pub(crate) fn at_deadline(self) -> AtDeadline {
-        match self {
-            Self::Lambda => AtDeadline::End,
-            Self::ManagedInstance | Self::Elsewhere => AtDeadline::GoOn,
-        }
-    }
-
-    /// Returns how long a claim lasts without a deadline, and an attempt that is renewed, unless the
-    /// builder says otherwise: in Lambda as long as the longest invocation.
-    pub(crate) fn longest(self) -> Duration {
-        match self {
-            Self::ManagedInstance => Duration::from_mins(90),
-            Self::Lambda | Self::Elsewhere => Duration::from_mins(15),
-        }
     }
 }
 
@@ -421,7 +356,8 @@ impl Engine {
     pub(super) fn run_until(&self, request: &Request, now: EpochMillis) -> EpochMillis {
         let deadline = request.options.deadline;
         let lease = || {
-            self.renewed_lease(&request.options)
+            self.settings
+                .renewed_lease_of(&request.options)
                 .unwrap_or(self.settings.lease)
         };
         deadline.unwrap_or_else(|| now + lease()).max(now)
@@ -470,6 +406,60 @@ impl Engine {
         let found = self.store.load(&request.id, deadline).await;
         request.note(&found);
         found
+    }
+
+    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {
+        #[cfg(feature = "batch")]
+        if let Some(batch) = &request.options.batch {
+            return batch.owners.next();
+        }
+        let _ = request;
+        self.owners.next()
+    }
+
+    pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
+        let now = self.moment();
+        let until = self.run_until(request, now.time);
+        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        self.read(request, deadline).await
+    }
+
+    /// Returns the obstacle that a decision means.
+    pub(super) fn obstacle(
+        &self,
+        request: &Request,
+        decision: &Decision<'_>,
+        now: EpochMillis,
+    ) -> Obstacle {
+        match *decision {
+            Decision::InFlight { until } => self.in_flight(request, until.saturating_since(now)),
+            Decision::Mismatch => Error::Mismatch,
+            Decision::Interrupted { since } => Error::Interrupted {
+                since: since.into(),
+            },
+            Decision::Exhausted { attempts } => Error::Exhausted { attempts },
+            Decision::Unreadable(reason) => Error::Unreadable(reason.to_owned()),
+            // The key is free, but the claim was lost to other attempts in each round.
+            Decision::Create
+            | Decision::Mine(_)
+            | Decision::TakeOver { .. }
+            | Decision::Replay(_)
+            | Decision::ReplayFailure(_) => self.in_flight(request, Duration::ZERO),
+        }
+    }
+
+    /// Returns the obstacle of another attempt whose lease ends after this time. A message of a batch is
+    /// not told to come earlier: each receive counts towards its queue's limit.
+    pub(super) fn in_flight(&self, request: &Request, lease: Duration) -> Obstacle {
+        let limit = if request.options.is_batch() {
+            Duration::MAX
+        } else {
+            self.settings.max_retry_after
+        };
+        Error::InFlight {
+            retry_after: lease.min(limit),
+            lease,
+        }
     }
 }
 

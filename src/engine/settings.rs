@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Host;
-use crate::engine::lease::Place;
-use crate::engine::request::CalledBy;
+use crate::engine::detached::{CalledBy, Place};
 use crate::protocol::Rules;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
@@ -106,6 +104,63 @@ pub enum Unrecorded {
     Fail,
 }
 
+/// The longest lease after the deadline of an invocation: a process that dies then blocks its key for
+/// this long.
+const LONGEST_BEYOND: Duration = Duration::from_mins(1);
+
+/// The variable that Lambda sets where an environment serves several invocations at once.
+const CONCURRENCY_VARIABLE: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
+
+/// The place where a process runs, by the variables that Lambda sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// A Lambda function, whose process is frozen after each reply, and ended at a deadline.
+    Lambda,
+    /// A Lambda Managed Instance: nothing is frozen, and what is late goes on.
+    ManagedInstance,
+    /// A server, a job, a test.
+    Elsewhere,
+}
+
+impl Host {
+    /// Recognises the place where this process runs.
+    pub(crate) fn of_process() -> Self {
+        let Some(concurrency) = std::env::var_os(CONCURRENCY_VARIABLE) else {
+            return match std::env::var_os("AWS_LAMBDA_RUNTIME_API") {
+                Some(_) => Self::Lambda,
+                None => Self::Elsewhere,
+            };
+        };
+        let concurrency = concurrency.to_string_lossy();
+        if concurrency.parse::<u32>().is_err() {
+            tracing::warn!(
+                event = "concurrency_unknown",
+                variable = CONCURRENCY_VARIABLE,
+                value = &*concurrency,
+                "the value is no number: the process counts as one on Lambda Managed Instances all the same"
+            );
+        }
+        Self::ManagedInstance
+    }
+
+    /// Returns what happens at a deadline, unless the builder says otherwise.
+    pub(crate) fn at_deadline(self) -> AtDeadline {
+        match self {
+            Self::Lambda => AtDeadline::End,
+            Self::ManagedInstance | Self::Elsewhere => AtDeadline::GoOn,
+        }
+    }
+
+    /// Returns how long a claim lasts without a deadline, and an attempt that is renewed, unless the
+    /// builder says otherwise: in Lambda as long as the longest invocation.
+    pub(crate) fn longest(self) -> Duration {
+        match self {
+            Self::ManagedInstance => Duration::from_mins(90),
+            Self::Lambda | Self::Elsewhere => Duration::from_mins(15),
+        }
+    }
+}
+
 /// The settings of an engine; [`Builder`](crate::Builder) says what each means.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -154,6 +209,27 @@ impl Settings {
             logs_errors: false,
             is_strict: false,
         }
+    }
+
+    /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
+    /// up to an invocation's deadline, for a batch, and without a claim.
+    pub(super) fn renewed_lease_of(&self, options: &Options) -> Option<Duration> {
+        let lease = self.renewed_lease?;
+        let lasts = options.is_batch() || options.deadline.is_some() || options.claimless;
+        (!lasts).then_some(lease.min(self.max_duration))
+    }
+
+    /// Tells whether work goes on after the deadline of its invocation.
+    pub(crate) fn goes_on(&self, options: &Options) -> bool {
+        options.deadline.is_some() && self.at_deadline == AtDeadline::GoOn
+    }
+
+    /// Returns the length of the leases that a claim gets one after the other from its invocation's
+    /// deadline on; `None` where it ends with the deadline, and without a claim.
+    pub(super) fn lease_beyond(&self, options: &Options) -> Option<Duration> {
+        let lease = self.renewed_lease.unwrap_or(LONGEST_BEYOND);
+        let lease = lease.min(LONGEST_BEYOND).min(self.max_duration);
+        (self.goes_on(options) && !options.claimless).then_some(lease)
     }
 }
 

@@ -11,14 +11,14 @@ use crate::engine::settings::{
     AtDeadline, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
 };
 use crate::engine::{
-    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings, events,
+    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
 };
 use crate::idempotency::Idempotency;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::unlinked;
 use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::key::{Namespace, NamespaceError};
-use crate::protocol::record::{Owners, error_text};
+use crate::protocol::record::Owners;
 use crate::store::{DynStore, Store};
 
 #[cfg(feature = "test-util")]
@@ -528,7 +528,7 @@ impl Idempotency {
     /// Logs the text of a handler's error, where the setting asks for it.
     pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
         if self.engine.settings.logs_errors {
-            events::handler_failed(claim, &error_text(error));
+            claim.log_failure(error);
         }
     }
 

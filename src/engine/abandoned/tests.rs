@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Begun;
-use crate::engine::begin::Protection;
+use crate::engine::run::Protection;
 use crate::idempotency::Idempotency;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::Key;

@@ -11,10 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Claim;
-use super::steps::Begun;
+use super::steps::{Begun, Urgency};
 use crate::engine::claim::steps::{SagaError, Step, StepError};
 use crate::engine::claim::{Stop, give_back, keep};
-use crate::engine::commit::Urgency;
 use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};

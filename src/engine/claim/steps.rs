@@ -8,15 +8,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::claim::{Claim, Inner, Stop, give_back, keep};
-use crate::engine::commit::Urgency;
-use crate::engine::events;
+use crate::engine::pace::Turns;
+use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::settings::Unrecorded;
+use crate::engine::{Engine, LEAST_STORE_TIME, events};
 use crate::protocol::causes::unlinked;
+use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::{
     MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, StepEntry, StepNote, StepResult, StepState,
     is_step_name,
 };
-use crate::protocol::record::{Amendment, Failure, Omission, error_kind};
+use crate::protocol::record::{Amendment, Failure, Omission, RecordWrite, error_kind};
 use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
@@ -588,5 +590,42 @@ mod tests {
         assert_eq!(StepError::Effect("mine").into_effect(), Some("mine"));
         let other = StepError::<&str>::Store(StoreError::Timeout);
         assert_eq!(other.into_effect(), None);
+    }
+}
+
+/// The urgency decides how often and how long a note is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// Nothing has happened yet.
+    Begin,
+    /// An effect happened, and a takeover would repeat it.
+    Confirm,
+    /// A later attempt can do without the note.
+    Tell,
+}
+
+impl Engine {
+    /// Writes a note under the fence. `until` is when the attempt must be done.
+    pub(super) async fn write_note(
+        &self,
+        amendment: &RecordWrite,
+        until: EpochMillis,
+        urgency: Urgency,
+    ) -> Result<Answer, StoreError> {
+        let limit = match urgency {
+            Urgency::Begin | Urgency::Confirm => self.settings.store_timeout,
+            Urgency::Tell => LEAST_STORE_TIME,
+        };
+        let deadline = self.moment().store_deadline(until, limit, None);
+        let again = |error: &StoreError| match urgency {
+            Urgency::Confirm => error.is_transient(),
+            // The SDK does not retry these errors. A store that can't be reached is not asked
+            // again: the caller gets the error.
+            Urgency::Begin | Urgency::Tell => is_rejected_for_now(error),
+        };
+        let turns = Turns::End(&self.pace, amendment.id());
+        let send = || self.store.write(amendment, deadline);
+        // Boxed, so that a step's future, which the handler holds, stays small.
+        Box::pin(persist(turns, deadline, again, send)).await
     }
 }

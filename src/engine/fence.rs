@@ -1,0 +1,98 @@
+//! The fence: an attempt writes under the name of its owner, and learns whether it still holds the record.
+
+use crate::engine::Request;
+use crate::engine::error::Obstacle;
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::journal::Journal;
+use crate::protocol::record::{Completion, Found, NewClaim, Owner, Record};
+use crate::protocol::{Settled, settle};
+use crate::store::StoreError;
+use crate::store::transaction::Refusal;
+
+/// A hold protects a claim: each write under the fence names its owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) owner: Owner,
+    pub(crate) attempt: u32,
+    /// The lease as stored, with the skew margin.
+    pub(crate) lease: EpochMillis,
+    /// An earlier attempt may have had an effect, so that no other payload may use the key.
+    pub(crate) keeps_fingerprint: bool,
+    /// The steps that earlier attempts began.
+    pub(crate) journal: Journal,
+}
+
+impl Hold {
+    pub(crate) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool) -> Self {
+        Self {
+            owner: claim.owner.clone(),
+            attempt: claim.attempt,
+            lease: claim.lease,
+            keeps_fingerprint,
+            journal: Journal::default(),
+        }
+    }
+
+    /// Takes the hold from the record that an earlier send of the same claim left.
+    pub(crate) fn of_record(owner: &Owner, record: &Record) -> Self {
+        Self {
+            owner: owner.clone(),
+            attempt: record.attempt,
+            lease: record.lease.unwrap_or_default(),
+            keeps_fingerprint: record.attempt > 1,
+            journal: record.journal.clone(),
+        }
+    }
+}
+
+/// The state of the fence after a final write.
+#[derive(Debug)]
+pub(super) enum Fence {
+    /// It held: the record has this attempt's outcome.
+    Held,
+    /// The lease ran out, and the record has a successor's outcome.
+    Superseded(Box<Record>),
+    /// The lease ran out, and another attempt holds the key.
+    Lost,
+}
+
+/// Reads the state of the fence from the record that refused a completion.
+pub(super) fn fence(request: &Request, completion: &Completion, found: Option<&Found>) -> Fence {
+    match settle(found, completion, request.fingerprint.as_ref()) {
+        Settled::Recorded => Fence::Held,
+        Settled::Superseded(record) => Fence::Superseded(Box::new(record.clone())),
+        Settled::Lost => Fence::Lost,
+    }
+}
+
+/// Tells whether a record is this owner's own.
+pub(super) fn is_mine(found: Option<&Found>, owner: &Owner) -> bool {
+    found.is_some_and(|found| found.version.owner.as_deref() == Some(owner.as_str()))
+}
+
+/// The reason why a transaction is not known to have committed.
+#[derive(Debug)]
+pub(super) enum Uncommitted {
+    /// A business condition failed: nothing was written.
+    Refused(Refusal),
+    /// It is certain that nothing was written.
+    NotCommitted(StoreError),
+    /// Nothing proves whether it committed.
+    Unknown(StoreError),
+}
+
+impl From<Uncommitted> for Obstacle {
+    fn from(uncommitted: Uncommitted) -> Self {
+        match uncommitted {
+            Uncommitted::Refused(refusal) => Self::Refused(refusal),
+            Uncommitted::NotCommitted(error) => Self::NotCommitted(error),
+            Uncommitted::Unknown(error) => Self::OutcomeUnknown(error),
+        }
+    }
+}
+
+/// Makes the error of a commit whose last answer is not an error, while an earlier send of it got
+/// no answer.
+pub(super) fn unanswered() -> StoreError {
+    StoreError::Unavailable("a send of the transaction got no answer, and may still arrive".into())
+}

@@ -1,0 +1,423 @@
+//! A run: the right to do the work of a request, and its end.
+
+use std::borrow::Cow;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::{fmt, mem};
+
+use serde::de::IgnoredAny;
+use tokio::time::Instant;
+use tracing::Span;
+
+use crate::engine::claim::{Claim, ClaimTime};
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::Hold;
+use crate::engine::metrics::Count;
+use crate::engine::request::{Subject, Times, ending};
+use crate::engine::{Engine, Replayed, Request, events};
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::record::{Failure, Found, NOT_STARTED, Omission, Owner};
+use crate::store::StoreError;
+use crate::store::transaction::{Collected, Unwritten};
+
+#[cfg(feature = "http")]
+use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
+#[cfg(feature = "http")]
+use std::time::Duration;
+
+/// A begun request has its own run, or the outcome of an earlier one.
+#[derive(Debug)]
+pub enum Begun {
+    /// The request is to be done: do the work, then [`end`](Run::end) the run.
+    Run(Run),
+    /// The work was done before, with this outcome.
+    Replay(Replayed),
+}
+
+/// The right to do a request's work once. [`Idempotency::begin`](crate::Idempotency::begin) gives
+/// it.
+///
+/// # Cancellation
+///
+/// A run that is dropped without its [`end`](Self::end) counts as one whose work was ended before it
+/// returned. The engine's next call releases its key, and a retry runs again; under
+/// [`OnCrash::Interrupt`](crate::OnCrash::Interrupt) nothing is sent, and the lease runs out.
+#[must_use = "a run that is dropped holds its key until the engine's next call"]
+pub struct Run {
+    pub(super) engine: Arc<Engine>,
+    pub(super) claim: Claim,
+    pub(super) protection: Protection,
+    /// The instant that ends each store call of the run; `None` where none is set.
+    pub(super) store_end: Option<Instant>,
+}
+
+/// The disposition says how a run is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disposition {
+    /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
+    /// or the reason why there is none to be kept. A text that is no JSON is not kept.
+    Complete(Result<String, Omission>),
+    /// The work failed, and no retry will fix it: store the failure and replay it to duplicates.
+    Fail(Failure),
+    /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
+    /// where it ended well.
+    Release(Option<Cow<'static, str>>),
+}
+
+/// The end of a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The disposition was carried out.
+    Done,
+    /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
+    /// lease is over.
+    Unrecorded(StoreError),
+    /// Nothing protects the run, so only the writes that were handed to the claim were carried out.
+    Unprotected,
+    /// Another attempt finished first, and this is its outcome.
+    Replay(Replayed),
+}
+
+impl Run {
+    /// Returns the claim: keys for effects outside, steps, writes, and the time that is left.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Makes the disposition of work that is done. The outcome of a run that nothing protects stays
+    /// unmade: no record keeps it.
+    pub(crate) fn completion(
+        &self,
+        outcome: impl FnOnce() -> Result<String, Omission>,
+    ) -> Disposition {
+        Disposition::Complete(if self.claim.is_protected() {
+            outcome()
+        } else {
+            Ok(String::new())
+        })
+    }
+
+    /// Sets how long the outcome of this run is kept. Without a claim, never so short that a late
+    /// copy of the commit could outlive it.
+    #[cfg(feature = "http")]
+    pub(crate) fn keep_for(&mut self, retention: Duration) {
+        let retention = retention.max(SHORTEST_RETENTION);
+        match &mut self.protection {
+            Protection::Claimed(request, _) => request.retention = retention,
+            Protection::Claimless(request, _) => {
+                request.retention = retention.max(LEAST_RETENTION);
+            }
+            Protection::Shadow(_) | Protection::None => {}
+        }
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the disposition was not carried out: the lease was lost to another attempt, a
+    /// step was interrupted, a transaction did not commit, or the outcome could not be recorded
+    /// where the [policy](crate::Unrecorded) makes that an error.
+    ///
+    /// # Cancellation
+    ///
+    /// The disposition stands once the future was polled. Where it is dropped before the store has
+    /// answered, the engine's next call sends the completion, the failure or the release. A
+    /// transaction isn't sent again: its outcome is unknown, and the next call sends a release,
+    /// which is refused if the transaction committed.
+    pub async fn end(self, disposition: Disposition) -> Result<Ended, Obstacle> {
+        let disposition = match disposition {
+            Disposition::Complete(Ok(text))
+                if serde_json::from_str::<IgnoredAny>(&text).is_err() =>
+            {
+                Disposition::Complete(Err(Omission::NotSerializable))
+            }
+            disposition => disposition,
+        };
+        self.ended(disposition).await
+    }
+
+    /// Ends the run with an outcome that is known to be JSON.
+    pub(crate) async fn ended(mut self, disposition: Disposition) -> Result<Ended, Obstacle> {
+        self.note_late();
+        let protection = self.take_protection();
+        let Self {
+            engine,
+            claim,
+            store_end,
+            ..
+        } = &self;
+        // Boxed, but for the way that most runs go.
+        match protection {
+            Protection::Claimed(request, hold) => {
+                engine.end_claimed(request, hold, claim, disposition).await
+            }
+            Protection::Claimless(request, attempt) => {
+                Box::pin(engine.end_claimless(request, *attempt, claim, disposition)).await
+            }
+            Protection::Shadow(shadow) => {
+                Box::pin(engine.end_shadow(shadow, claim, disposition, *store_end)).await
+            }
+            Protection::None => {
+                Box::pin(engine.end_unprotected(claim, &disposition, *store_end)).await
+            }
+        }
+    }
+
+    /// Reports work that went on after the deadline of its invocation.
+    fn note_late(&self) {
+        let (Protection::Claimed(request, _) | Protection::Claimless(request, _)) =
+            &self.protection
+        else {
+            return;
+        };
+        let deadline = request.options.deadline;
+        let late = deadline.and_then(|deadline| self.claim.now().0.checked_sub(deadline.0));
+        if let Some(late_ms) = late.filter(|late| *late >= 0) {
+            events::deadline_outlived(request, self.claim.attempt(), late_ms);
+        }
+    }
+
+    /// Awaits the work of this run, and renews its lease meanwhile, where the engine has a
+    /// [renewed lease](crate::Builder::renewed_lease), or where work [goes
+    /// on](crate::AtDeadline::GoOn) after the deadline of its invocation. `None` where the lease is
+    /// over before the work is done: another attempt may have the key then, so the work is polled no
+    /// more.
+    ///
+    /// Work whose lease is neither renewed nor bound to a deadline is only awaited.
+    ///
+    /// [`run`](crate::Idempotency::run) and the layers do it by themselves.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Begun, Disposition, Idempotency, Key, store::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("reports")
+    ///     .renewed_lease(Duration::from_secs(30))
+    ///     .build()?;
+    /// if let Begun::Run(run) = once.begin(Key::new("monthly", "2026-11"), None).await? {
+    ///     match run.while_renewed(Box::pin(async { "a long report" })).await {
+    ///         Some(report) => drop(run.end(Disposition::Complete(Ok(format!("{report:?}")))).await?),
+    ///         None => run.panicked().await,
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped ends the work and the renewals. The run is still to be ended, or
+    /// dropped.
+    pub async fn while_renewed<W: Future + Unpin>(&self, mut work: W) -> Option<W::Output> {
+        let Protection::Claimed(request, hold) = &self.protection else {
+            return Some(work.await);
+        };
+        let options = &request.options;
+        let lease = self.engine.settings.renewed_lease_of(options);
+        let lease = lease.or_else(|| self.engine.settings.lease_beyond(options));
+        if lease.is_none() && options.deadline.is_none() {
+            return Some(work.await);
+        }
+        let begun = self.engine.moment();
+        let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease, begun));
+        let mut renewals = None;
+        poll_fn(|context| {
+            let Some(lease) = lease else {
+                return if self.claim.is_over() {
+                    Poll::Ready(None)
+                } else {
+                    Pin::new(&mut work).poll(context).map(Some)
+                };
+            };
+            // Work that is done at its first poll needs no timer.
+            let polled_first = renewals.is_none() && !self.claim.is_over();
+            if polled_first && let Poll::Ready(done) = Pin::new(&mut work).poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            // Else looked at before the work: after a thread was blocked, the work has no effect
+            // beyond its lease.
+            let renewals = renewals.get_or_insert_with(|| renew(lease));
+            if renewals.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            // Over: the last renewal is under way, and decides.
+            if polled_first || self.claim.is_over() {
+                return Poll::Pending;
+            }
+            Pin::new(&mut work).poll(context).map(Some)
+        })
+        .await
+    }
+
+    /// Ends a run whose work panicked: the claim is released, unless crashed attempts wait for a
+    /// person.
+    pub async fn panicked(self) {
+        self.crashed("panic").await;
+    }
+
+    /// Ends a run whose work was ended before it returned, as one whose work panicked; one whose key
+    /// another attempt has is left to that one. Returns the reason.
+    pub(crate) async fn timed_out(mut self, times: Option<Times>) -> Obstacle {
+        let is_lost = self.claim.is_lost();
+        let error = if is_lost {
+            Error::LeaseLost
+        } else {
+            Error::TimedOut
+        };
+        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
+            &self.protection
+        {
+            events::refused(request, &error);
+        }
+        if is_lost {
+            drop(self.take_protection());
+        }
+        ending(times, self.crashed("timed out")).await;
+        error
+    }
+
+    /// Ends a run whose work didn't return: what it did is not known.
+    async fn crashed(mut self, last_error: &'static str) {
+        match self.take_protection() {
+            Protection::Claimed(request, mut hold) => {
+                hold.keeps_fingerprint = true;
+                self.engine.follow(&self.claim, &mut hold);
+                // The tasks that the handler has spawned go on, and ask whether they may.
+                self.claim.lose();
+                self.engine.end_crashed(&request, &hold, last_error).await;
+            }
+            Protection::Shadow(Some(shadow)) => {
+                let released = Disposition::Release(Some(last_error.into()));
+                self.engine.note(*shadow, &released).await;
+            }
+            Protection::Claimless(request, attempt) => {
+                let engine = &self.engine;
+                let end = engine.end_claimless_crashed(&request, *attempt, &self.claim);
+                Box::pin(end).await;
+            }
+            Protection::Shadow(None) | Protection::None => {}
+        }
+    }
+
+    /// Returns the run, unless the time of its handler is over before the work begins: a handler that
+    /// is begun then would be ended at its first await.
+    pub(crate) async fn in_time(self, times: Option<Times>) -> Result<Self, Obstacle> {
+        if times.is_none_or(|times| Instant::now() < times.end) {
+            return Ok(self);
+        }
+        ending(times, async { drop(self.too_late().await) }).await;
+        Err(Error::TooLate)
+    }
+
+    /// Ends a run whose time was over before its work could begin.
+    pub(crate) async fn too_late(self) -> Result<Ended, Obstacle> {
+        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
+            &self.protection
+        {
+            request.meter.count(Count::TooLate);
+        }
+        self.not_started().await
+    }
+
+    /// Ends a run whose work didn't begin: the attempt doesn't count.
+    pub(crate) async fn not_started(self) -> Result<Ended, Obstacle> {
+        self.end(Disposition::Release(Some(NOT_STARTED.into())))
+            .await
+    }
+
+    /// Takes the protection away, whose end then is the caller's task.
+    fn take_protection(&mut self) -> Protection {
+        mem::replace(&mut self.protection, Protection::None)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        match self.take_protection() {
+            Protection::Claimed(request, mut hold) => {
+                self.engine.leave_dropped(&request, &mut hold, &self.claim);
+            }
+            Protection::Claimless(..) => {
+                drop(self.engine.derived_keys(&self.claim));
+            }
+            Protection::Shadow(_) | Protection::None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The record that protects a run, if there is one.
+#[derive(Debug)]
+pub(super) enum Protection {
+    /// A claim in the store.
+    Claimed(Box<Request>, Hold),
+    /// The record that the run's own transaction will write.
+    Claimless(Box<Request>, Box<Unclaimed>),
+    /// A shadow claim, which only observes; `None` where it was not to be had.
+    Shadow(Option<Box<Shadow>>),
+    /// Nothing.
+    None,
+}
+
+/// One attempt without a claim.
+#[derive(Debug)]
+pub(super) struct Unclaimed {
+    pub(super) owner: Owner,
+    /// The time when the attempt must be done.
+    pub(super) until: EpochMillis,
+    pub(super) started_at: EpochMillis,
+    /// The record that a hinted redelivery read.
+    pub(super) found: Option<Found>,
+}
+
+/// A claim on a shadow record.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    pub(super) request: Request,
+    pub(super) hold: Hold,
+    pub(super) span: Span,
+}
+
+impl Engine {
+    pub(super) fn run(
+        self: &Arc<Self>,
+        claim: Claim,
+        protection: Protection,
+        store_end: Option<Instant>,
+    ) -> Run {
+        Run {
+            engine: Arc::clone(self),
+            claim,
+            protection,
+            store_end,
+        }
+    }
+
+    /// Makes a claim, as [`Claim::new`] does.
+    pub(super) fn claim_of(
+        &self,
+        subject: Subject,
+        hold: Option<Hold>,
+        journal: Option<Arc<Self>>,
+        time: Option<impl Into<ClaimTime>>,
+        unwritten: Option<Unwritten>,
+    ) -> Claim {
+        let clock = Arc::clone(&self.clock);
+        let collected = Collected::new(self.store.admission(), unwritten);
+        let time = time.map(Into::into);
+        Claim::new(subject, hold, journal, time, clock, collected)
+    }
+}
