@@ -70,6 +70,7 @@ page!(
     transactions,
     "recipes/transactions.md",
     "diagrams/transaction" => diagram!("transaction"),
+    "sources/http" => packaged!("sources/http.md"),
     "testing#a-transaction" => "crate::guide::testing#a-transaction",
     "why" => packaged!("why.md"),
 );
