@@ -5,6 +5,7 @@ mod api;
 mod axum;
 #[allow(dead_code, reason = "a test can't serve")]
 mod invocation;
+mod kinesis;
 #[allow(dead_code, reason = "a test can't serve")]
 mod queue;
 mod shared;
@@ -19,7 +20,7 @@ fn the_page_on_testing_shows_the_tests_that_run() {
     let page = root.join("docs/testing.md");
     let shown = std::fs::read_to_string(&page).unwrap();
     let mut wanted = shown.clone();
-    for name in ["queue", "api", "transaction"] {
+    for name in ["queue", "api", "kinesis", "transaction"] {
         let path = format!("tests/suite/guide/{name}.rs");
         let file = std::fs::read_to_string(root.join(&path)).unwrap();
         let head = format!("<!-- {path} -->\n```rust\n");

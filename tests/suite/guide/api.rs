@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use http_body_util::BodyExt;
 use lambda_http::{Body, Error, Request, Response};
 use lambda_idempotency::http::{IdempotencyLayer, ResponseBody, scope};
@@ -5,6 +7,7 @@ use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestRequest};
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::json;
+use tokio::sync::Notify;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 // The function, in your `src/`. Its `main` ends with `serve(once).await`.
@@ -21,13 +24,15 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
     Ok(response.body(Body::from(order.to_string()))?)
 }
 
+fn layer(once: Idempotency) -> IdempotencyLayer {
+    IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope()
+}
+
 fn api(
     once: Idempotency,
     // `lambda_http::run` asks for `Future: Send`.
 ) -> impl Service<Request, Response = Response<ResponseBody<Body>>, Error = Error, Future: Send> {
-    ServiceBuilder::new()
-        .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
-        .service_fn(order)
+    ServiceBuilder::new().layer(layer(once)).service_fn(order)
 }
 
 // The tests.
@@ -99,5 +104,38 @@ async fn a_retry_after_a_crash_gets_the_same_order() -> Result<(), Error> {
     let (status, order) = send(&once, tea(2)?).await?;
     assert_eq!(status, 201);
     assert!(order.contains(r#""attempt":2"#), "{order}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_two_requests_at_once_one_orders_and_one_gets_409() -> Result<(), Error> {
+    static ORDERS: AtomicUsize = AtomicUsize::new(0);
+    static BEGUN: Notify = Notify::const_new();
+    static ANSWERED: Notify = Notify::const_new();
+    async fn slow(request: Request) -> Result<Response<Body>, Error> {
+        if ORDERS.fetch_add(1, Ordering::SeqCst) == 0 {
+            BEGUN.notify_one();
+            ANSWERED.notified().await;
+        }
+        order(request).await
+    }
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("orders")
+        .build()?;
+    let api = ServiceBuilder::new().layer(layer(once)).service_fn(slow);
+
+    let first = api.clone().oneshot(tea(2)?.request()?);
+    let duplicate = tea(2)?.request()?;
+    let second = async {
+        BEGUN.notified().await;
+        let answer = api.oneshot(duplicate).await;
+        ANSWERED.notify_one();
+        answer
+    };
+    let (first, second) = tokio::join!(first, second);
+
+    assert_eq!(first?.status(), 201);
+    assert_eq!(second?.status(), 409);
+    assert_eq!(ORDERS.load(Ordering::SeqCst), 1);
     Ok(())
 }
