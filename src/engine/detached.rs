@@ -1,4 +1,4 @@
-//! Runs that outlive their callers: how many there are, and whether a caller still waits.
+//! Places for runs at one time: of a batch, and of detached runs, which outlive their callers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! The fence: an attempt writes under the name of its owner, and learns whether it still holds the record.
+//! The fence: an attempt writes under the name of its owner, and learns whether it still holds the
+//! record.
 
 use crate::engine::Request;
 use crate::engine::error::Obstacle;
