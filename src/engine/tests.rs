@@ -27,6 +27,7 @@ mod counts;
 mod deadlines;
 mod fences;
 mod refusals;
+mod renewals;
 mod replays;
 mod scripted;
 mod shadow;

@@ -239,3 +239,18 @@ async fn a_limit_that_has_ended_leaves_nothing_for_the_next_one() {
     throttled(&pace, 2, turn);
     about(waited(&pace).await, space(&pace).as_secs_f64());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_key_is_remembered_for_ten_seconds_and_beside_fifteen_younger_ones() {
+    let pace = Pace::new();
+    let is_news = |number| pace.state().is_news(Instant::now(), &key(number));
+    assert!(is_news(0));
+    advance(Duration::from_millis(9_999)).await;
+    assert!(!is_news(0));
+    advance(Duration::from_millis(1)).await;
+    assert!((0..=15).all(is_news));
+    assert!(!is_news(0));
+    assert!(is_news(16));
+    assert!(!is_news(1));
+    assert!(is_news(0), "it is forgotten");
+}

@@ -131,6 +131,14 @@ async fn what_was_sent_once_without_an_answer_may_have_applied_whatever_comes_la
             "{answer:?}"
         );
     }
+    // Throttled, and then silent again until the deadline.
+    let errors = vec![silent(), throttled()];
+    let (answer, sent) = persisted(errors, Duration::from_secs(5)).await;
+    assert!(
+        answer.as_ref().is_err_and(StoreError::is_unreachable),
+        "{answer:?}"
+    );
+    assert_eq!(sent, 3);
     let (answer, _) = persisted(vec![StoreError::NotSent], Duration::from_millis(1)).await;
     assert!(matches!(answer, Err(StoreError::NotSent)), "{answer:?}");
 }

@@ -188,6 +188,8 @@ struct Late {
     is_takeover: bool,
     arrives: bool,
     releases: AtomicU32,
+    /// No release is answered any more.
+    is_silent: AtomicBool,
 }
 
 const LATE: Duration = Duration::from_millis(600);
@@ -201,6 +203,9 @@ impl Script for Late {
     ) -> Result<Answer, StoreError> {
         if matches!(write, RecordWrite::Release(_)) {
             self.releases.fetch_add(1, Ordering::Relaxed);
+            if self.is_silent.load(Ordering::Relaxed) {
+                return Err(StoreError::Timeout);
+            }
         }
         let is_claim = match write {
             RecordWrite::Create(_) => !self.is_takeover,
@@ -217,6 +222,7 @@ impl Script for Late {
                 table.write(&write, soon()).await
             });
         }
+        sleep(LATE / 2).await;
         Err(StoreError::Timeout)
     }
 }
@@ -256,6 +262,46 @@ async fn a_claim_that_arrives_after_its_release_is_released_by_a_later_call() {
             assert_eq!(one(&once, "order-1").await.unwrap().into_inner(), 1);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_dropped_and_arrives_after_its_release_is_released_by_a_later_call() {
+    for is_takeover in [false, true] {
+        let once = engine(Late {
+            is_takeover,
+            arrives: true,
+            ..Late::default()
+        });
+        if is_takeover {
+            fail(&once).await;
+        }
+        once.store.script.is_next.store(true, Ordering::Relaxed);
+        let dropped = tokio::time::timeout(LATE / 4, one(&once, "order-1"));
+        dropped.await.unwrap_err();
+        // The release comes before the claim.
+        one(&once, "another-1").await.unwrap();
+        sleep(2 * LATE).await;
+        let arrived = record(&once).await.unwrap();
+        assert!(!arrived.is_released(), "{is_takeover} {arrived:?}");
+        one(&once, "another-2").await.unwrap();
+        assert!(record(&once).await.unwrap().is_released(), "{is_takeover}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_claim_that_may_arrive_is_not_sent_by_each_call_though_none_is_answered() {
+    let once = late(false, false).await;
+    let script = &once.store.script;
+    let mut sent = Vec::new();
+    for second in 0..30 {
+        one(&once, &format!("another-{second}")).await.unwrap();
+        if script.releases.swap(0, Ordering::Relaxed) > 0 {
+            sent.push(second);
+            script.is_silent.store(true, Ordering::Relaxed);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(sent, [1, 5, 9, 13, 17, 21, 25, 29]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,3 +232,18 @@ async fn a_completion_gets_half_a_second_though_the_time_is_over() {
         assert_eq!(outcome.await.unwrap(), expected, "{delay}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_seen_to_be_over_within_a_second_where_the_clock_jumps() {
+    let bench = bench();
+    let run = bench.once.run(key(), payload(), |claim| async move {
+        let over = tokio::spawn(async move { claim.over().await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        bench.clock.advance(LEASE);
+        let jumped = Instant::now();
+        over.await.unwrap();
+        assert!(jumped.elapsed() < Duration::from_secs(1));
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(run.await.unwrap().into_inner(), 1);
+}

@@ -285,6 +285,22 @@ async fn what_returns_after_its_deadline_is_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_returns_in_the_very_millisecond_of_its_deadline_is_late() {
+    for (time, is_late) in [(Duration::from_millis(1_999), false), (TIME, true)] {
+        let (log, _capture) = Log::capture();
+        let bench = &bench(AtDeadline::GoOn);
+        let once = bench.invocation();
+        let run = once.run(key(), payload(), |_| async {
+            tokio::time::sleep(time).await;
+            Ok::<_, HandlerError>(1)
+        });
+        assert_eq!(run.await.unwrap().into_inner(), 1);
+        let logged = log.text().contains("deadline_outlived");
+        assert_eq!(logged, is_late, "{time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_fails_after_its_deadline_leaves_its_key_to_a_retry() {
     let bench = &bench(AtDeadline::GoOn);
     let once = bench.invocation();
