@@ -132,6 +132,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_hook_may_take_all_of_its_time() {
+        let slow = |replayed: ReplayedResponse| async {
+            tokio::time::sleep(Duration::from_millis(49)).await;
+            Ok(replayed.response.map(|_| Bytes::from_static(b"fresh")))
+        };
+        assert_eq!(changed(slow).await, ("fresh".into(), None));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_stored_response_is_given_where_the_hook_fails_panics_or_hangs() {
         let stored = || ("stored".into(), Some("6".to_owned()));
         assert_eq!(changed(async |_| Err("no key".to_owned())).await, stored());

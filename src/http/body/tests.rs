@@ -135,6 +135,14 @@ async fn what_was_read_comes_before_the_rest() {
     assert!(!head.is_end_stream());
 }
 
+#[test]
+fn a_body_before_trailers_tells_its_length_as_the_least_and_not_as_the_exact_one() {
+    let trailers = HeaderMap::from_iter([(http::header::ETAG, "a".parse().unwrap())]);
+    let body = ResponseBody::<Full<Bytes>>::with_trailers("abc".into(), trailers);
+    let size = body.size_hint();
+    assert_eq!((size.lower(), size.upper()), (3, None));
+}
+
 /// A body that knows its size in part.
 struct Sized(SizeHint);
 

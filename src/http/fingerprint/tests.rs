@@ -274,6 +274,10 @@ fn the_boundary_is_read_as_content_types_write_it() {
         assert!(!named(parameters), "{parameters}");
     }
     assert_eq!(multipart_print("", &form("", &[NAME])), None);
+    for unusable in ["a*b", "äb"] {
+        let body = form(unusable, &[NAME]);
+        assert_eq!(multipart_print(unusable, &body), None, "{unusable}");
+    }
     let long = "x".repeat(71);
     assert_eq!(multipart_print(&long, &form(&long, &[NAME])), None);
     assert!(multipart_print(&long[1..], &form(&long[1..], &[NAME])).is_some());

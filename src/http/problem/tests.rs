@@ -125,14 +125,14 @@ fn a_problem_is_a_complete_document() {
 
 #[test]
 fn a_pause_is_rounded_up_to_whole_seconds_and_never_zero() {
-    for (millis, expected) in [
-        (0, "1"),
-        (1, "1"),
-        (1_000, "1"),
-        (1_001, "2"),
-        (29_500, "30"),
+    for (pause, expected) in [
+        (Duration::ZERO, "1"),
+        (Duration::from_millis(1), "1"),
+        (Duration::from_secs(1), "1"),
+        (Duration::new(1, 1), "2"),
+        (Duration::from_millis(29_500), "30"),
     ] {
-        assert_eq!(seconds(Duration::from_millis(millis)), expected, "{millis}");
+        assert_eq!(seconds(pause), expected, "{pause:?}");
     }
     assert_eq!(seconds(Duration::MAX), u64::MAX.to_string());
 }

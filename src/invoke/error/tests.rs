@@ -114,3 +114,17 @@ fn the_handlers_error_is_its_own_diagnostic() {
     assert_eq!(error.to_string(), "the handler failed: account closed");
     assert_eq!(Diagnostic::from(error), own);
 }
+
+#[test]
+fn the_log_gives_the_text_of_each_error_but_of_the_handlers() {
+    for error in errors() {
+        let logged = detail(&error);
+        assert!(
+            error.to_string().contains(&logged) && !logged.is_empty(),
+            "{error:?}"
+        );
+    }
+    assert_eq!(detail(&Own::NoKey), Own::NoKey.to_string());
+    assert_eq!(detail(&Own::Panicked), Own::Panicked.to_string());
+    assert_eq!(detail(&Own::Handler("hunter2")), "");
+}
