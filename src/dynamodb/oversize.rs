@@ -83,7 +83,13 @@ pub(super) async fn fetch(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::dynamodb::wire::Wire;
+    use crate::protocol::clock::EpochSeconds;
     use crate::protocol::key::Key;
     use crate::protocol::key::Namespace;
 
@@ -102,5 +108,23 @@ mod tests {
         let long = resolve(&Key::raw("charge", "x".repeat(2_000)));
         assert_eq!(of(&long), format!("{}#outcome#{owner}", "x".repeat(900)));
         assert!(of(&long).ends_with(owner));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_that_fits_an_item_is_sent_and_one_more_byte_is_too_large() {
+        let wire = Wire::answering([Some((200, json!({})))]);
+        let store = wire.store();
+        let kept = async |bytes| {
+            let (id, owner) = (resolve(&Key::new("charge", "t")), Owner::from_stored("me"));
+            let outcome = LargeOutcome::new(id, owner, vec![0; bytes], EpochSeconds(9));
+            keep(&store, &outcome, Instant::now() + Duration::from_secs(1)).await
+        };
+        // What an item takes, less the longest keys.
+        let most = 400 * 1_024 - 2_048 - 1_024;
+        let place = kept(most).await.unwrap();
+        assert_eq!(place, Place::Entry(Owner::from_stored("me")));
+        let larger = kept(most + 1).await;
+        assert!(matches!(larger, Err(StoreError::TooLarge)), "{larger:?}");
+        assert_eq!(wire.actions(), ["PutItem"]);
     }
 }

@@ -342,3 +342,24 @@ impl ser::SerializeMap for Parts {
         Ok(self.done())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_lossy(value: impl Serialize) -> bool {
+        Digest::of(&value).unwrap().is_lossy()
+    }
+
+    #[test]
+    fn a_value_is_lossy_where_json_has_null_for_what_is_not() {
+        assert!(is_lossy(f64::NAN));
+        assert!(is_lossy(vec![1.0, f32::INFINITY]));
+        assert!(is_lossy(Some(())));
+        assert!(is_lossy([Some(Some(1)), Some(None)]));
+        assert!(!is_lossy(1.5));
+        assert!(!is_lossy(vec![Some(f64::MAX), None]));
+        // JSON has `{"Ok":null}`.
+        assert!(!is_lossy(Some(Ok::<(), ()>(()))));
+    }
+}

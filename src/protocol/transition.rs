@@ -153,6 +153,7 @@ fn held<'a>(met: Option<&'a Record>, owner: &Owner) -> Option<&'a Record> {
 mod tests {
     use super::*;
     use crate::protocol::clock::{EpochMillis, EpochSeconds};
+    use crate::protocol::fingerprint::Fingerprint;
     use crate::protocol::key::Key;
     use crate::protocol::key::Namespace;
     use crate::protocol::record::StoredOutcome;
@@ -203,6 +204,26 @@ mod tests {
             transition_to_final(None, &final_of("me", Basis::Claimed)),
             None
         );
+    }
+
+    #[test]
+    fn a_release_keeps_the_payload_and_the_last_error_unless_it_says_otherwise() {
+        let mut held = Record::claimed(&claim("me"));
+        held.fingerprint = Some(Fingerprint::bytes(b"payload"));
+        held.last_error = Some("timed out".to_owned());
+        let plain = Release::new(
+            claim("me").id,
+            Owner::from_stored("me"),
+            Owner::from_stored("no one"),
+        );
+        let left = release(Some(&held), &plain).unwrap();
+        assert_eq!(left.fingerprint, held.fingerprint);
+        assert_eq!(left.last_error, held.last_error);
+        let forgetting = Release {
+            forget_fingerprint: true,
+            ..plain
+        };
+        assert_eq!(release(Some(&held), &forgetting).unwrap().fingerprint, None);
     }
 
     #[test]

@@ -31,6 +31,12 @@ fn groups_run_side_by_side_and_their_messages_one_after_the_other() {
 }
 
 #[test]
+fn a_message_without_a_group_comes_after_one_with_another_behind_it() {
+    let mut turns = Turns::of(&groups("..aa"));
+    assert_eq!(take_all(&mut turns), [2, 0, 1]);
+}
+
+#[test]
 fn what_is_behind_a_reported_message_never_gets_its_turn() {
     let mut turns = Turns::of(&groups("abaab"));
     take_all(&mut turns);

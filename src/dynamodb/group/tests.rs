@@ -163,6 +163,24 @@ async fn each_write_gets_the_answer_to_its_own_statement() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_is_sent_alone_and_takes_none_of_the_next_groups() {
+    let short = vec![applied(); MOST_STATEMENTS - 1];
+    let wire = Wire::answering([statements(&short), statements(&[applied(), applied()])]);
+    let writes: Vec<_> = (0..MOST_STATEMENTS + 2).map(claim).collect();
+    let answers = write_all(&wire.store(), &writes, soon()).await;
+    for (position, answer) in answers.iter().enumerate() {
+        if position == MOST_STATEMENTS - 1 {
+            assert!(is_not_sent(answer), "{answer:?}");
+        } else {
+            assert!(
+                matches!(answer, Ok(Answer::Applied(None))),
+                "{position}: {answer:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_that_met_a_record_are_read_together() {
     let duplicate = failed("DuplicateItem");
     let group = statements(&[duplicate.clone(), applied(), duplicate]);
