@@ -42,6 +42,14 @@ fn no_night_breaks_an_invariant() {
     }
 }
 
+/// In the night of this seed a run with a claim and one without begin in the same instant, and the caller of the second hangs up.
+#[test]
+fn a_run_without_a_claim_holds_no_key() {
+    night::hush();
+    let night = night::run(8_427_717, Mutation::None);
+    assert!(night.broken.is_empty(), "{:?}", night.broken);
+}
+
 #[test]
 fn a_seed_gives_the_same_night_again() {
     night::hush();

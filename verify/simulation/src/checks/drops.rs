@@ -63,6 +63,10 @@ fn holder<'a>(night: &'a Night, id: &RecordId, key: usize, by: i64) -> Option<&'
     let claim = night.changes.iter().rfind(is_claim)?;
     let attempt = claim.after.as_ref()?.attempt;
     night.executions.iter().find(|execution| {
-        execution.key == key && execution.attempt == attempt && execution.began == claim.at
+        // One without a claim may have begun in the same instant.
+        !execution.claimless
+            && execution.key == key
+            && execution.attempt == attempt
+            && execution.began == claim.at
     })
 }
