@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use request::Moment;
 use settings::Settings;
+use time::Moment;
 use tokio::time::Instant;
 
 use crate::protocol::clock::Clock;
@@ -19,11 +19,11 @@ mod abandoned;
 mod begin;
 pub(crate) mod claim;
 mod commit;
-mod detached;
 mod end;
 pub(crate) mod error;
 pub(crate) mod events;
 mod fence;
+mod finish;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod hook;
 mod lease;
@@ -32,6 +32,7 @@ mod outcome;
 mod pace;
 mod permission;
 mod persist;
+mod places;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod rejection;
 pub(crate) mod request;
@@ -39,22 +40,25 @@ mod run;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
+pub(crate) mod time;
 
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;
 pub(crate) use abandoned::UnsentEndings;
-#[cfg(feature = "batch")]
-pub(crate) use detached::Place;
-pub(crate) use detached::{Caller, DetachedRuns};
+pub use finish::{Disposition, Ended};
 pub(crate) use metrics::Meters;
 pub use outcome::{Replay, Replayed};
 pub(crate) use pace::Pace;
 pub(crate) use permission::Permission;
-pub(crate) use request::{Deadlines, LEAST_STORE_TIME, REPLY_TIME, Request};
-pub use run::{Begun, Disposition, Ended, Run};
+#[cfg(feature = "batch")]
+pub(crate) use places::Place;
+pub(crate) use places::{Caller, DetachedRuns};
+pub(crate) use request::Request;
+pub use run::{Begun, Run};
 #[cfg(feature = "batch")]
 pub(crate) use settings::Batch;
 pub(crate) use settings::{Host, Options};
+pub(crate) use time::{Deadlines, LEAST_STORE_TIME, REPLY_TIME};
 
 /// All that the runs of one [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]

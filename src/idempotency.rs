@@ -14,10 +14,8 @@ use tracing::instrument::WithSubscriber;
 
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::request::Times;
-use crate::engine::{
-    Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed, request,
-};
+use crate::engine::time::Times;
+use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed, time};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -199,7 +197,7 @@ impl Idempotency {
 
     /// Tells whether work goes on after the deadline of its invocation.
     pub(crate) fn goes_on(&self) -> bool {
-        self.engine.settings.goes_on(&self.options)
+        self.engine.settings.work_goes_on(&self.options)
     }
 
     /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,
@@ -383,7 +381,7 @@ impl Idempotency {
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
         let running = run.while_renewed(running);
-        let running = request::within(times.map(|times| times.end), running).await;
+        let running = time::within(times.map(|times| times.end), running).await;
         let result = match running.flatten() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {

@@ -273,7 +273,7 @@ where
         let hook = hook.map(|hook| (hook, message.metadata.clone()));
         let show: Show<E> = Box::new(move |error| {
             if let Some(claim) = claim {
-                claim.log_failure(error);
+                claim.log_error(error);
             }
             // A panic of the hook doesn't change what becomes of the message.
             if let Some((hook, metadata)) = hook

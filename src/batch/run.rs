@@ -21,7 +21,7 @@ use crate::batch::report::{Fate, Reason};
 use crate::batch::turns::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::request::within;
+use crate::engine::time::within;
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;

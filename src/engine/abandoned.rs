@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::claim::Claim;
-use crate::engine::fence::{Fence, Hold, fence, is_mine};
+use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
@@ -260,7 +260,7 @@ impl Engine {
                 self.note_permission(&answer);
                 let finished = answer.map(|answer| match answer {
                     Answer::Applied(_) => Fence::Held,
-                    Answer::Refused(found) => fence(request, completion, found.as_ref()),
+                    Answer::Refused(found) => Fence::of(request, completion, found.as_ref()),
                 });
                 events::finished(request, hold.attempt, completion, &finished);
             }
@@ -353,9 +353,7 @@ impl Engine {
         )
         .await
     }
-}
 
-impl Engine {
     /// Leaves an ending to the engine's next call. One that is only observed is not left: no call
     /// waits for it.
     pub(super) fn leave(
@@ -441,6 +439,31 @@ impl Engine {
         self.follow(claim, hold);
         if self.settings.rules.on_crash == OnCrash::RunAgain {
             self.leave_release(request, hold, "dropped");
+        }
+    }
+}
+
+/// Calls a function when it is dropped, unless it was disarmed before.
+#[must_use = "it acts as soon as it is dropped"]
+pub(super) struct OnDrop<F: FnOnce()> {
+    act: Option<F>,
+}
+
+impl<F: FnOnce()> OnDrop<F> {
+    pub(super) fn new(act: F) -> Self {
+        Self { act: Some(act) }
+    }
+
+    /// Keeps the function from being called: the store has answered.
+    pub(super) fn disarm(mut self) {
+        self.act = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(act) = self.act.take() {
+            act();
         }
     }
 }

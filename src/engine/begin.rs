@@ -1,7 +1,6 @@
 //! Begins a request: gives it a run, or the outcome of an earlier one. A run may have no
 //! claim: in shadow mode, or where the store did not answer.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,26 +9,29 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::engine::claim::{Claim, ClaimTime, Stop};
-use crate::engine::commit::Sent;
+use crate::engine::abandoned::OnDrop;
+use crate::engine::claim::{Claim, ClaimTime};
+use crate::engine::commit::Unclaimed;
+use crate::engine::end::Shadow;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Hold, Uncommitted, unanswered};
+use crate::engine::fence::Hold;
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::permission::ClaimRight;
-use crate::engine::persist::{OnDrop, Wait, is_rejected_for_now, persist};
-use crate::engine::request::{LEAST_STORE_TIME, MAX_ROUNDS, Moment, Subject};
-use crate::engine::run::{Protection, Shadow};
-use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Unrecorded};
-use crate::engine::{Begun, Disposition, Ended, Engine, Options, Request, Run, events};
+use crate::engine::persist::{Wait, is_rejected_for_now, persist};
+use crate::engine::request::{LEAST_RETENTION, MAX_ROUNDS, Subject};
+use crate::engine::run::Protection;
+use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable};
+use crate::engine::time::Moment;
+use crate::engine::{Begun, Engine, LEAST_STORE_TIME, Options, Request, Run, events};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{
-    Failure, Found, NOT_STARTED, NewClaim, Omission, Owner, Record, RecordWrite, Release, Takeover,
-    Version, WITHOUT_REPLY,
+    Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Release, Takeover, Version,
+    WITHOUT_REPLY,
 };
-use crate::protocol::{Asking, Decision, OnCrash, decide};
-use crate::store::transaction::Committed;
+use crate::protocol::{Asking, Decision, decide};
+use crate::store::transaction::{Collected, Unwritten, WriteError};
 use crate::store::{Answer, StoreError};
 
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
@@ -105,14 +107,69 @@ impl Engine {
         key.resolve(namespace, self.settings.max_token_chars).ok()
     }
 
+    async fn begin_claimless(
+        self: &Arc<Self>,
+        request: Box<Request>,
+    ) -> Result<Begun, Obstacle> {
+        // A failure is a record, too, which a late copy of a commit must not outlive.
+        let retention = request.retention.min(self.settings.failure_retention);
+        let refused = |error: &Obstacle| events::refused(&request, error);
+        let owner = if self.store.admission().is_none() {
+            Err(Error::Write(WriteError::NotSupported))
+        } else if retention < LEAST_RETENTION {
+            Err(Error::Write(WriteError::RetentionTooShort { retention }))
+        } else {
+            self.new_owner(&request).map_err(Error::from)
+        };
+        let owner = owner.inspect_err(refused)?;
+        let started_at = self.clock.now();
+        let mut found = None;
+        if request.options.read_first || self.reads_first.load(Ordering::Relaxed) {
+            // A read of a redelivery's record costs less than a transaction that fails. Without its
+            // answer, the transaction itself finds out.
+            found = self.look(&request).await.unwrap_or_default();
+        }
+        let attempt = Unclaimed {
+            owner,
+            until: self.run_until(&request, started_at),
+            started_at,
+            found,
+        };
+        let earlier = self.record_in_the_way(&request, &attempt);
+        if let Some(record) = earlier.inspect_err(refused)? {
+            return self.replay(request, record, false).await.map(Begun::Replay);
+        }
+        let (hold, until) = (self.hold_of(&attempt), attempt.until);
+        // There is no record to keep a journal in.
+        let unwritten = self.unwritten(&request, &attempt);
+        let claim = self.claim_of(
+            request.subject(),
+            Some(hold),
+            None,
+            Some(until),
+            Some(unwritten),
+        );
+        request.meter.count(Count::Executions);
+        let end = request.options.store_end();
+        Ok(Begun::Run(self.run(
+            claim,
+            Protection::Claimless(request, Box::new(attempt)),
+            end,
+        )))
+    }
+
     fn claimed(self: &Arc<Self>, request: Box<Request>, hold: Hold) -> Run {
         let until = hold.lease - self.settings.rules.skew_margin;
         let journal = Some(Arc::clone(self));
         let longest = self.settings.max_duration;
-        let time = if self.settings.lease_beyond(&request.options).is_some() {
+        let time = if self
+            .settings
+            .lease_beyond_deadline(&request.options)
+            .is_some()
+        {
             ClaimTime::beyond(until, until + longest)
         } else {
-            let renewed = self.settings.renewed_lease_of(&request.options);
+            let renewed = self.settings.lease_to_renew(&request.options);
             let limit = renewed.map_or(until, |lease| until - lease + longest);
             ClaimTime::renewed(until, limit)
         };
@@ -120,6 +177,35 @@ impl Engine {
         let claim = self.claim_of(request.subject(), hold_of, journal, Some(time), None);
         let end = request.options.store_end();
         self.run(claim, Protection::Claimed(request, hold), end)
+    }
+
+    pub(super) fn run(
+        self: &Arc<Self>,
+        claim: Claim,
+        protection: Protection,
+        store_end: Option<Instant>,
+    ) -> Run {
+        Run {
+            engine: Arc::clone(self),
+            claim,
+            protection,
+            store_end,
+        }
+    }
+
+    /// Makes a claim, as [`Claim::new`] does.
+    fn claim_of(
+        &self,
+        subject: Subject,
+        hold: Option<Hold>,
+        journal: Option<Arc<Self>>,
+        time: Option<impl Into<ClaimTime>>,
+        unwritten: Option<Unwritten>,
+    ) -> Claim {
+        let clock = Arc::clone(&self.clock);
+        let collected = Collected::new(self.store.admission(), unwritten);
+        let time = time.map(Into::into);
+        Claim::new(subject, hold, journal, time, clock, collected)
     }
 }
 
@@ -359,133 +445,6 @@ fn has_fingerprint(found: Option<&Found>) -> bool {
 }
 
 impl Engine {
-    pub(super) async fn end_claimed(
-        &self,
-        request: Box<Request>,
-        mut hold: Hold,
-        claim: &Claim,
-        disposition: Disposition,
-    ) -> Result<Ended, Obstacle> {
-        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
-        self.follow(claim, &mut hold);
-        if claim.goes_back() {
-            return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
-        }
-        let (failure, last_error) = match disposition {
-            Disposition::Complete(outcome) => {
-                return self.end_done(request, hold, claim, outcome).await;
-            }
-            Disposition::Fail(failure) => (Some(failure), None),
-            Disposition::Release(last_error) => (None, last_error),
-        };
-        // Boxed, since most runs end without it.
-        Box::pin(self.end_undone(&request, &hold, claim, failure, last_error)).await
-    }
-
-    /// Ends the run of a saga that fails: with its failure once it is undone, whatever error the handler
-    /// made of it, and never as a success before.
-    async fn end_saga(
-        &self,
-        request: Box<Request>,
-        hold: Hold,
-        claim: &Claim,
-        disposition: Disposition,
-    ) -> Result<Ended, Obstacle> {
-        let is_success = matches!(disposition, Disposition::Complete(_));
-        match (claim.compensated(), disposition) {
-            (Some(_), Disposition::Complete(outcome)) => {
-                self.end_done(request, hold, claim, outcome).await
-            }
-            (Some(failure), _) => {
-                request.meter.count(Count::Failures);
-                self.fail_for(&request, &hold, &failure, request.retention)
-                    .await;
-                Ok(Ended::Done)
-            }
-            (None, _) => {
-                let error = Some("compensating".into());
-                let undone = self.end_undone(&request, &hold, claim, None, error).await;
-                if is_success && undone.is_ok() {
-                    let since = claim.now().into();
-                    return Err(Error::Interrupted { since });
-                }
-                undone
-            }
-        }
-    }
-
-    /// Stores the outcome of work that is done.
-    async fn end_done(
-        &self,
-        request: Box<Request>,
-        hold: Hold,
-        claim: &Claim,
-        outcome: Result<String, Omission>,
-    ) -> Result<Ended, Obstacle> {
-        let writes = claim.collected().close();
-        if !writes.is_empty() {
-            let committed = self.commit(&request, &hold, outcome, writes);
-            let fence = Box::pin(committed).await?;
-            return self.conclude(request, fence).await;
-        }
-        match self.complete(&request, &hold, outcome).await {
-            Ok(fence) => self.conclude(request, fence).await,
-            Err(error) => match self.settings.unrecorded {
-                Unrecorded::Return => Ok(Ended::Unrecorded(error)),
-                Unrecorded::Fail => Err(Error::Unrecorded(error)),
-            },
-        }
-    }
-
-    /// Ends work that failed, permanently or for now, or whose outcome is not final.
-    async fn end_undone(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        claim: &Claim,
-        failure: Option<Failure>,
-        last_error: Option<Cow<'static, str>>,
-    ) -> Result<Ended, Obstacle> {
-        request.meter.count(Count::Failures);
-        let has_failed = failure.is_some() || last_error.is_some();
-        if let Some(stop) = claim.stop().filter(|_| has_failed) {
-            // The finding of a step counts, whatever error the handler made of it.
-            return Err(self.stopped(request, hold, stop).await);
-        }
-        match failure {
-            Some(failure) => self.fail(request, hold, &failure).await,
-            None => self.release(request, hold, last_error.as_deref()).await,
-        }
-        Ok(Ended::Done)
-    }
-
-    /// Ends an attempt that a step has stopped.
-    async fn stopped(&self, request: &Request, hold: &Hold, stop: Stop) -> Obstacle {
-        let error = match stop {
-            // Another attempt's: there is nothing to release.
-            Stop::LeaseLost => Error::LeaseLost,
-            // Once an operator has settled the step, a retry may run at once.
-            Stop::Interrupted { since } => {
-                self.release(request, hold, Some("interrupted step")).await;
-                Error::Interrupted {
-                    since: since.into(),
-                }
-            }
-        };
-        events::refused(request, &error);
-        error
-    }
-
-    /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
-    pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
-        request.meter.count(Count::Failures);
-        if self.settings.rules.on_crash == OnCrash::RunAgain {
-            Box::pin(self.release(request, hold, Some(last_error))).await;
-        }
-    }
-}
-
-impl Engine {
     #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
     fn begin_unprotected(
         self: &Arc<Self>,
@@ -512,39 +471,6 @@ impl Engine {
         self.claim_of(subject, None, None, options.deadline, None)
     }
 
-    /// Carries out the writes that were handed to the claim: a kill switch that kept the effects
-    /// from happening would be an outage.
-    pub(super) async fn end_unprotected(
-        &self,
-        claim: &Claim,
-        disposition: &Disposition,
-        end: Option<Instant>,
-    ) -> Result<Ended, Obstacle> {
-        let writes = claim.collected().close();
-        if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
-            let owner = Owner::random()?;
-            let until = claim.until();
-            let until = until.unwrap_or(self.clock.now() + self.settings.lease);
-            let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
-            let Sent { answer, is_silent } = sent.await;
-            let uncommitted = match answer {
-                Ok(Committed::Applied) => return Ok(Ended::Unprotected),
-                // Without a record, no write keeps a send without an answer from applying later.
-                Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
-                Err(error) if is_silent => Uncommitted::Unknown(error),
-                Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
-                Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
-                    "the store compared a record that the commit didn't have".into(),
-                )),
-                Err(error) => Uncommitted::NotCommitted(error),
-            };
-            return Err(uncommitted.into());
-        }
-        Ok(Ended::Unprotected)
-    }
-}
-
-impl Engine {
     async fn begin_shadow(
         self: &Arc<Self>,
         key: Option<Key>,
@@ -592,51 +518,5 @@ impl Engine {
             Err(error) => events::refused(&request, &error),
         }
         None
-    }
-
-    pub(super) async fn end_shadow(
-        &self,
-        shadow: Option<Box<Shadow>>,
-        claim: &Claim,
-        disposition: Disposition,
-        end: Option<Instant>,
-    ) -> Result<Ended, Obstacle> {
-        let ended = self.end_unprotected(claim, &disposition, end).await;
-        if let Some(shadow) = shadow {
-            let noted = match ended {
-                Ok(_) => disposition,
-                Err(_) => Disposition::Release(Some("not committed".into())),
-            };
-            self.note(*shadow, &noted).await;
-        }
-        ended
-    }
-
-    /// Ends the shadow claim as the real one would end, but without the outcome's content.
-    pub(super) async fn note(&self, shadow: Shadow, disposition: &Disposition) {
-        let Shadow {
-            request,
-            hold,
-            span,
-        } = shadow;
-        let noted = async {
-            match disposition {
-                Disposition::Complete(_) => {
-                    let nothing = Ok("null".to_owned());
-                    let completion = self.completion_of(&request, &hold, nothing).await;
-                    // An event reports what became of it.
-                    let _ = self.finish(&request, &hold, completion).await;
-                }
-                Disposition::Fail(_) => {
-                    request.meter.count(Count::Failures);
-                    self.fail(&request, &hold, &Failure::unknown()).await;
-                }
-                Disposition::Release(last_error) => {
-                    request.meter.count(Count::Failures);
-                    self.release(&request, &hold, last_error.as_deref()).await;
-                }
-            }
-        };
-        noted.instrument(span).await;
     }
 }

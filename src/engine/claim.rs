@@ -309,8 +309,8 @@ impl Claim {
         self.inner.id.hash()
     }
 
-    /// Logs the text of the handler's error.
-    pub(crate) fn log_failure<E: Display + 'static>(&self, error: &E) {
+    /// Logs the text of the handler's error: the caller has looked whether the setting asks for it.
+    pub(crate) fn log_error<E: Display + 'static>(&self, error: &E) {
         let error = error_text(error);
         events::handler_failed(self.operation(), self.key_hash(), self.attempt(), &error);
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::abandoned::OnDrop;
 use crate::engine::claim::Claim;
-use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Fence, Hold, Uncommitted, fence, is_mine, unanswered};
-use crate::engine::metrics::Count;
+use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
+use crate::engine::fence::{Fence, Hold, is_mine};
+use crate::engine::finish::{Disposition, Ended};
 use crate::engine::pace::Turns;
-use crate::engine::persist::{OnDrop, is_rejected_for_now, persist};
-use crate::engine::request::{LEAST_RETENTION, MAX_ROUNDS};
-use crate::engine::run::{Protection, Unclaimed};
+use crate::engine::persist::{is_rejected_for_now, persist};
+use crate::engine::request::MAX_ROUNDS;
 use crate::engine::settings::InFlight;
-use crate::engine::{Begun, Disposition, Ended, Engine, LEAST_STORE_TIME, Request, events};
+use crate::engine::{Engine, LEAST_STORE_TIME, Request, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{
@@ -23,7 +23,7 @@ use crate::protocol::record::{
     Takeover,
 };
 use crate::protocol::{Asking, Decision, decide};
-use crate::store::transaction::{Commit, Committed, Unwritten, Write, WriteError};
+use crate::store::transaction::{Commit, Committed, Unwritten, Write};
 use crate::store::{Answer, StoreError};
 
 /// The longest time for the sends of a commit without a record: only the request's token tells them
@@ -84,7 +84,9 @@ impl Engine {
         }
         let committed = match answer {
             Ok(Committed::Applied) => Ok(Fence::Held),
-            Ok(Committed::Fenced(found)) => Ok(fence(request, &record.completion, found.as_ref())),
+            Ok(Committed::Fenced(found)) => {
+                Ok(Fence::of(request, &record.completion, found.as_ref()))
+            }
             Ok(Committed::Refused(refusal)) => {
                 let reason = "a condition failed";
                 match self.prove(request, hold, &record, reason, is_silent).await {
@@ -142,7 +144,7 @@ impl Engine {
             return Proof::NotCommitted;
         }
         let met = found.as_ref().and_then(|found| found.content.as_ref().ok());
-        match fence(request, &record.completion, found.as_ref()) {
+        match Fence::of(request, &record.completion, found.as_ref()) {
             Fence::Held => Proof::Fence(Fence::Held),
             // A successor took over what was still in progress: this transaction had not committed,
             // and can't any more.
@@ -213,6 +215,17 @@ impl Engine {
     }
 }
 
+/// One attempt without a claim.
+#[derive(Debug)]
+pub(super) struct Unclaimed {
+    pub(super) owner: Owner,
+    /// The time when the attempt must be done.
+    pub(super) until: EpochMillis,
+    pub(super) started_at: EpochMillis,
+    /// The record that a hinted redelivery read.
+    pub(super) found: Option<Found>,
+}
+
 /// The result of an attempt without a claim.
 #[derive(Debug)]
 enum Applied {
@@ -223,58 +236,7 @@ enum Applied {
 }
 
 impl Engine {
-    pub(super) async fn begin_claimless(
-        self: &Arc<Self>,
-        request: Box<Request>,
-    ) -> Result<Begun, Obstacle> {
-        // A failure is a record, too, which a late copy of a commit must not outlive.
-        let retention = request.retention.min(self.settings.failure_retention);
-        let refused = |error: &Obstacle| events::refused(&request, error);
-        let owner = if self.store.admission().is_none() {
-            Err(Error::Write(WriteError::NotSupported))
-        } else if retention < LEAST_RETENTION {
-            Err(Error::Write(WriteError::RetentionTooShort { retention }))
-        } else {
-            self.new_owner(&request).map_err(Error::from)
-        };
-        let owner = owner.inspect_err(refused)?;
-        let started_at = self.clock.now();
-        let mut found = None;
-        if request.options.read_first || self.reads_first.load(Ordering::Relaxed) {
-            // A read of a redelivery's record costs less than a transaction that fails. Without its
-            // answer, the transaction itself finds out.
-            found = self.look(&request).await.unwrap_or_default();
-        }
-        let attempt = Unclaimed {
-            owner,
-            until: self.run_until(&request, started_at),
-            started_at,
-            found,
-        };
-        let earlier = self.record_in_the_way(&request, &attempt);
-        if let Some(record) = earlier.inspect_err(refused)? {
-            return self.replay(request, record, false).await.map(Begun::Replay);
-        }
-        let (hold, until) = (self.hold_of(&attempt), attempt.until);
-        // There is no record to keep a journal in.
-        let unwritten = self.unwritten(&request, &attempt);
-        let claim = self.claim_of(
-            request.subject(),
-            Some(hold),
-            None,
-            Some(until),
-            Some(unwritten),
-        );
-        request.meter.count(Count::Executions);
-        let end = request.options.store_end();
-        Ok(Begun::Run(self.run(
-            claim,
-            Protection::Claimless(request, Box::new(attempt)),
-            end,
-        )))
-    }
-
-    fn hold_of(&self, attempt: &Unclaimed) -> Hold {
+    pub(super) fn hold_of(&self, attempt: &Unclaimed) -> Hold {
         Hold {
             owner: attempt.owner.clone(),
             attempt: 1,
@@ -284,7 +246,7 @@ impl Engine {
         }
     }
 
-    fn unwritten(&self, request: &Request, attempt: &Unclaimed) -> Unwritten {
+    pub(super) fn unwritten(&self, request: &Request, attempt: &Unclaimed) -> Unwritten {
         let wait = match self.settings.in_flight {
             InFlight::FailFast => Duration::ZERO,
             InFlight::WaitUpTo(limit) => self.longest_wait(request, limit),
@@ -417,7 +379,7 @@ impl Engine {
     }
 
     /// Returns the final record that was found; `None` where the attempt may write its own.
-    fn record_in_the_way(
+    pub(super) fn record_in_the_way(
         &self,
         request: &Request,
         attempt: &Unclaimed,
@@ -453,7 +415,7 @@ impl Engine {
             mut found,
         } = attempt;
         // A handler that outlived its deadline needs time to commit, too.
-        let until = if self.settings.goes_on(&request.options) {
+        let until = if self.settings.work_goes_on(&request.options) {
             until.max(self.clock.now() + self.settings.store_timeout)
         } else {
             until

@@ -1,181 +1,231 @@
-//! Ends an attempt under the fence: stores its outcome, or releases its key.
+//! Ends a run by its disposition: one with a claim, a shadow, or one that nothing protects.
 
-use std::time::Duration;
+use std::borrow::Cow;
 
-use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Fence, Hold, fence};
-use crate::engine::pace::Turns;
-use crate::engine::persist::{OnDrop, is_rejected_for_now, persist};
-use crate::engine::request::Moment;
-use crate::engine::{Ended, Engine, Request, events};
-use crate::protocol::record::{
-    Completion, Failure, Omission, Owner, RecordWrite, Release, StoredOutcome,
-};
-use crate::store::{Answer, StoreError};
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use crate::engine::claim::{Claim, Stop};
+use crate::engine::commit::Sent;
+use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
+use crate::engine::fence::Hold;
+use crate::engine::finish::{Disposition, Ended};
+use crate::engine::metrics::Count;
+use crate::engine::settings::Unrecorded;
+use crate::engine::{Engine, Request, events};
+use crate::protocol::OnCrash;
+use crate::protocol::record::{Failure, Omission, Owner};
+use crate::store::StoreError;
+use crate::store::transaction::Committed;
+
+/// A claim on a shadow record.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    pub(super) request: Request,
+    pub(super) hold: Hold,
+    pub(super) span: Span,
+}
 
 impl Engine {
-    /// Stores a success, under the fence.
-    pub(super) async fn complete(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        outcome: Result<String, Omission>,
-    ) -> Result<Fence, StoreError> {
-        let (mut completion, large) = self.completed(request, hold, outcome);
-        if let Some(text) = large {
-            let left = || self.leave(request, hold, completion.clone().into(), Some(text.clone()));
-            let unless_dropped = OnDrop::new(left);
-            let until = completion.expiration;
-            let outcome = Box::pin(self.pack(request, hold, &text, until)).await;
-            unless_dropped.disarm();
-            completion.outcome = outcome;
-        }
-        self.finish(request, hold, completion).await
-    }
-
-    /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
-    /// kept whatever the limit.
-    pub(super) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) {
-        let completion = self.failure_of(request, &hold.owner, failure);
-        // The caller has the failure already; an event reports what became of the record.
-        let _ = self.finish(request, hold, completion).await;
-    }
-
-    /// Stores a failure for this long.
-    pub(super) async fn fail_for(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        failure: &Failure,
-        retention: Duration,
-    ) {
-        let mut completion = self.failure_of(request, &hold.owner, failure);
-        completion.expiration = (completion.completed_at + retention).ceil_seconds();
-        let _ = self.finish(request, hold, completion).await;
-    }
-
-    /// Sends a completion for as long as the attempt's time allows, since giving up leaves an
-    /// effect that a duplicate would repeat.
-    pub(super) async fn finish(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        completion: Completion,
-    ) -> Result<Fence, StoreError> {
-        let began = self.moment();
-        let mut write = RecordWrite::Complete(completion);
-        let mut answer = self.send(request, hold, &write, began).await;
-        if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) =
-            (&answer, &mut write)
-        {
-            completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
-            answer = self.send(request, hold, &write, self.moment()).await;
-        }
-        let RecordWrite::Complete(completion) = write else {
-            return Ok(Fence::Lost);
-        };
-        self.note_permission(&answer);
-        let finished = match answer {
-            Ok(Answer::Applied(_)) => Ok(Fence::Held),
-            Ok(Answer::Refused(found)) => Ok(fence(request, &completion, found.as_ref())),
-            Err(error) => Err(error),
-        };
-        request.meter.completed_in(began.instant.elapsed());
-        events::finished(request, hold.attempt, &completion, &finished);
-        finished
-    }
-
-    async fn send(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        completion: &RecordWrite,
-        now: Moment,
-    ) -> Result<Answer, StoreError> {
-        let until = hold.lease - self.settings.rules.skew_margin;
-        // Nothing depends on what is only observed, and a finished answer waits meanwhile.
-        let limit = match self.observed {
-            Some(_) => self.settings.store_timeout,
-            None => Duration::MAX,
-        };
-        let deadline = request.store_deadline(now, until, limit);
-        let send = || self.write(request, completion, deadline);
-        let unless_dropped = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
-        let answer = persist(
-            Turns::End(&self.pace, &request.id),
-            deadline,
-            StoreError::is_transient,
-            send,
-        )
-        .await;
-        unless_dropped.disarm();
-        answer
-    }
-
-    /// Ends the handler's run by the state of the fence: with its own outcome, with a successor's,
-    /// or with a lost lease.
-    pub(super) async fn conclude(
+    pub(super) async fn end_claimed(
         &self,
         request: Box<Request>,
-        fence: Fence,
+        mut hold: Hold,
+        claim: &Claim,
+        disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
-        match fence {
-            Fence::Held => Ok(Ended::Done),
-            Fence::Superseded(record) => {
-                let replayed = self.replay(request, record, true);
-                Box::pin(replayed).await.map(Ended::Replay)
-            }
-            Fence::Lost => Err(Error::LeaseLost),
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
+        self.follow(claim, &mut hold);
+        if claim.goes_back() {
+            return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
         }
+        let (failure, last_error) = match disposition {
+            Disposition::Complete(outcome) => {
+                return self.end_done(request, hold, claim, outcome).await;
+            }
+            Disposition::Fail(failure) => (Some(failure), None),
+            Disposition::Release(last_error) => (None, last_error),
+        };
+        // Boxed, since most runs end without it.
+        Box::pin(self.end_undone(&request, &hold, claim, failure, last_error)).await
     }
 
-    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself.
-    /// Another payload may use the key from then on, unless this attempt or one before it may have
-    /// had an effect.
-    pub(super) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
-        match Owner::random() {
-            Ok(tombstone) => {
-                let again = is_rejected_for_now;
-                let release = self.release_as(tombstone, request, hold, last_error, again);
-                // An event reports what became of the record.
-                let _ = release.await;
-            }
-            Err(error) => events::release_failed(request, hold.attempt, &error),
-        }
-    }
-
-    /// Ends the lease with this tombstone, and returns the store's answer. `again` selects the
-    /// errors after which the release is sent again.
-    pub(super) async fn release_as(
+    /// Ends the run of a saga that fails: with its failure once it is undone, whatever error the handler
+    /// made of it, and never as a success before.
+    async fn end_saga(
         &self,
-        tombstone: Owner,
+        request: Box<Request>,
+        hold: Hold,
+        claim: &Claim,
+        disposition: Disposition,
+    ) -> Result<Ended, Obstacle> {
+        let is_success = matches!(disposition, Disposition::Complete(_));
+        match (claim.compensated(), disposition) {
+            (Some(_), Disposition::Complete(outcome)) => {
+                self.end_done(request, hold, claim, outcome).await
+            }
+            (Some(failure), _) => {
+                request.meter.count(Count::Failures);
+                self.fail_for(&request, &hold, &failure, request.retention)
+                    .await;
+                Ok(Ended::Done)
+            }
+            (None, _) => {
+                let error = Some("compensating".into());
+                let undone = self.end_undone(&request, &hold, claim, None, error).await;
+                if is_success && undone.is_ok() {
+                    let since = claim.now().into();
+                    return Err(Error::Interrupted { since });
+                }
+                undone
+            }
+        }
+    }
+
+    /// Stores the outcome of work that is done.
+    async fn end_done(
+        &self,
+        request: Box<Request>,
+        hold: Hold,
+        claim: &Claim,
+        outcome: Result<String, Omission>,
+    ) -> Result<Ended, Obstacle> {
+        let writes = claim.collected().close();
+        if !writes.is_empty() {
+            let committed = self.commit(&request, &hold, outcome, writes);
+            let fence = Box::pin(committed).await?;
+            return self.conclude(request, fence).await;
+        }
+        match self.complete(&request, &hold, outcome).await {
+            Ok(fence) => self.conclude(request, fence).await,
+            Err(error) => match self.settings.unrecorded {
+                Unrecorded::Return => Ok(Ended::Unrecorded(error)),
+                Unrecorded::Fail => Err(Error::Unrecorded(error)),
+            },
+        }
+    }
+
+    /// Ends work that failed, permanently or for now, or whose outcome is not final.
+    async fn end_undone(
+        &self,
         request: &Request,
         hold: &Hold,
-        last_error: Option<&str>,
-        again: fn(&StoreError) -> bool,
-    ) -> Result<Answer, StoreError> {
-        let release = Release {
-            id: request.id.clone(),
-            owner: hold.owner.clone(),
-            tombstone,
-            last_error: last_error.map(str::to_owned),
-            forget_fingerprint: !hold.keeps_fingerprint,
-        };
-        let until = hold.lease - self.settings.rules.skew_margin;
-        let timeout = self.settings.store_timeout;
-        let deadline = request.store_deadline(self.moment(), until, timeout);
-        let release = RecordWrite::Release(release);
-        let send = || self.write(request, &release, deadline);
-        let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
-        let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
-        unless_dropped.disarm();
-        match &answer {
-            // Refused: another attempt holds the key, or an earlier send of this release applied.
-            Ok(_) => {
-                events::released(request, hold.attempt, last_error);
-            }
-            Err(error) => events::release_failed(request, hold.attempt, error),
+        claim: &Claim,
+        failure: Option<Failure>,
+        last_error: Option<Cow<'static, str>>,
+    ) -> Result<Ended, Obstacle> {
+        request.meter.count(Count::Failures);
+        let has_failed = failure.is_some() || last_error.is_some();
+        if let Some(stop) = claim.stop().filter(|_| has_failed) {
+            // The finding of a step counts, whatever error the handler made of it.
+            return Err(self.stopped(request, hold, stop).await);
         }
-        answer
+        match failure {
+            Some(failure) => self.fail(request, hold, &failure).await,
+            None => self.release(request, hold, last_error.as_deref()).await,
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Ends an attempt that a step has stopped.
+    async fn stopped(&self, request: &Request, hold: &Hold, stop: Stop) -> Obstacle {
+        let error = match stop {
+            // Another attempt's: there is nothing to release.
+            Stop::LeaseLost => Error::LeaseLost,
+            // Once an operator has settled the step, a retry may run at once.
+            Stop::Interrupted { since } => {
+                self.release(request, hold, Some("interrupted step")).await;
+                Error::Interrupted {
+                    since: since.into(),
+                }
+            }
+        };
+        events::refused(request, &error);
+        error
+    }
+
+    /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
+    pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
+        request.meter.count(Count::Failures);
+        if self.settings.rules.on_crash == OnCrash::RunAgain {
+            Box::pin(self.release(request, hold, Some(last_error))).await;
+        }
+    }
+
+    /// Carries out the writes that were handed to the claim: a kill switch that kept the effects
+    /// from happening would be an outage.
+    pub(super) async fn end_unprotected(
+        &self,
+        claim: &Claim,
+        disposition: &Disposition,
+        end: Option<Instant>,
+    ) -> Result<Ended, Obstacle> {
+        let writes = claim.collected().close();
+        if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
+            let owner = Owner::random()?;
+            let until = claim.until();
+            let until = until.unwrap_or(self.clock.now() + self.settings.lease);
+            let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
+            let Sent { answer, is_silent } = sent.await;
+            let uncommitted = match answer {
+                Ok(Committed::Applied) => return Ok(Ended::Unprotected),
+                // Without a record, no write keeps a send without an answer from applying later.
+                Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
+                Err(error) if is_silent => Uncommitted::Unknown(error),
+                Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
+                Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
+                    "the store compared a record that the commit didn't have".into(),
+                )),
+                Err(error) => Uncommitted::NotCommitted(error),
+            };
+            return Err(uncommitted.into());
+        }
+        Ok(Ended::Unprotected)
+    }
+
+    pub(super) async fn end_shadow(
+        &self,
+        shadow: Option<Box<Shadow>>,
+        claim: &Claim,
+        disposition: Disposition,
+        end: Option<Instant>,
+    ) -> Result<Ended, Obstacle> {
+        let ended = self.end_unprotected(claim, &disposition, end).await;
+        if let Some(shadow) = shadow {
+            let noted = match ended {
+                Ok(_) => disposition,
+                Err(_) => Disposition::Release(Some("not committed".into())),
+            };
+            self.note(*shadow, &noted).await;
+        }
+        ended
+    }
+
+    /// Ends the shadow claim as the real one would end, but without the outcome's content.
+    pub(super) async fn note(&self, shadow: Shadow, disposition: &Disposition) {
+        let Shadow {
+            request,
+            hold,
+            span,
+        } = shadow;
+        let noted = async {
+            match disposition {
+                Disposition::Complete(_) => {
+                    let nothing = Ok("null".to_owned());
+                    let completion = self.completion_of(&request, &hold, nothing).await;
+                    // An event reports what became of it.
+                    let _ = self.finish(&request, &hold, completion).await;
+                }
+                Disposition::Fail(_) => {
+                    request.meter.count(Count::Failures);
+                    self.fail(&request, &hold, &Failure::unknown()).await;
+                }
+                Disposition::Release(last_error) => {
+                    request.meter.count(Count::Failures);
+                    self.release(&request, &hold, last_error.as_deref()).await;
+                }
+            }
+        };
+        noted.instrument(span).await;
     }
 }

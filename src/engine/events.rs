@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::engine::Request;
-use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Fence, Hold, Uncommitted};
+use crate::engine::error::{Error, Obstacle, Uncommitted};
+use crate::engine::fence::{Fence, Hold};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
 use crate::protocol::key::RecordId;

@@ -2,13 +2,10 @@
 //! record.
 
 use crate::engine::Request;
-use crate::engine::error::Obstacle;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Completion, Found, NewClaim, Owner, Record};
 use crate::protocol::{Settled, settle};
-use crate::store::StoreError;
-use crate::store::transaction::Refusal;
 
 /// A hold protects a claim: each write under the fence names its owner.
 #[derive(Clone, Debug)]
@@ -57,43 +54,18 @@ pub(super) enum Fence {
     Lost,
 }
 
-/// Reads the state of the fence from the record that refused a completion.
-pub(super) fn fence(request: &Request, completion: &Completion, found: Option<&Found>) -> Fence {
-    match settle(found, completion, request.fingerprint.as_ref()) {
-        Settled::Recorded => Fence::Held,
-        Settled::Superseded(record) => Fence::Superseded(Box::new(record.clone())),
-        Settled::Lost => Fence::Lost,
+impl Fence {
+    /// Reads the state of the fence from the record that refused a completion.
+    pub(super) fn of(request: &Request, completion: &Completion, found: Option<&Found>) -> Fence {
+        match settle(found, completion, request.fingerprint.as_ref()) {
+            Settled::Recorded => Fence::Held,
+            Settled::Superseded(record) => Fence::Superseded(Box::new(record.clone())),
+            Settled::Lost => Fence::Lost,
+        }
     }
 }
 
 /// Tells whether a record is this owner's own.
 pub(super) fn is_mine(found: Option<&Found>, owner: &Owner) -> bool {
     found.is_some_and(|found| found.version.owner.as_deref() == Some(owner.as_str()))
-}
-
-/// The reason why a transaction is not known to have committed.
-#[derive(Debug)]
-pub(super) enum Uncommitted {
-    /// A business condition failed: nothing was written.
-    Refused(Refusal),
-    /// It is certain that nothing was written.
-    NotCommitted(StoreError),
-    /// Nothing proves whether it committed.
-    Unknown(StoreError),
-}
-
-impl From<Uncommitted> for Obstacle {
-    fn from(uncommitted: Uncommitted) -> Self {
-        match uncommitted {
-            Uncommitted::Refused(refusal) => Self::Refused(refusal),
-            Uncommitted::NotCommitted(error) => Self::NotCommitted(error),
-            Uncommitted::Unknown(error) => Self::OutcomeUnknown(error),
-        }
-    }
-}
-
-/// Makes the error of a commit whose last answer is not an error, while an earlier send of it got
-/// no answer.
-pub(super) fn unanswered() -> StoreError {
-    StoreError::Unavailable("a send of the transaction got no answer, and may still arrive".into())
 }

@@ -1,4 +1,4 @@
-//! The lease of a claim: how long it lasts, and its renewal while the work goes on.
+//! Makes the lease of a claim, and renews it while the work goes on.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::engine::claim::Claim;
 use crate::engine::fence::{Hold, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
-use crate::engine::request::{LONGEST, Moment};
+use crate::engine::time::{LONGEST, Moment};
 use crate::engine::{Engine, Request, events};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Found, NewClaim, Owner, RecordWrite, Renewal};

@@ -21,6 +21,93 @@ use crate::store::StoreError;
 /// the record's last moment still finds it.
 const GRACE: Duration = Duration::from_hours(1);
 
+/// The attempt that a replayed outcome comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replay {
+    /// The time when the request was first processed; `None` where the record doesn't have it
+    /// (another library wrote it).
+    pub processed_at: Option<SystemTime>,
+    /// The attempt that processed it.
+    pub attempt: u32,
+}
+
+/// The outcome of an earlier attempt, as its record keeps it.
+#[derive(Debug)]
+pub struct Replayed {
+    request: Box<Request>,
+    record: Box<Record>,
+    /// The text of an outcome that the record has compressed.
+    unpacked: Option<String>,
+    /// A successor wrote it while this run's own work was done.
+    is_successors: bool,
+}
+
+/// The text of an outcome that the request does not ask for.
+const NOTHING: &str = "null";
+
+impl Replayed {
+    /// Returns the attempt that the outcome comes from.
+    pub fn replay(&self) -> Replay {
+        Replay {
+            processed_at: self.record.completed_at.map(Into::into),
+            attempt: self.record.attempt,
+        }
+    }
+
+    /// Gives the outcome's JSON text.
+    pub fn into_json(mut self) -> String {
+        events::replayed(&self.request, &self.record);
+        match (self.unpacked, self.record.outcome.take()) {
+            (Some(text), _) | (None, Some(StoredOutcome::Inline(text))) => text,
+            _ => NOTHING.to_owned(),
+        }
+    }
+
+    /// Decodes the outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`] where it doesn't decode as `T`; [`Error::LeaseLost`] where this run's
+    /// own work was done, too, and a successor's outcome doesn't decode.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Obstacle> {
+        self.give(decode(self.json()))
+    }
+
+    /// Decodes the outcome in two steps: from JSON, and then by `from`.
+    #[cfg(feature = "http")]
+    pub(crate) fn decode_with<K: DeserializeOwned, T, F: std::fmt::Display>(
+        &self,
+        from: impl FnOnce(K) -> Result<T, F>,
+    ) -> Result<T, Obstacle> {
+        let kept = decode(self.json());
+        self.give(
+            kept.and_then(|kept| from(kept).map_err(|error| Error::Unreadable(error.to_string()))),
+        )
+    }
+
+    fn json(&self) -> &str {
+        match (&self.unpacked, &self.record.outcome) {
+            (Some(text), _) | (None, Some(StoredOutcome::Inline(text))) => text,
+            _ => NOTHING,
+        }
+    }
+
+    fn give<T>(&self, decoded: Result<T, Obstacle>) -> Result<T, Obstacle> {
+        match decoded {
+            Ok(value) => {
+                events::replayed(&self.request, &self.record);
+                Ok(value)
+            }
+            Err(_) if self.is_successors => Err(Error::LeaseLost),
+            Err(error) => {
+                events::refused(&self.request, &error);
+                Err(error)
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Makes the completion of a success.
     pub(super) async fn completion_of(
@@ -136,7 +223,7 @@ impl Engine {
         packed: &PackedOutcome,
     ) -> Result<Result<String, Omission>, Obstacle> {
         if !request.options.wants_outcome {
-            return Ok(Ok("null".to_owned()));
+            return Ok(Ok(NOTHING.to_owned()));
         }
         let content = match &packed.place {
             Place::Record(content) => Cow::Borrowed(content.as_slice()),
@@ -154,96 +241,7 @@ impl Engine {
         };
         Ok(packed.unpack(&content).ok_or(Omission::Damaged))
     }
-}
 
-/// The attempt that a replayed outcome comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Replay {
-    /// The time when the request was first processed; `None` where the record doesn't have it
-    /// (another library wrote it).
-    pub processed_at: Option<SystemTime>,
-    /// The attempt that processed it.
-    pub attempt: u32,
-}
-
-/// The outcome of an earlier attempt, as its record keeps it.
-#[derive(Debug)]
-pub struct Replayed {
-    request: Box<Request>,
-    record: Box<Record>,
-    /// The text of an outcome that the record has compressed.
-    unpacked: Option<String>,
-    /// A successor wrote it while this run's own work was done.
-    is_successors: bool,
-}
-
-/// The text of an outcome that the request does not ask for.
-const NOTHING: &str = "null";
-
-impl Replayed {
-    /// Returns the attempt that the outcome comes from.
-    pub fn replay(&self) -> Replay {
-        Replay {
-            processed_at: self.record.completed_at.map(Into::into),
-            attempt: self.record.attempt,
-        }
-    }
-
-    /// Gives the outcome's JSON text.
-    pub fn into_json(mut self) -> String {
-        events::replayed(&self.request, &self.record);
-        match (self.unpacked, self.record.outcome.take()) {
-            (Some(text), _) | (None, Some(StoredOutcome::Inline(text))) => text,
-            _ => NOTHING.to_owned(),
-        }
-    }
-
-    /// Decodes the outcome.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unreadable`] where it doesn't decode as `T`; [`Error::LeaseLost`] where this run's
-    /// own work was done, too, and a successor's outcome doesn't decode.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Obstacle> {
-        self.give(decode(self.json()))
-    }
-
-    /// Decodes the outcome in two steps: from JSON, and then by `from`.
-    #[cfg(feature = "http")]
-    pub(crate) fn decode_with<K: DeserializeOwned, T, F: std::fmt::Display>(
-        &self,
-        from: impl FnOnce(K) -> Result<T, F>,
-    ) -> Result<T, Obstacle> {
-        let kept = decode(self.json());
-        self.give(
-            kept.and_then(|kept| from(kept).map_err(|error| Error::Unreadable(error.to_string()))),
-        )
-    }
-
-    fn json(&self) -> &str {
-        match (&self.unpacked, &self.record.outcome) {
-            (Some(text), _) | (None, Some(StoredOutcome::Inline(text))) => text,
-            _ => NOTHING,
-        }
-    }
-
-    fn give<T>(&self, decoded: Result<T, Obstacle>) -> Result<T, Obstacle> {
-        match decoded {
-            Ok(value) => {
-                events::replayed(&self.request, &self.record);
-                Ok(value)
-            }
-            Err(_) if self.is_successors => Err(Error::LeaseLost),
-            Err(error) => {
-                events::refused(&self.request, &error);
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Engine {
     /// Gives the outcome that an earlier attempt left. Where it is a successor's, this attempt's
     /// own work was done, and an outcome that can't be given back means a lost lease.
     pub(super) async fn replay(

@@ -1,4 +1,4 @@
-//! Sends a request to the store again until it is answered.
+//! Makes a call to the store again until it is answered, and paces the wait for another attempt.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 use crate::engine::pace::Turns;
-use crate::engine::request::LONGEST;
+use crate::engine::time::LONGEST;
 use crate::store::StoreError;
 
 #[cfg(test)]
@@ -118,31 +118,6 @@ impl Wait {
                 true
             }
             _ => false,
-        }
-    }
-}
-
-/// Calls a function when it is dropped, unless it was disarmed before.
-#[must_use = "it acts as soon as it is dropped"]
-pub(super) struct OnDrop<F: FnOnce()> {
-    act: Option<F>,
-}
-
-impl<F: FnOnce()> OnDrop<F> {
-    pub(super) fn new(act: F) -> Self {
-        Self { act: Some(act) }
-    }
-
-    /// Keeps the function from being called: the store has answered.
-    pub(super) fn disarm(mut self) {
-        self.act = None;
-    }
-}
-
-impl<F: FnOnce()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        if let Some(act) = self.act.take() {
-            act();
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A run: the right to do the work of a request, and its end.
 
-use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,18 +8,17 @@ use std::{fmt, mem};
 
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
-use tracing::Span;
 
-use crate::engine::claim::{Claim, ClaimTime};
+use crate::engine::claim::Claim;
+use crate::engine::commit::Unclaimed;
+use crate::engine::end::Shadow;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::fence::Hold;
+use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
-use crate::engine::request::{Subject, Times, ending};
+use crate::engine::time::{Times, ending};
 use crate::engine::{Engine, Replayed, Request, events};
-use crate::protocol::clock::EpochMillis;
-use crate::protocol::record::{Failure, Found, NOT_STARTED, Omission, Owner};
-use crate::store::StoreError;
-use crate::store::transaction::{Collected, Unwritten};
+use crate::protocol::record::{NOT_STARTED, Omission};
 
 #[cfg(feature = "http")]
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
@@ -53,33 +51,17 @@ pub struct Run {
     pub(super) store_end: Option<Instant>,
 }
 
-/// The disposition says how a run is to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Disposition {
-    /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
-    /// or the reason why there is none to be kept. A text that is no JSON is not kept.
-    Complete(Result<String, Omission>),
-    /// The work failed, and no retry will fix it: store the failure and replay it to duplicates.
-    Fail(Failure),
-    /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
-    /// where it ended well.
-    Release(Option<Cow<'static, str>>),
-}
-
-/// The end of a run.
+/// The record that protects a run, if there is one.
 #[derive(Debug)]
-#[non_exhaustive]
-pub enum Ended {
-    /// The disposition was carried out.
-    Done,
-    /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
-    /// lease is over.
-    Unrecorded(StoreError),
-    /// Nothing protects the run, so only the writes that were handed to the claim were carried out.
-    Unprotected,
-    /// Another attempt finished first, and this is its outcome.
-    Replay(Replayed),
+pub(super) enum Protection {
+    /// A claim in the store.
+    Claimed(Box<Request>, Hold),
+    /// The record that the run's own transaction will write.
+    Claimless(Box<Request>, Box<Unclaimed>),
+    /// A shadow claim, which only observes; `None` where it was not to be had.
+    Shadow(Option<Box<Shadow>>),
+    /// Nothing.
+    None,
 }
 
 impl Run {
@@ -219,8 +201,8 @@ impl Run {
             return Some(work.await);
         };
         let options = &request.options;
-        let lease = self.engine.settings.renewed_lease_of(options);
-        let lease = lease.or_else(|| self.engine.settings.lease_beyond(options));
+        let lease = self.engine.settings.lease_to_renew(options);
+        let lease = lease.or_else(|| self.engine.settings.lease_beyond_deadline(options));
         if lease.is_none() && options.deadline.is_none() {
             return Some(work.await);
         }
@@ -356,68 +338,5 @@ impl fmt::Debug for Run {
         f.debug_struct("Run")
             .field("claim", &self.claim)
             .finish_non_exhaustive()
-    }
-}
-
-/// The record that protects a run, if there is one.
-#[derive(Debug)]
-pub(super) enum Protection {
-    /// A claim in the store.
-    Claimed(Box<Request>, Hold),
-    /// The record that the run's own transaction will write.
-    Claimless(Box<Request>, Box<Unclaimed>),
-    /// A shadow claim, which only observes; `None` where it was not to be had.
-    Shadow(Option<Box<Shadow>>),
-    /// Nothing.
-    None,
-}
-
-/// One attempt without a claim.
-#[derive(Debug)]
-pub(super) struct Unclaimed {
-    pub(super) owner: Owner,
-    /// The time when the attempt must be done.
-    pub(super) until: EpochMillis,
-    pub(super) started_at: EpochMillis,
-    /// The record that a hinted redelivery read.
-    pub(super) found: Option<Found>,
-}
-
-/// A claim on a shadow record.
-#[derive(Debug)]
-pub(super) struct Shadow {
-    pub(super) request: Request,
-    pub(super) hold: Hold,
-    pub(super) span: Span,
-}
-
-impl Engine {
-    pub(super) fn run(
-        self: &Arc<Self>,
-        claim: Claim,
-        protection: Protection,
-        store_end: Option<Instant>,
-    ) -> Run {
-        Run {
-            engine: Arc::clone(self),
-            claim,
-            protection,
-            store_end,
-        }
-    }
-
-    /// Makes a claim, as [`Claim::new`] does.
-    pub(super) fn claim_of(
-        &self,
-        subject: Subject,
-        hold: Option<Hold>,
-        journal: Option<Arc<Self>>,
-        time: Option<impl Into<ClaimTime>>,
-        unwritten: Option<Unwritten>,
-    ) -> Claim {
-        let clock = Arc::clone(&self.clock);
-        let collected = Collected::new(self.store.admission(), unwritten);
-        let time = time.map(Into::into);
-        Claim::new(subject, hold, journal, time, clock, collected)
     }
 }

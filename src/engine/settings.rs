@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::detached::{CalledBy, Place};
+use crate::engine::places::{CalledBy, Place};
 use crate::protocol::Rules;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
@@ -86,8 +86,8 @@ pub enum AtDeadline {
     End,
     /// The handler goes on. Its lease is renewed from shortly before the deadline on, each time for a
     /// minute at most, and for [`max_duration`](crate::Builder::max_duration) after the deadline at
-    /// most; it is ended with a lease that could not be renewed. So a duplicate is told that it is in flight; the outcome is stored and replayed, and
-    /// logged as `deadline_outlived`.
+    /// most; it is ended with a lease that could not be renewed. So a duplicate is told that it is in
+    /// flight; the outcome is stored and replayed, and logged as `deadline_outlived`.
     GoOn,
 }
 
@@ -103,10 +103,6 @@ pub enum Unrecorded {
     /// safe to repeat.
     Fail,
 }
-
-/// The longest lease after the deadline of an invocation: a process that dies then blocks its key for
-/// this long.
-const LONGEST_BEYOND: Duration = Duration::from_mins(1);
 
 /// The variable that Lambda sets where an environment serves several invocations at once.
 const CONCURRENCY_VARIABLE: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
@@ -161,6 +157,10 @@ impl Host {
     }
 }
 
+/// The longest lease after the deadline of an invocation: a process that dies then blocks its key for
+/// this long.
+const LONGEST_BEYOND: Duration = Duration::from_mins(1);
+
 /// The settings of an engine; [`Builder`](crate::Builder) says what each means.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -213,23 +213,23 @@ impl Settings {
 
     /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
     /// up to an invocation's deadline, for a batch, and without a claim.
-    pub(super) fn renewed_lease_of(&self, options: &Options) -> Option<Duration> {
+    pub(super) fn lease_to_renew(&self, options: &Options) -> Option<Duration> {
         let lease = self.renewed_lease?;
         let lasts = options.is_batch() || options.deadline.is_some() || options.claimless;
         (!lasts).then_some(lease.min(self.max_duration))
     }
 
     /// Tells whether work goes on after the deadline of its invocation.
-    pub(crate) fn goes_on(&self, options: &Options) -> bool {
+    pub(crate) fn work_goes_on(&self, options: &Options) -> bool {
         options.deadline.is_some() && self.at_deadline == AtDeadline::GoOn
     }
 
     /// Returns the length of the leases that a claim gets one after the other from its invocation's
     /// deadline on; `None` where it ends with the deadline, and without a claim.
-    pub(super) fn lease_beyond(&self, options: &Options) -> Option<Duration> {
+    pub(super) fn lease_beyond_deadline(&self, options: &Options) -> Option<Duration> {
         let lease = self.renewed_lease.unwrap_or(LONGEST_BEYOND);
         let lease = lease.min(LONGEST_BEYOND).min(self.max_duration);
-        (self.goes_on(options) && !options.claimless).then_some(lease)
+        (self.work_goes_on(options) && !options.claimless).then_some(lease)
     }
 }
 
@@ -282,16 +282,12 @@ impl Options {
             ..self.clone()
         }
     }
-}
 
-#[cfg(feature = "batch")]
-impl Options {
+    #[cfg(feature = "batch")]
     pub(super) fn groups(&self) -> Option<&Groups> {
         self.batch.as_ref()?.groups.as_ref()
     }
-}
 
-impl Options {
     /// Returns the instant from which on a message of a batch may not start.
     pub(super) fn stop(&self) -> Option<Instant> {
         self.place.as_ref()?.stop().filter(|_| self.is_batch())

@@ -528,7 +528,7 @@ impl Idempotency {
     /// Logs the text of a handler's error, where the setting asks for it.
     pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
         if self.engine.settings.logs_errors {
-            claim.log_failure(error);
+            claim.log_error(error);
         }
     }
 

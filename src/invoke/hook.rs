@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::engine::request::Times;
+use crate::engine::time::Times;
 use crate::engine::{Replay, hook};
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of

@@ -21,7 +21,7 @@ use tracing::{Instrument, info_span};
 use crate::engine::claim::{Claim, to_json};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
-use crate::engine::request::{Times, ending, within};
+use crate::engine::time::{Times, ending, within};
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;

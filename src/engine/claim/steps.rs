@@ -581,18 +581,6 @@ fn list(steps: &[String]) -> String {
     steps.join(", ")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_effects_own_error_comes_back_out() {
-        assert_eq!(StepError::Effect("mine").into_effect(), Some("mine"));
-        let other = StepError::<&str>::Store(StoreError::Timeout);
-        assert_eq!(other.into_effect(), None);
-    }
-}
-
 /// The urgency decides how often and how long a note is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
@@ -606,7 +594,7 @@ pub(super) enum Urgency {
 
 impl Engine {
     /// Writes a note under the fence. `until` is when the attempt must be done.
-    pub(super) async fn write_note(
+    async fn write_note(
         &self,
         amendment: &RecordWrite,
         until: EpochMillis,
@@ -627,5 +615,17 @@ impl Engine {
         let send = || self.store.write(amendment, deadline);
         // Boxed, so that a step's future, which the handler holds, stays small.
         Box::pin(persist(turns, deadline, again, send)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effects_own_error_comes_back_out() {
+        assert_eq!(StepError::Effect("mine").into_effect(), Some("mine"));
+        let other = StepError::<&str>::Store(StoreError::Timeout);
+        assert_eq!(other.into_effect(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Places for runs at one time: of a batch, and of detached runs, which outlive their callers.
+//! Places for runs at one time: of a batch, and of detached runs, which may outlive their callers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +14,6 @@ pub(crate) struct DetachedRuns {
     limit: u32,
     permits: Arc<Semaphore>,
     is_draining: AtomicBool,
-}
-
-/// A run that was admitted. Dropping this gives its place back, whatever else still holds it.
-#[derive(Debug)]
-pub(crate) struct Admitted(Arc<Place>);
-
-impl Admitted {
-    pub(crate) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.0)
-    }
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.0.leave();
-    }
 }
 
 impl DetachedRuns {
@@ -74,6 +58,22 @@ impl DetachedRuns {
         // may hold them.
         let runs = Arc::strong_count(&self.permits).saturating_sub(1);
         u32::try_from(runs).unwrap_or(self.limit)
+    }
+}
+
+/// A run that was admitted. Dropping this gives its place back, whatever else still holds it.
+#[derive(Debug)]
+pub(crate) struct Admitted(Arc<Place>);
+
+impl Admitted {
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

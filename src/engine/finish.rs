@@ -1,0 +1,212 @@
+//! Ends an attempt under the fence: stores its outcome, or releases its key.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::engine::abandoned::OnDrop;
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::{Fence, Hold};
+use crate::engine::pace::Turns;
+use crate::engine::persist::{is_rejected_for_now, persist};
+use crate::engine::time::Moment;
+use crate::engine::{Engine, Replayed, Request, events};
+use crate::protocol::record::{
+    Completion, Failure, Omission, Owner, RecordWrite, Release, StoredOutcome,
+};
+use crate::store::{Answer, StoreError};
+
+/// The disposition says how a run is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disposition {
+    /// The work is done: store its outcome and replay it to duplicates. The outcome is JSON text;
+    /// or the reason why there is none to be kept. A text that is no JSON is not kept.
+    Complete(Result<String, Omission>),
+    /// The work failed, and no retry will fix it: store the failure and replay it to duplicates.
+    Fail(Failure),
+    /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
+    /// where it ended well.
+    Release(Option<Cow<'static, str>>),
+}
+
+/// The end of a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The disposition was carried out.
+    Done,
+    /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
+    /// lease is over.
+    Unrecorded(StoreError),
+    /// Nothing protects the run, so only the writes that were handed to the claim were carried out.
+    Unprotected,
+    /// Another attempt finished first, and this is its outcome.
+    Replay(Replayed),
+}
+
+impl Engine {
+    /// Stores a success, under the fence.
+    pub(super) async fn complete(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        outcome: Result<String, Omission>,
+    ) -> Result<Fence, StoreError> {
+        let (mut completion, large) = self.completed(request, hold, outcome);
+        if let Some(text) = large {
+            let left = || self.leave(request, hold, completion.clone().into(), Some(text.clone()));
+            let unless_dropped = OnDrop::new(left);
+            let until = completion.expiration;
+            let outcome = Box::pin(self.pack(request, hold, &text, until)).await;
+            unless_dropped.disarm();
+            completion.outcome = outcome;
+        }
+        self.finish(request, hold, completion).await
+    }
+
+    /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
+    /// kept whatever the limit.
+    pub(super) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) {
+        let completion = self.failure_of(request, &hold.owner, failure);
+        // The caller has the failure already; an event reports what became of the record.
+        let _ = self.finish(request, hold, completion).await;
+    }
+
+    /// Stores a failure for this long.
+    pub(super) async fn fail_for(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        failure: &Failure,
+        retention: Duration,
+    ) {
+        let mut completion = self.failure_of(request, &hold.owner, failure);
+        completion.expiration = (completion.completed_at + retention).ceil_seconds();
+        let _ = self.finish(request, hold, completion).await;
+    }
+
+    /// Sends a completion for as long as the attempt's time allows, since giving up leaves an
+    /// effect that a duplicate would repeat.
+    pub(super) async fn finish(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        completion: Completion,
+    ) -> Result<Fence, StoreError> {
+        let began = self.moment();
+        let mut write = RecordWrite::Complete(completion);
+        let mut answer = self.send(request, hold, &write, began).await;
+        if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) =
+            (&answer, &mut write)
+        {
+            completion.outcome = StoredOutcome::Omitted(Omission::TooLarge);
+            answer = self.send(request, hold, &write, self.moment()).await;
+        }
+        let RecordWrite::Complete(completion) = write else {
+            return Ok(Fence::Lost);
+        };
+        self.note_permission(&answer);
+        let finished = match answer {
+            Ok(Answer::Applied(_)) => Ok(Fence::Held),
+            Ok(Answer::Refused(found)) => Ok(Fence::of(request, &completion, found.as_ref())),
+            Err(error) => Err(error),
+        };
+        request.meter.completed_in(began.instant.elapsed());
+        events::finished(request, hold.attempt, &completion, &finished);
+        finished
+    }
+
+    async fn send(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        completion: &RecordWrite,
+        now: Moment,
+    ) -> Result<Answer, StoreError> {
+        let until = hold.lease - self.settings.rules.skew_margin;
+        // Nothing depends on what is only observed, and a finished answer waits meanwhile.
+        let limit = match self.observed {
+            Some(_) => self.settings.store_timeout,
+            None => Duration::MAX,
+        };
+        let deadline = request.store_deadline(now, until, limit);
+        let send = || self.write(request, completion, deadline);
+        let unless_dropped = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
+        let answer = persist(
+            Turns::End(&self.pace, &request.id),
+            deadline,
+            StoreError::is_transient,
+            send,
+        )
+        .await;
+        unless_dropped.disarm();
+        answer
+    }
+
+    /// Ends the handler's run by the state of the fence: with its own outcome, with a successor's,
+    /// or with a lost lease.
+    pub(super) async fn conclude(
+        &self,
+        request: Box<Request>,
+        fence: Fence,
+    ) -> Result<Ended, Obstacle> {
+        match fence {
+            Fence::Held => Ok(Ended::Done),
+            Fence::Superseded(record) => {
+                let replayed = self.replay(request, record, true);
+                Box::pin(replayed).await.map(Ended::Replay)
+            }
+            Fence::Lost => Err(Error::LeaseLost),
+        }
+    }
+
+    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself.
+    /// Another payload may use the key from then on, unless this attempt or one before it may have
+    /// had an effect.
+    pub(super) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
+        match Owner::random() {
+            Ok(tombstone) => {
+                let again = is_rejected_for_now;
+                let release = self.release_as(tombstone, request, hold, last_error, again);
+                // An event reports what became of the record.
+                let _ = release.await;
+            }
+            Err(error) => events::release_failed(request, hold.attempt, &error),
+        }
+    }
+
+    /// Ends the lease with this tombstone, and returns the store's answer. `again` selects the
+    /// errors after which the release is sent again.
+    pub(super) async fn release_as(
+        &self,
+        tombstone: Owner,
+        request: &Request,
+        hold: &Hold,
+        last_error: Option<&str>,
+        again: fn(&StoreError) -> bool,
+    ) -> Result<Answer, StoreError> {
+        let release = Release {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            tombstone,
+            last_error: last_error.map(str::to_owned),
+            forget_fingerprint: !hold.keeps_fingerprint,
+        };
+        let until = hold.lease - self.settings.rules.skew_margin;
+        let timeout = self.settings.store_timeout;
+        let deadline = request.store_deadline(self.moment(), until, timeout);
+        let release = RecordWrite::Release(release);
+        let send = || self.write(request, &release, deadline);
+        let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
+        let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
+        unless_dropped.disarm();
+        match &answer {
+            // Refused: another attempt holds the key, or an earlier send of this release applied.
+            Ok(_) => {
+                events::released(request, hold.attempt, last_error);
+            }
+            Err(error) => events::release_failed(request, hold.attempt, error),
+        }
+        answer
+    }
+}
