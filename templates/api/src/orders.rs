@@ -2,7 +2,6 @@
 
 use lambda_http::{Body, Error, Request, Response};
 use lambda_idempotency::http::{IdempotencyLayer, ResponseBody, scope};
-use lambda_idempotency::store::Store;
 use lambda_idempotency::{Claim, Idempotency};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

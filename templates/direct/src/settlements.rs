@@ -2,7 +2,6 @@
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
-use lambda_idempotency::store::Store;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -2,7 +2,6 @@
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, SqsBatchResponse, SqsEvent};
-use lambda_idempotency::store::Store;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use tower::Service;

@@ -2,7 +2,6 @@
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::kinesis::{BatchError, BatchLayer, ItemFailures, KinesisEvent, Message};
-use lambda_idempotency::store::Store;
 use lambda_runtime::{Error, LambdaEvent};
 use serde::Deserialize;
 use tower::Service;
