@@ -14,8 +14,8 @@ use tracing::instrument::WithSubscriber;
 
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::time::Times;
-use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed, time};
+use crate::engine::time::{Times, within};
+use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -381,7 +381,7 @@ impl Idempotency {
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
         let running = run.while_renewed(running);
-        let running = time::within(times.map(|times| times.end), running).await;
+        let running = within(times.map(|times| times.end), running).await;
         let result = match running.flatten() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {

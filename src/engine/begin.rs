@@ -1,5 +1,6 @@
-//! Begins a request: gives it a run, or the outcome of an earlier one. A run may have no
-//! claim: in shadow mode, or where the store did not answer.
+//! Begins a request: gives it a run, or the outcome of an earlier one. A run has a claim, or none: in
+//! the claimless form, in shadow mode, under the kill switch, without a key, or where the store did
+//! not answer.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -36,6 +37,19 @@ use crate::store::{Answer, StoreError};
 
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
 const SWITCHED_OFF: &str = "protection is switched off";
+
+/// The reason why no claim is made while completions are refused.
+const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
+     function to update records; until then one claim a minute is made";
+
+/// The answer to a request that wants to run.
+#[derive(Debug)]
+enum Acquired {
+    /// The claim is this attempt's, and the handler runs.
+    Claimed(Hold),
+    /// An earlier outcome, or failure, is final and is replayed.
+    Replay(Box<Record>),
+}
 
 impl Engine {
     /// Begins a request.
@@ -107,10 +121,7 @@ impl Engine {
         key.resolve(namespace, self.settings.max_token_chars).ok()
     }
 
-    async fn begin_claimless(
-        self: &Arc<Self>,
-        request: Box<Request>,
-    ) -> Result<Begun, Obstacle> {
+    async fn begin_claimless(self: &Arc<Self>, request: Box<Request>) -> Result<Begun, Obstacle> {
         // A failure is a record, too, which a late copy of a commit must not outlive.
         let retention = request.retention.min(self.settings.failure_retention);
         let refused = |error: &Obstacle| events::refused(&request, error);
@@ -179,7 +190,7 @@ impl Engine {
         self.run(claim, Protection::Claimed(request, hold), end)
     }
 
-    pub(super) fn run(
+    fn run(
         self: &Arc<Self>,
         claim: Claim,
         protection: Protection,
@@ -207,27 +218,7 @@ impl Engine {
         let time = time.map(Into::into);
         Claim::new(subject, hold, journal, time, clock, collected)
     }
-}
 
-/// Makes a random id for a request without a usable key.
-pub(super) fn unkeyed() -> Result<RecordId, Obstacle> {
-    Ok(RecordId::unkeyed(Owner::random()?.as_str()))
-}
-
-/// The reason why no claim is made while completions are refused.
-const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
-     function to update records; until then one claim a minute is made";
-
-/// The answer to a request that wants to run.
-#[derive(Debug)]
-enum Acquired {
-    /// The claim is this attempt's, and the handler runs.
-    Claimed(Hold),
-    /// An earlier outcome, or failure, is final and is replayed.
-    Replay(Box<Record>),
-}
-
-impl Engine {
     /// Acquires the claim, or returns the obstacle.
     async fn acquire(&self, request: &Request) -> Result<Acquired, Obstacle> {
         let began = self.moment();
@@ -434,17 +425,7 @@ impl Engine {
         events::claimed(request, &hold);
         Ok(Acquired::Claimed(hold))
     }
-}
 
-/// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
-/// fingerprint, may have had an effect with this payload.
-fn has_fingerprint(found: Option<&Found>) -> bool {
-    found
-        .and_then(|found| found.content.as_ref().ok())
-        .is_some_and(|record| record.fingerprint.is_some())
-}
-
-impl Engine {
     #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
     fn begin_unprotected(
         self: &Arc<Self>,
@@ -519,4 +500,17 @@ impl Engine {
         }
         None
     }
+}
+
+/// Makes a random id for a request without a usable key.
+fn unkeyed() -> Result<RecordId, Obstacle> {
+    Ok(RecordId::unkeyed(Owner::random()?.as_str()))
+}
+
+/// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
+/// fingerprint, may have had an effect with this payload.
+fn has_fingerprint(found: Option<&Found>) -> bool {
+    found
+        .and_then(|found| found.content.as_ref().ok())
+        .is_some_and(|record| record.fingerprint.is_some())
 }

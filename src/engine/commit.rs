@@ -1,4 +1,5 @@
-//! Ends a claim together with business writes, in one transaction under the fence.
+//! Commits an outcome together with business writes, in one transaction: under the fence of a claim, or
+//! without a claim.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -236,6 +237,7 @@ enum Applied {
 }
 
 impl Engine {
+    /// Makes the hold that an attempt without a claim would have.
     pub(super) fn hold_of(&self, attempt: &Unclaimed) -> Hold {
         Hold {
             owner: attempt.owner.clone(),
@@ -246,6 +248,7 @@ impl Engine {
         }
     }
 
+    /// Describes the record that an attempt's own transaction will write.
     pub(super) fn unwritten(&self, request: &Request, attempt: &Unclaimed) -> Unwritten {
         let wait = match self.settings.in_flight {
             InFlight::FailFast => Duration::ZERO,

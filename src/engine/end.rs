@@ -1,4 +1,5 @@
-//! Ends a run by its disposition: one with a claim, a shadow, or one that nothing protects.
+//! Ends a run by its disposition: one with a claim, a shadow, or one that nothing protects. One of the
+//! claimless form ends with its commit.
 
 use std::borrow::Cow;
 

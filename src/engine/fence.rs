@@ -56,11 +56,11 @@ pub(super) enum Fence {
 
 impl Fence {
     /// Reads the state of the fence from the record that refused a completion.
-    pub(super) fn of(request: &Request, completion: &Completion, found: Option<&Found>) -> Fence {
+    pub(super) fn of(request: &Request, completion: &Completion, found: Option<&Found>) -> Self {
         match settle(found, completion, request.fingerprint.as_ref()) {
-            Settled::Recorded => Fence::Held,
-            Settled::Superseded(record) => Fence::Superseded(Box::new(record.clone())),
-            Settled::Lost => Fence::Lost,
+            Settled::Recorded => Self::Held,
+            Settled::Superseded(record) => Self::Superseded(Box::new(record.clone())),
+            Settled::Lost => Self::Lost,
         }
     }
 }

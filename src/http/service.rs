@@ -21,7 +21,8 @@ use super::identity::{Identity, identify};
 use super::problem::Problem;
 use super::replay::replay;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::{Begun, Disposition, Ended, time};
+use crate::engine::time::within;
+use crate::engine::{Begun, Disposition, Ended};
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::settings::{GuardedRoute, RoutePolicy, Settings};
@@ -219,7 +220,7 @@ where
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
     let handling = run.while_renewed(handling);
-    let handled = time::within(times.map(|times| times.end), handling).await;
+    let handled = within(times.map(|times| times.end), handling).await;
     let response = match handled.flatten() {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {

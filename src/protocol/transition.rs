@@ -221,9 +221,12 @@ mod tests {
         assert_eq!(left.last_error, held.last_error);
         let forgetting = Release {
             forget_fingerprint: true,
+            last_error: Some("panic".to_owned()),
             ..plain
         };
-        assert_eq!(release(Some(&held), &forgetting).unwrap().fingerprint, None);
+        let left = release(Some(&held), &forgetting).unwrap();
+        assert_eq!(left.fingerprint, None);
+        assert_eq!(left.last_error, forgetting.last_error);
     }
 
     #[test]

@@ -163,7 +163,7 @@ async fn each_write_gets_the_answer_to_its_own_statement() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_without_an_answer_is_sent_alone_and_takes_none_of_the_next_groups() {
+async fn a_write_without_an_answer_is_left_to_its_caller_and_takes_none_of_the_next_groups() {
     let short = vec![applied(); MOST_STATEMENTS - 1];
     let wire = Wire::answering([statements(&short), statements(&[applied(), applied()])]);
     let writes: Vec<_> = (0..MOST_STATEMENTS + 2).map(claim).collect();

@@ -10,10 +10,8 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Claim;
-use super::steps::{Begun, Urgency};
-use crate::engine::claim::steps::{SagaError, Step, StepError};
-use crate::engine::claim::{Stop, give_back, keep};
+use crate::engine::claim::steps::{Begun, SagaError, Step, StepError, Urgency};
+use crate::engine::claim::{Claim, Stop, give_back, keep};
 use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
