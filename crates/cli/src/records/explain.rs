@@ -30,7 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub at: Option<EpochMillis>,
     /// Shows the keys that the handler derives for this effect (`claim.derive_key(NAME)`, or a step
-    /// of this name), to look for the effect at its provider. May be given more than once.
+    /// of this name; `NAME/undo` is the undo of a saga's step), to look for the effect at its
+    /// provider. May be given more than once.
     #[arg(long, value_name = "NAME")]
     pub derive: Vec<String>,
 }
@@ -74,7 +75,7 @@ impl RuleArgs {
 ///
 /// # Errors
 ///
-/// When the record can't be found or read, or `--derive` is given for a record that is unreadable.
+/// When the record can't be found or read.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
@@ -87,7 +88,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     if args.rules.crashed.is_none() {
         explanation.assumes_crashed(&target.id);
     }
-    explanation.derive(&target.id, found, &args.derive)?;
+    explanation.derive(&target.id, found, &args.derive);
     if explanation.runs() {
         let held = held(&records, &target.id, found, context).await?;
         match held.words() {

@@ -8,7 +8,6 @@ use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::failure::Failure;
 use crate::records::operate::waiting_steps;
 use crate::records::view::{RecordView, State};
 use crate::time;
@@ -66,11 +65,14 @@ pub struct SafeAct {
     pub command: String,
 }
 
-/// The keys that the handler derives for an effect.
+/// The keys that the handler derives for an effect, in one generation: each `rerun --keys new` begins
+/// another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Derived {
     /// The effect's name.
     pub effect: String,
+    /// The generation; 0 is the first.
+    pub generation: u32,
     /// The key of `claim.derive_key`, and of a step of this name.
     pub key: String,
     /// The UUID of `claim.derive_uuid`.
@@ -169,31 +171,28 @@ impl Explanation {
         }
     }
 
-    /// Derives the keys of these effects, of the generation that the record's attempts derive.
-    pub(crate) fn derive(
-        &mut self,
-        id: &RecordId,
-        found: Option<&Found>,
-        effects: &[String],
-    ) -> Result<(), Failure> {
-        let generation = match found.map(|found| found.content.as_deref()) {
+    /// Derives the keys of these effects, up to the generation that the record's attempts derive.
+    pub(crate) fn derive(&mut self, id: &RecordId, found: Option<&Found>, effects: &[String]) {
+        let newest = match found.map(|found| found.content.as_deref()) {
             Some(Err(_)) if !effects.is_empty() => {
-                return Err(Failure::usage(
-                    "--derive needs the record, which is unreadable: it says whether `rerun --keys new` changed the keys",
-                ));
+                self.words.push_str(
+                    "; it would say whether `rerun --keys new` changed the keys, so that --derive shows the first ones alone",
+                );
+                0
             }
             Some(Ok(record)) => record.journal.key_generation(),
             _ => 0,
         };
-        self.derived = effects
-            .iter()
-            .map(|effect| Derived {
+        let of = |effect: &String| {
+            let effect = effect.clone();
+            (0..=newest).map(move |generation| Derived {
+                key: id.derive_key_in(generation, &effect),
+                uuid: id.derive_uuid_in(generation, &effect),
                 effect: effect.clone(),
-                key: id.derive_key_in(generation, effect),
-                uuid: id.derive_uuid_in(generation, effect),
+                generation,
             })
-            .collect();
-        Ok(())
+        };
+        self.derived = effects.iter().flat_map(of).collect();
     }
 
     /// Names the answer of an engine with the other `OnCrash`, where the rule was assumed.

@@ -57,8 +57,17 @@ impl fmt::Display for Explanation {
                 write!(f, "{NL}  {at:<24}  {DIM}{distance:>12}{DIM:#}  {what}")?;
             }
         }
-        for Derived { effect, key, uuid } in &self.derived {
+        for Derived {
+            effect,
+            generation,
+            key,
+            uuid,
+        } in &self.derived
+        {
             write!(f, "{NL}{NL}{HEADING}Keys of {effect}{HEADING:#}")?;
+            if *generation > 0 {
+                write!(f, ", generation {generation}")?;
+            }
             write!(f, "{NL}  derive_key   {key}{NL}  derive_uuid  {uuid}")?;
         }
         if !self.safe.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, OnCrash, Outcome, Step};
+use lambda_idempotency::{Claim, Error, Fingerprint, OnCrash, Outcome, Step, StepError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -75,47 +75,63 @@ async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
     let id = id(&table, "A-17");
     let asked = [id.as_str(), "--derive", "charge", "--derive", "ship"];
     let mut derived = Vec::new();
-    for (keys, why) in [
-        ("same", "lost"),
-        ("new", "lost, too"),
-        ("same", "once more"),
-    ] {
-        let explained = explain(&table, &asked).await["derived"].take();
+    for (keys, why) in [("same", "lost"), ("new", "lost, too"), ("new", "once more")] {
         let handler = async |claim: Claim| {
-            let of = |effect| {
-                let (key, uuid) = (claim.derive_key(effect), claim.derive_uuid(effect));
-                json!({ "effect": effect, "key": key, "uuid": uuid })
-            };
-            Ok::<_, std::io::Error>(json!([of("charge"), of("ship")]))
+            let step = claim.step("ship", async |key| Ok::<_, std::io::Error>(key));
+            Ok::<_, StepError<std::io::Error>>([
+                claim.derive_key("charge"),
+                step.await?,
+                claim.derive_uuid("ship"),
+            ])
         };
         let payload = Fingerprint::json(b"{}");
         let ran = engine(&table).run(key("A-17"), payload, handler).await;
-        assert_eq!(ran.unwrap(), Outcome::Executed(explained.clone()));
-        derived.push(explained);
-        let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
+        derived.push(ran.unwrap().into_inner());
+        let explained = explain(&table, &asked).await["derived"].take();
+        let explained = explained.as_array().unwrap();
+        let (charges, ships) = explained.split_at(explained.len() / 2);
+        let newest = [
+            &charges.last().unwrap()["key"],
+            &ships.last().unwrap()["key"],
+            &ships.last().unwrap()["uuid"],
+        ];
+        assert_eq!(json!(newest), json!(derived.last()));
+        assert_eq!(
+            charges[0]["key"], derived[0][0],
+            "the first keys are shown, too"
+        );
+        let rerun = [
+            "rerun", &id, "--keys", keys, "--reason", why, "--yes", "--steps", "repeat",
+        ];
         on(&table, &rerun).await.ended_with(0);
     }
     assert_eq!(derived[0], derived[1]);
     assert_ne!(derived[1], derived[2]);
     let text = on(&table, &[&["explain"], &asked[..]].concat()).await.out;
-    let uuid = derived[2][1]["uuid"].as_str().unwrap();
     assert!(
-        text.contains("Keys of ship") && text.contains(uuid),
+        text.contains(&derived[0][2]) && text.contains(&derived[2][2]),
         "{text}"
     );
+    assert!(text.contains("Keys of ship, generation 1"), "{text}");
 }
 
 #[tokio::test]
-async fn keys_are_not_derived_for_a_record_that_is_unreadable() {
+async fn of_an_unreadable_record_the_first_keys_are_shown_and_said_to_be_so() {
     let table = table().await;
     let id = id(&table, "A-17");
     let item = dynamodb().client().put_item().table_name(&table);
     let item = item.item("id", AttributeValue::S(id.clone()));
     let item = item.item("status", AttributeValue::S("ODD".to_owned()));
     item.send().await.unwrap();
-    let said = on(&table, &["explain", &id, "--derive", "charge"]).await;
-    let said = said.ended_with(2);
-    assert!(said.err.contains("unreadable"), "{}", said.err);
+    let explained = explain(&table, &[&id, "--derive", "charge"]).await;
+    assert_eq!(explained["answer"], "unreadable");
+    assert!(
+        explained["words"]
+            .as_str()
+            .unwrap()
+            .contains("the first ones alone")
+    );
+    assert_eq!(explained["derived"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
