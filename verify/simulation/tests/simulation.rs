@@ -47,6 +47,12 @@ fn no_night_breaks_an_invariant() {
 fn a_run_without_a_claim_holds_no_key() {
     night::hush();
     let night = night::run(8_427_717, Mutation::None);
+    let begins = |claimless| {
+        let mine = night.executions.iter();
+        let mine = mine.filter(move |run| run.key == 1 && run.claimless == claimless);
+        mine.map(|run| run.began).collect::<Vec<_>>()
+    };
+    assert_eq!(begins(true).first(), begins(false).first());
     assert!(night.broken.is_empty(), "{:?}", night.broken);
 }
 
