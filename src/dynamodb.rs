@@ -176,6 +176,10 @@ impl Store for DynamoDbStore {
         Some(transaction::admit)
     }
 
+    fn honours_tokens(&self) -> bool {
+        true
+    }
+
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         transaction::commit(self, commit, deadline).await
     }

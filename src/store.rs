@@ -143,6 +143,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Tells whether a [`commit`](Self::commit) that is sent again with the same
+    /// [token](Commit::token) applies once even if it has no record. Default: `false`, and such a
+    /// commit isn't sent again after a send that got no answer.
+    fn honours_tokens(&self) -> bool {
+        false
+    }
+
     /// Writes the final record and the business writes in one transaction, if the record is what
     /// [`Basis`] says and every condition of the writes holds. All of it applies, or nothing. A
     /// record without business writes is a single write.
@@ -209,6 +216,7 @@ macro_rules! erased {
             fn check(&self) -> Result<(), StoreError>;
             fn max_id_bytes(&self) -> usize;
             fn admission(&self) -> Option<Admission>;
+            fn honours_tokens(&self) -> bool;
 
             fn commit<'a>(
                 &'a self,
@@ -234,6 +242,10 @@ macro_rules! erased {
 
             fn admission(&self) -> Option<Admission> {
                 Store::admission(self)
+            }
+
+            fn honours_tokens(&self) -> bool {
+                Store::honours_tokens(self)
             }
 
             fn commit<'a>(

@@ -434,6 +434,7 @@ impl Engine {
     /// Ends a run that was dropped while its work went on, as one whose work panicked: what the
     /// work did is not known.
     pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
+        drop(claim.collected().close());
         request.meter.count(Count::Failures);
         hold.keeps_fingerprint = true;
         self.follow(claim, hold);

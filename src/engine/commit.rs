@@ -208,7 +208,13 @@ impl Engine {
             silent.fetch_or(is_silent, Ordering::Relaxed);
             answer
         };
-        let answer = persist(Turns::Elsewhere, deadline, StoreError::is_transient, send).await;
+        // Without a record, a store that doesn't honour tokens would apply both sends.
+        let again: fn(&StoreError) -> bool = if record.is_some() || self.store.honours_tokens() {
+            StoreError::is_transient
+        } else {
+            is_rejected_for_now
+        };
+        let answer = persist(Turns::Elsewhere, deadline, again, send).await;
         Sent {
             answer,
             is_silent: silent.into_inner(),

@@ -266,6 +266,7 @@ impl Run {
 
     /// Ends a run whose work didn't return: what it did is not known.
     async fn crashed(mut self, last_error: &'static str) {
+        drop(self.claim.collected().close());
         match self.take_protection() {
             Protection::Claimed(request, mut hold) => {
                 hold.keeps_fingerprint = true;

@@ -253,6 +253,10 @@ impl Store for CachedStore {
         self.inner.admission()
     }
 
+    fn honours_tokens(&self) -> bool {
+        self.inner.honours_tokens()
+    }
+
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         if let Some(Final {
             basis: Basis::Absent(claim),

@@ -124,6 +124,10 @@ impl Store for GroupedStore {
         self.inner.admission()
     }
 
+    fn honours_tokens(&self) -> bool {
+        self.inner.honours_tokens()
+    }
+
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         self.inner.commit(commit, deadline).await
     }

@@ -335,6 +335,10 @@ impl Store for FaultyStore {
         self.inner.admission()
     }
 
+    fn honours_tokens(&self) -> bool {
+        self.inner.honours_tokens()
+    }
+
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         let call = || self.inner.commit(commit, deadline);
         self.alive(Call::Commit, self.ask(Call::Commit, deadline, call))

@@ -551,6 +551,75 @@ async fn a_query_that_hangs_and_a_compensation_that_panics_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_abort_before_a_step_that_an_earlier_delivery_did_waits_for_an_operator() {
+    for dies in [false, true] {
+        let bench = bench(true, None);
+        if dies {
+            *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
+        }
+        let checkout = |is_cancelled: bool| {
+            let bench = &bench;
+            async move |claim: Claim| {
+                let mut saga = claim.saga::<Shop>()?;
+                let undo = |_, _: u32| async { Ok(()) };
+                saga.step("reserve", |key| bench.fire("reserve", key), undo)
+                    .await?;
+                if is_cancelled {
+                    return Err(saga.abort(&Shop::Declined).await);
+                }
+                saga.step("charge", |key| bench.fire("charge", key), undo)
+                    .await?;
+                Err::<u32, _>(SagaError::Step(StepError::Effect(Shop::Down)))
+            }
+        };
+        let first = Box::pin(bench.once.run(key(), None, checkout(false)));
+        let first = tokio::time::timeout(Duration::from_millis(50), first).await;
+        assert_eq!(first.is_err(), dies);
+        bench.clock.advance(2 * LEASE);
+        let aborted = bench.once.run(key(), None, checkout(true)).await;
+        assert!(
+            matches!(aborted, Err(Error::Interrupted { .. })),
+            "{aborted:?}"
+        );
+        assert_eq!(bench.status().await, SagaStatus::Stuck);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_abort_in_one_attempt_leaves_the_compensation_to_the_next() {
+    let bench = bench(true, None);
+    let undos = AtomicUsize::new(0);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async {
+            match undos.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Shop::Down),
+                _ => Ok(()),
+            }
+        };
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        let first = saga.abort(&Shop::Declined).await;
+        if !matches!(first, SagaError::Step(_)) {
+            return Err(first);
+        }
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(told, Error::Handler(SagaError::Unanswered { .. })),
+        "{told:?}"
+    );
+    assert_eq!(bench.status().await, SagaStatus::Compensating);
+    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(told, Error::Handler(SagaError::Compensated { .. })),
+        "{told:?}"
+    );
+    assert_eq!(undos.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_ignores_what_the_saga_says_is_no_success() {
     let bench = bench(true, Some("charge"));
     *bench.undo_fails.lock().unwrap() = Some("reserve");

@@ -15,7 +15,9 @@ use crate::engine::claim::{Claim, Stop, give_back, keep};
 use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
-use crate::protocol::journal::{SAGA, SagaState, StepEntry, StepResult, StepState, undo_of};
+use crate::protocol::journal::{
+    SAGA, SagaState, StepEntry, StepResult, StepState, is_step_name, undo_of,
+};
 use crate::protocol::record::{Failure, error_kind};
 
 /// The longest time that the question about a step of unknown fate may take.
@@ -70,6 +72,8 @@ pub struct Saga<'a, E> {
     undos: Vec<(String, OnCrash, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
     lost: Vec<String>,
+    /// Steps whose compensation was begun in this attempt.
+    going_back: Vec<String>,
 }
 
 impl Claim {
@@ -98,6 +102,7 @@ impl Claim {
             is_noted,
             undos: Vec::new(),
             lost: Vec::new(),
+            going_back: Vec::new(),
         })
     }
 }
@@ -335,7 +340,18 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             return Ok(());
         }
         let confirmed = self.undos.iter().map(|(name, ..)| name);
-        let confirmed = confirmed.chain(&self.lost).cloned().collect();
+        let confirmed = confirmed.chain(&self.lost).cloned();
+        // What an earlier attempt did, or may have done, and this one has not named: only an operator can
+        // undo it.
+        let unnamed: Vec<_> = {
+            let state = self.claim.inner.steps.state();
+            let entries = state.journal.iter().filter(|(name, entry)| {
+                let may_be_done = is_confirmed(entry) || entry.state == StepState::Pending;
+                may_be_done && is_step_name(name) && !state.given.contains(*name)
+            });
+            entries.map(|(name, _)| name.to_owned()).collect()
+        };
+        let confirmed = confirmed.chain(unnamed).collect();
         let before = std::mem::replace(
             &mut self.state,
             SagaState {
@@ -361,6 +377,16 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     async fn go_back(&mut self) -> SagaError<E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;
+        let is_undone = |name: &String| {
+            let state = inner.steps.state();
+            state.journal.get(&undo_of(name)).is_some_and(is_confirmed)
+        };
+        // One that failed for now is repeated by the next delivery.
+        if let Some(name) = self.going_back.iter().find(|name| !is_undone(name)) {
+            return SagaError::Unanswered {
+                step: undo_of(name),
+            };
+        }
         let names: Vec<_> = self.undos.iter().map(|(name, ..)| name.clone()).collect();
         // Those whose result was not kept, and those that the handler doesn't name any more.
         let confirmed = self.state.confirmed.clone();
@@ -376,6 +402,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         }
         while let Some((name, crashed, undo)) = self.undos.pop() {
             let undo_name = undo_of(&name);
+            self.going_back.push(name);
             let stuck = self.state.stuck.as_ref() == Some(&undo_name);
             let policy = if stuck { OnCrash::Interrupt } else { crashed };
             let turn = match inner.begin_named(&undo_name, policy).await {

@@ -501,15 +501,17 @@ async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_after_the_handler_has_returned_is_refused() {
-    let bench = Bench::on(&crate::support::Server::dynoxide().await).await;
-    let kept = std::sync::Mutex::new(None);
-    let once = bench.once();
-    let run = once.run(key(), payload(), async |claim| {
-        claim.write(bench.deposit(5))?;
-        *kept.lock().unwrap() = Some(claim);
-        Ok::<_, Failed>(())
-    });
-    run.await.unwrap();
-    let claim = kept.into_inner().unwrap().unwrap();
-    assert_eq!(claim.write(bench.deposit(5)), Err(WriteError::Closed));
+    for fails in [false, true] {
+        let bench = Bench::on(&crate::support::Server::dynoxide().await).await;
+        let kept = std::sync::Mutex::new(None);
+        let once = bench.once();
+        let run = once.run(key(), payload(), async |claim| {
+            claim.write(bench.deposit(5))?;
+            *kept.lock().unwrap() = Some(claim);
+            if fails { Err(Failed::Broken) } else { Ok(()) }
+        });
+        assert_eq!(run.await.is_err(), fails);
+        let claim = kept.into_inner().unwrap().unwrap();
+        assert_eq!(claim.write(bench.deposit(5)), Err(WriteError::Closed));
+    }
 }

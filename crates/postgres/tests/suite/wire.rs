@@ -119,6 +119,7 @@ async fn claimed(engine: &Idempotency, key: Key, write: Sql) -> Done {
 struct Lane {
     proxy: Proxy,
     direct: Store,
+    through: Store,
     rows: String,
     little: Waits,
     long: Waits,
@@ -143,6 +144,7 @@ impl Lane {
         Self {
             proxy,
             direct,
+            through: store.clone(),
             rows,
             little: Waits::little(store.clone(), sqlx.clone()),
             refusing: Waits::refusing(store.clone(), sqlx.clone()),
@@ -181,6 +183,18 @@ async fn a_commit_whose_reply_is_lost_is_proven_by_reading() {
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
     assert_eq!(lane.counts().await, HashMap::from(once));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unprotected_commit_whose_reply_is_lost_is_not_sent_again() {
+    let lane = Lane::new(0).await;
+    let engine = Engine::of(lane.through.clone(), |builder| builder.disabled(true));
+    let engine = engine.until(SystemTime::now() + MINUTE);
+    let write = || Sql::new(format!("INSERT INTO {} VALUES ($1)", lane.rows)).bind("row");
+    lane.proxy.at_next_commit(Fault::CutAfter);
+    let done = claimed(&engine, Key::new("claim", "row"), write()).await;
+    assert!(matches!(done, Err(Error::OutcomeUnknown(_))), "{done:?}");
+    assert_eq!(lane.counts().await, HashMap::from([("row".to_owned(), 1)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
