@@ -162,7 +162,7 @@ impl From<Transition> for Write {
 }
 /// Compares values as DynamoDB does: it returns numbers in another form, and sets in another order.
 fn is_same(stored: &AttributeValue, wanted: &AttributeValue) -> bool {
-    use AttributeValue::{N, Ns, Ss};
+    use AttributeValue::{Bs, L, M, N, Ns, Ss};
     let number = |text: &String| canonical_text(text.as_bytes()).unwrap_or_else(|| text.clone());
     match (stored, wanted) {
         (N(stored), N(wanted)) => number(stored) == number(wanted),
@@ -170,6 +170,21 @@ fn is_same(stored: &AttributeValue, wanted: &AttributeValue) -> bool {
         (Ns(stored), Ns(wanted)) => {
             sorted(stored.iter().map(number).collect())
                 == sorted(wanted.iter().map(number).collect())
+        }
+        (Bs(stored), Bs(wanted)) => {
+            stored.len() == wanted.len() && wanted.iter().all(|blob| stored.contains(blob))
+        }
+        (L(stored), L(wanted)) => {
+            let mut pairs = stored.iter().zip(wanted);
+            stored.len() == wanted.len() && pairs.all(|(stored, wanted)| is_same(stored, wanted))
+        }
+        (M(stored), M(wanted)) => {
+            let is_there = |(name, wanted)| {
+                stored
+                    .get(name)
+                    .is_some_and(|stored| is_same(stored, wanted))
+            };
+            stored.len() == wanted.len() && wanted.iter().all(is_there)
         }
         (stored, wanted) => stored == wanted,
     }
@@ -182,16 +197,27 @@ fn sorted(mut members: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::primitives::Blob;
+
     use super::*;
 
     #[test]
     fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
-        use AttributeValue::{N, S, Ss};
+        use AttributeValue::{Bs, L, M, N, S, Ss};
         let set = |members: [&str; 2]| Ss(members.map(str::to_owned).to_vec());
         assert!(is_same(&N("10.5".into()), &N("10.50".into())));
         assert!(is_same(&N("1000".into()), &N("1e3".into())));
         assert!(!is_same(&N("10.5".into()), &N("10.51".into())));
         assert!(is_same(&set(["a", "b"]), &set(["b", "a"])));
         assert!(!is_same(&S("10.5".into()), &S("10.50".into())));
+        let blobs = |bytes: [&[u8]; 2]| Bs(bytes.map(Blob::new).to_vec());
+        assert!(is_same(&blobs([b"a", b"b"]), &blobs([b"b", b"a"])));
+        let nested = |total: &str| {
+            let total = ("total".to_owned(), N(total.to_owned()));
+            M([total.clone(), ("all".to_owned(), L(vec![total.1]))].into())
+        };
+        assert!(is_same(&nested("10.5"), &nested("10.50")));
+        assert!(!is_same(&nested("10.5"), &nested("10.51")));
+        assert!(!is_same(&L(vec![N("1".into())]), &L(Vec::new())));
     }
 }
