@@ -48,8 +48,18 @@ impl FingerprintSettings {
             }
             Some(content_type) => of_multipart(content_type, body)
                 .or_else(|| of_form(content_type, body))
-                .unwrap_or_else(|| Fingerprint::bytes(body)),
-            None => Fingerprint::bytes(body),
+                .unwrap_or_else(|| self.of_other(body)),
+            None => self.of_other(body),
+        }
+    }
+
+    /// Takes the fingerprint of a body that isn't said to be JSON: fields are left out of it all the
+    /// same, where it is, since some senders name another content type or none.
+    fn of_other(&self, body: &[u8]) -> Fingerprint {
+        if self.without.is_empty() {
+            Fingerprint::bytes(body)
+        } else {
+            Fingerprint::json_without(body, &self.without)
         }
     }
 }

@@ -113,7 +113,9 @@ impl IdempotencyLayer {
     /// Sets how the requests of one route are treated: `POST /orders/{id}`, `ANY /orders`, or a path
     /// without a method, which matches each method. Of several routes that match, the first counts.
     ///
-    /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A route that names its method is guarded for it, whatever [`methods`](Self::methods) says.
+    /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A route that
+    /// names its method is guarded for it, whatever [`methods`](Self::methods) says; one that doesn't is
+    /// guarded for those methods alone.
     /// Its template names the [operation](Self::operation), where nothing else knows one.
     ///
     /// ```

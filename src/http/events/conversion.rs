@@ -36,6 +36,9 @@ impl sealed::Request for ApiGatewayProxyRequest {
         );
         let headers = merged(&self.multi_value_headers, &self.headers);
         head(self.http_method.clone(), address, headers, path)
+            .with_query_string_parameters(query.clone())
+            .with_path_parameters(self.path_parameters.clone())
+            .with_stage_variables(self.stage_variables.clone())
             .with_request_context(RequestContext::ApiGatewayV1(self.request_context.clone()))
     }
 
@@ -55,6 +58,9 @@ impl sealed::Request for ApiGatewayV2httpRequest {
         let method = self.request_context.http.method.clone();
         let headers = with_cookies(&self.headers, self.cookies.as_deref());
         head(method, address, headers, path)
+            .with_query_string_parameters(self.query_string_parameters.clone())
+            .with_path_parameters(self.path_parameters.clone())
+            .with_stage_variables(self.stage_variables.clone())
             .with_request_context(RequestContext::ApiGatewayV2(self.request_context.clone()))
     }
 
@@ -82,6 +88,7 @@ impl sealed::Request for AlbTargetGroupRequest {
             headers,
             path,
         )
+        .with_query_string_parameters(query.clone())
         .with_request_context(RequestContext::Alb(self.request_context.clone()))
     }
 
@@ -103,7 +110,8 @@ impl sealed::Request for LambdaFunctionUrlRequest {
         // A method that can't be read is none that is safe: it must not pass for a GET.
         let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
         let headers = with_cookies(&self.headers, self.cookies.as_deref());
-        let head = head(method, address(path, query), headers, path);
+        let head = head(method, address(path, query), headers, path)
+            .with_query_string_parameters(self.query_string_parameters.clone());
         // A function URL says who called in the form of an HTTP API.
         let context = serde_json::to_value(&self.request_context).and_then(serde_json::from_value);
         match context {
