@@ -324,7 +324,12 @@ impl<T, E> InvokeLayer<T, E> {
     /// An event that differs there gets the answer of the first, so leave out nothing that changes
     /// what it asks for.
     pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
-        let fields = fields.into_iter().collect();
+        // Those of a try, which an invocation by the Scheduler leaves out, stay out.
+        let before: Vec<Pointer> = match &self.config.reader.fingerprint {
+            FingerprintSource::Content(before) => before.to_vec(),
+            _ => Vec::new(),
+        };
+        let fields = before.into_iter().chain(fields).collect();
         self.config.reader.fingerprint = FingerprintSource::Content(fields);
         self
     }
