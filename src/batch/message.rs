@@ -147,11 +147,10 @@ impl<'a, S: Source> Content<'a, S> {
         inside.or_else(|| S::attribute(self.message, name))
     }
 
-    /// Tells whether nothing is here of what the message asks for: its payload was not fetched, and no
-    /// service says anything of it.
+    /// Tells whether nothing is here of what the message asks for: its payload was not fetched.
     pub(super) fn is_unknown(&self) -> bool {
         let opened = self.opened.as_ref();
-        opened.is_some_and(|opened| opened.pointer.is_some() && opened.context.is_empty())
+        opened.is_some_and(|opened| opened.pointer.is_some())
     }
 
     /// Takes the fingerprint of the text without these fields, and of what its envelope says that
