@@ -246,14 +246,14 @@ impl From<PostgresError> for StoreError {
             Problem::PoolExhausted
             | Problem::OutOfResources
             | Problem::Cancelled
-            | Problem::Locked => Self::Throttled(error.into()),
+            | Problem::Locked
+            | Problem::ReadOnly => Self::Throttled(error.into()),
             Problem::Unreachable => Self::Unavailable(error.into()),
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPrivilege | Problem::Tls => Self::Denied(error.into()),
             Problem::NoTable
             | Problem::NoDatabase
             | Problem::OtherSchema { .. }
-            | Problem::ReadOnly
             | Problem::Isolation
             | Problem::PoolClosed => Self::Misconfigured(error.into()),
             Problem::Aborted

@@ -166,6 +166,7 @@ fn copy(error: &StoreError) -> StoreError {
         StoreError::Throttled(_) => StoreError::Throttled(words()),
         StoreError::Unavailable(_) => StoreError::Unavailable(words()),
         StoreError::Denied(_) => StoreError::Denied(words()),
+        StoreError::Unauthenticated(_) => StoreError::Unauthenticated(words()),
         StoreError::Misconfigured(_) => StoreError::Misconfigured(words()),
         _ => StoreError::Rejected(words()),
     }

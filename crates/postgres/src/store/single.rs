@@ -130,8 +130,9 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
         let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-        // Once the server has answered, nothing is open on the connection.
-        let answered = |answer: &Result<Rows, PostgresError>| !matches!(answer, Err(error) if error.problem() == Problem::Unreachable);
+        // Once the server has answered, nothing is open on the connection. One to a server that reads only isn't used again: after a
+        // failover another is the primary.
+        let answered = |answer: &Result<Rows, PostgresError>| !matches!(answer, Err(error) if matches!(error.problem(), Problem::Unreachable | Problem::ReadOnly));
         match way {
             Way::Pool(mut connection) => {
                 let answer = connection.session()?.alone(&begin, statement, values).await;

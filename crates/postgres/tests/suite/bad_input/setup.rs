@@ -100,7 +100,7 @@ async fn a_read_only_server_names_the_primary() {
         "options=-c%20default_transaction_read_only%3Don",
     );
     for error in refused(&read_only, &table, "connect to the primary").await {
-        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::ReadOnly);
     }
 }
