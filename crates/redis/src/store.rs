@@ -1,5 +1,6 @@
 //! The store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,8 +147,9 @@ impl<C: Connection> RedisStore<C> {
         }
         // A server that hides its configuration answers with an error.
         let config = answered(answers.next()).ok();
-        let config = config.and_then(|value| Vec::<String>::from_redis_value(value).ok());
-        let eviction = config.and_then(|mut config| (config.len() == 2).then(|| config.remove(1)));
+        let config = config.map(BTreeMap::<String, String>::from_redis_value);
+        let config = config.transpose().map_err(RedisError::from)?;
+        let eviction = config.and_then(|config| config.into_values().next());
         if let Some(policy) = eviction.clone().filter(|policy| policy != "noeviction") {
             return Err(Problem::Evicts { policy }.into());
         }
