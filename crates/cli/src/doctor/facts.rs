@@ -107,7 +107,7 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetters {
     pub(crate) name: String,
-    pub(crate) max_receive_count: u32,
+    pub(crate) max_receive_count: Option<u32>,
     pub(crate) retention: Option<Duration>,
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::template::text;
 use super::yaml;
 use crate::failure::Failure;
 
@@ -198,7 +199,10 @@ impl Template {
         };
         match name.as_str() {
             "Condition" => self.condition(argument.as_str()?),
-            "Fn::Equals" => Some(self.resolve(&argument[0]) == self.resolve(&argument[1])),
+            "Fn::Equals" => {
+                let side = |place: usize| text(&self.resolve(&argument[place]));
+                Some(side(0)? == side(1)?)
+            }
             "Fn::Not" => Some(!self.holds(&argument[0])?),
             "Fn::And" => each().try_fold(true, |all, one| Some(all && one?)),
             "Fn::Or" => each().try_fold(false, |any, one| Some(any || one?)),

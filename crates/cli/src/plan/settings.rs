@@ -20,7 +20,7 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
         retention: Some(args.queue_retention),
         dead_letters: Some(Some(DeadLetters {
             name: "DEAD_LETTERS".to_owned(),
-            max_receive_count: args.max_receive_count,
+            max_receive_count: Some(args.max_receive_count),
             retention: Some(args.dead_letter_retention),
         })),
     };
@@ -61,7 +61,7 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
             let least = |timeout| least_visibility(timeout, mapping.window).0;
             let visibility = function.timeout.map(least);
             let dead_letters = queue.dead_letters.as_ref().and_then(Option::as_ref);
-            let receives = dead_letters.map(|dead_letters| dead_letters.max_receive_count);
+            let receives = dead_letters.and_then(|dead_letters| dead_letters.max_receive_count);
             let hidden = queue.visibility.or(visibility);
             suggest("visibility timeout", visibility);
             suggest("retention", longest_redelivery(queue));

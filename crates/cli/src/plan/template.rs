@@ -86,9 +86,7 @@ impl Reading<'_> {
         let variables = &properties["Environment"]["Variables"];
         let table = variables.get("IDEMPOTENCY_TABLE")?;
         if !table.is_string() {
-            self.not_read.push(format!(
-                "{name}: IDEMPOTENCY_TABLE is computed by what a template alone doesn't tell"
-            ));
+            self.unknown::<()>(name, "IDEMPOTENCY_TABLE");
         }
         let mut mappings: Vec<Mapping> = Vec::new();
         for (event, declared) in members(&properties["Events"]) {
@@ -106,16 +104,18 @@ impl Reading<'_> {
         let is_asynchronous = !properties["EventInvokeConfig"].is_null()
             || events.any(|kind| asynchronous.contains(&kind));
         let destination = &properties["EventInvokeConfig"]["DestinationConfig"]["OnFailure"];
-        let disabled = variables["IDEMPOTENCY_DISABLED"]
-            .as_str()
-            .unwrap_or_default();
+        let disabled = match variables.get("IDEMPOTENCY_DISABLED").map(text) {
+            Some(Some(set)) => {
+                Some(["true", "1", "yes", "on"].contains(&set.to_ascii_lowercase().as_str()))
+            }
+            Some(None) => self.unknown(name, "IDEMPOTENCY_DISABLED"),
+            None => Some(false),
+        };
         Some(Function {
             name: name.to_owned(),
-            timeout: Some(seconds(&properties["Timeout"]).unwrap_or(Duration::from_secs(TIMEOUT))),
+            timeout: self.time(name, properties, "Timeout", TIMEOUT),
             table: table.as_str().map(|table| Some(table.to_owned())),
-            disabled: Some(
-                ["true", "1", "yes", "on"].contains(&disabled.to_ascii_lowercase().as_str()),
-            ),
+            disabled,
             reserved_concurrency: count(&properties["ReservedConcurrentExecutions"]),
             mappings,
             asynchronous: is_asynchronous.then(|| present(destination)),
@@ -158,13 +158,22 @@ impl Reading<'_> {
             "MSK" | "SelfManagedKafka" | "MQ" => Source::Other(name.to_owned()),
             _ => return None,
         };
-        let responses = properties["FunctionResponseTypes"].as_array();
-        let reports =
-            responses.is_some_and(|types| types.contains(&json!("ReportBatchItemFailures")));
+        let reports = match properties.get("FunctionResponseTypes") {
+            // Amazon MQ has no such reply.
+            _ if kind == "MQ" => None,
+            Some(Value::Array(types)) => Some(types.contains(&json!("ReportBatchItemFailures"))),
+            Some(_) => self.unknown(name, "FunctionResponseTypes"),
+            None => Some(false),
+        };
+        let enabled = match properties.get("Enabled").map(text) {
+            Some(Some(enabled)) => Some(!enabled.eq_ignore_ascii_case("false")),
+            Some(None) => self.unknown(name, "Enabled"),
+            None => Some(true),
+        };
         Some(Mapping {
             id: "UUID".to_owned(),
-            enabled: Some(properties["Enabled"] != json!(false)),
-            reports_item_failures: Some(reports),
+            enabled,
+            reports_item_failures: reports,
             window: seconds(&properties["MaximumBatchingWindowInSeconds"]).unwrap_or_default(),
             maximum_concurrency: count(&properties["ScalingConfig"]["MaximumConcurrency"]),
             source,
@@ -181,33 +190,54 @@ impl Reading<'_> {
         Some(template.resolve(&resource["Properties"]))
     }
 
+    /// A time in seconds; AWS's default, where the template has none.
+    fn time(&mut self, of: &str, properties: &Value, name: &str, default: u64) -> Option<Duration> {
+        let Some(value) = properties.get(name) else {
+            return Some(Duration::from_secs(default));
+        };
+        seconds(value).or_else(|| self.unknown(of, name))
+    }
+
+    /// Notes a value that a template alone doesn't tell.
+    fn unknown<T>(&mut self, of: &str, name: &str) -> Option<T> {
+        self.not_read.push(format!(
+            "{of}: {name} is computed by what a template alone doesn't tell"
+        ));
+        None
+    }
+
     fn queue(&mut self, event: &str, name: Option<&str>) -> Option<Queue> {
         let properties = self.properties(name, event)?;
-        let retention = |properties: &Value| {
-            let given = seconds(&properties["MessageRetentionPeriod"]);
-            Some(given.unwrap_or(Duration::from_secs(QUEUE_RETENTION)))
-        };
         let policy = &properties["RedrivePolicy"];
         let dead_letters = if policy.is_null() {
             None
         } else {
             let target = policy["deadLetterTargetArn"].as_str();
             let theirs = self.properties(target, event);
+            let max_receive_count = count(&policy["maxReceiveCount"]);
+            if max_receive_count.is_none() {
+                self.unknown::<()>(event, "maxReceiveCount");
+            }
+            let retention = theirs.and_then(|theirs| {
+                self.time(event, &theirs, "MessageRetentionPeriod", QUEUE_RETENTION)
+            });
             Some(DeadLetters {
                 name: target.unwrap_or_default().to_owned(),
-                max_receive_count: count(&policy["maxReceiveCount"]).unwrap_or(u32::MAX),
-                retention: theirs.as_ref().and_then(retention),
+                max_receive_count,
+                retention,
             })
         };
         Some(Queue {
             name: name.unwrap_or_default().to_owned(),
             fifo: properties["FifoQueue"] == json!(true)
                 || properties["FifoQueue"] == json!("true"),
-            visibility: Some(
-                seconds(&properties["VisibilityTimeout"])
-                    .unwrap_or(Duration::from_secs(VISIBILITY)),
+            visibility: self.time(event, &properties, "VisibilityTimeout", VISIBILITY),
+            retention: self.time(
+                event,
+                &properties,
+                "MessageRetentionPeriod",
+                QUEUE_RETENTION,
             ),
-            retention: retention(&properties),
             dead_letters: Some(dead_letters),
         })
     }
@@ -274,6 +304,15 @@ fn merged(globals: &Value, own: Value) -> Value {
         }
         (globals, Value::Null) => globals.clone(),
         (_, own) => own,
+    }
+}
+
+/// A scalar's text, as `CloudFormation` passes it on.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
     }
 }
 

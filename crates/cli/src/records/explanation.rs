@@ -8,7 +8,7 @@ use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::records::operate::waiting_steps;
+use crate::records::operate::{is_compensated, pending_steps, waiting_steps};
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -147,6 +147,15 @@ impl Explanation {
             Some(record) if is_paused => (Answer::InFlight, paused(&decision, record, now)),
             _ => told(&decision, record, &waiting, now),
         };
+        let pending = record.map(pending_steps).unwrap_or_default();
+        let words = if answer == Answer::RunsAgain && !pending.is_empty() {
+            format!(
+                "{words}; steps under way when an attempt ended: `{}`. One with `OnCrash::Interrupt` then waits for `settle-step`",
+                pending.join("`, `")
+            )
+        } else {
+            words
+        };
         let words = match record.and_then(SagaStatus::of) {
             Some(status) => format!("{words}; its saga is {}", status.as_str()),
             None => words,
@@ -164,7 +173,13 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(id, answer, is_paused, &waiting),
+            safe: safe_acts(
+                id,
+                answer,
+                is_paused,
+                &waiting,
+                record.is_some_and(is_compensated),
+            ),
             rules: RulesView::of(rules),
             record: view,
             derived: Vec::new(),

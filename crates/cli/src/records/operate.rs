@@ -9,7 +9,7 @@ use lambda_idempotency::protocol::record::{
 };
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::{Answer, DynStore};
-use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, StoreError};
+use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, SagaStatus, StoreError};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
@@ -193,6 +193,11 @@ pub(crate) fn gives_results(record: &Record) -> Result<(), String> {
     ))
 }
 
+/// Tells whether the record is of a saga that was undone.
+pub(crate) fn is_compensated(record: &Record) -> bool {
+    SagaStatus::of(record) == Some(SagaStatus::Compensated)
+}
+
 /// The steps that may wait for an operator: a handler that runs again meets them.
 pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     // One was settled by an operator, and others may wait beside it.
@@ -200,6 +205,11 @@ pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     if !record.is_released() || !record.last_error.as_deref().is_some_and(waits) {
         return Vec::new();
     }
+    pending_steps(record)
+}
+
+/// The steps that were under way when an attempt ended.
+pub(crate) fn pending_steps(record: &Record) -> Vec<&str> {
     let pending = handlers_steps(record).filter(|(_, entry)| entry.state == StepState::Pending);
     pending.map(|(name, _)| name).collect()
 }

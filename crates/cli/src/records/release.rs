@@ -5,7 +5,7 @@ use lambda_idempotency::protocol::record::{Record, Status};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::records::operate::{Ending, gives_results};
+use crate::records::operate::{Ending, gives_results, is_compensated};
 use crate::records::order::{OrderArgs, give};
 
 /// The arguments of `release`.
@@ -33,6 +33,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         if record.status == Status::Completed {
             return Err(
                 "the record is completed: its effect has happened, and a release would let it happen again. `rerun` does that on purpose".to_owned(),
+            );
+        }
+        if is_compensated(record) {
+            return Err(
+                "its saga was undone, and the next delivery would store its failure again: `rerun --keys new --steps repeat` begins the saga anew".to_owned(),
             );
         }
         gives_results(record)

@@ -21,7 +21,9 @@ use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Which, needed, raw_id};
 use crate::records::list::is_of_operation;
 use crate::records::open::held;
-use crate::records::operate::{Ending, Order, carry_out, gives_results, handlers_steps};
+use crate::records::operate::{
+    Ending, Order, carry_out, gives_results, handlers_steps, is_compensated,
+};
 use crate::records::order::{OrderArgs, WhyArgs, give};
 use crate::records::scan::{Fate, Progress, bar, scan};
 use crate::records::search::cost;
@@ -217,6 +219,11 @@ impl Args {
                 "the record isn't final: `explain` says what a delivery would be told".to_owned(),
             );
         }
+        if self.steps != Some(Steps::Repeat) && is_compensated(record) {
+            return Err(
+                "its saga was undone, and each delivery would store its failure again: --steps repeat begins the saga anew".to_owned(),
+            );
+        }
         let confirmed = handlers_steps(record)
             .filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(_)))
             .count();
@@ -229,6 +236,19 @@ impl Args {
             return gives_results(record);
         }
         Ok(())
+    }
+}
+
+impl WhichArgs {
+    /// Tells whether a record that became final then is asked for: each, unless times are given.
+    fn takes(&self, completed: Option<EpochMillis>) -> bool {
+        let since = self
+            .completed_since
+            .is_none_or(|since| completed.is_some_and(|at| since <= at));
+        since
+            && self
+                .completed_before
+                .is_none_or(|before| completed.is_some_and(|at| at < before))
     }
 }
 
@@ -269,8 +289,6 @@ async fn filtered(
     let cost = cost(records, context).await?;
     note(&cost);
     agree(context, "Go on?")?;
-    let since = which.completed_since.unwrap_or(EpochMillis(i64::MIN));
-    let before = which.completed_before.unwrap_or(EpochMillis(i64::MAX));
     let operation = which.operation.as_deref().unwrap_or_default();
     let mut ids = Vec::new();
     let now = records.now(context).await?;
@@ -285,8 +303,7 @@ async fn filtered(
             let state = State::of(&found, now, SKEW_MARGIN);
             let is_final = matches!(state, State::Completed | State::Failed);
             let record = found.content.as_deref().ok().filter(|_| is_final);
-            let completed = record.and_then(|record| record.completed_at);
-            if completed.is_some_and(|at| since <= at && at < before)
+            if record.is_some_and(|record| which.takes(record.completed_at))
                 && is_of_operation(namespace, operation, &id)
             {
                 ids.push(raw_id(&id)?);
@@ -386,6 +403,10 @@ async fn give_one(
     let before = order.carried_out(record);
     if let Ok(Some(act)) = before {
         return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
+    }
+    // Another operator may have had it run again since the scan.
+    if !record.is_released() && !args.which.takes(record.completed_at) {
+        return left("it became final outside of the times that were asked for");
     }
     if let Err(words) = before.and_then(|_| args.check(record)) {
         return left(&words);

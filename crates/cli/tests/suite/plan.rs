@@ -285,3 +285,63 @@ async fn what_is_no_template_is_said() {
         .await
         .refused(2, "/nonexistent/template.yaml");
 }
+
+/// A template whose values are computed by what it doesn't tell, or written as YAML's own scalars.
+const COMPUTED: &str = r#"
+Parameters:
+  Off: { Type: String, Default: "true" }
+Conditions:
+  IsOff: !Equals [!Ref Off, true]
+  IsThere: !Equals [!ImportValue there, "yes"]
+Resources:
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Timeout: !ImportValue seconds
+      Environment:
+        Variables: { IDEMPOTENCY_TABLE: !Ref Records, IDEMPOTENCY_DISABLED: !If [IsOff, true, !If [IsThere, "no", "no"]] }
+      Events:
+        Jobs: { Type: SQS, Properties: { Queue: !GetAtt Jobs.Arn, Enabled: !ImportValue enabled, FunctionResponseTypes: [ReportBatchItemFailures] } }
+        Broker: { Type: MQ, Properties: { Broker: broker, Queues: [jobs] } }
+  Jobs:
+    Type: AWS::SQS::Queue
+    Properties:
+      MessageRetentionPeriod: !ImportValue retention
+      RedrivePolicy: { deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: !ImportValue receives }
+  Dead: { Type: AWS::SQS::Queue }
+  Records: { Type: AWS::DynamoDB::Table, Properties: { KeySchema: [{ AttributeName: id, KeyType: HASH }] } }
+"#;
+
+#[tokio::test]
+async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its_text() {
+    let path = std::env::temp_dir().join(format!("cli-plan-{}.yaml", fastrand::u64(..)));
+    std::fs::write(&path, COMPUTED).unwrap();
+    let said = plan(path.to_str().unwrap(), &[]).await;
+    let report = said.json();
+    let not_read = report["not_read"].to_string();
+    for name in [
+        "Timeout",
+        "MessageRetentionPeriod",
+        "maxReceiveCount",
+        "Enabled",
+    ] {
+        assert!(not_read.contains(name), "{name}: {not_read}");
+    }
+    let found = ids(&said);
+    assert!(found.contains(&"kill-switch".to_owned()), "{found:?}");
+    for unknown in [
+        "item-failures",
+        "visibility-timeout",
+        "retention",
+        "receive-count",
+        "mapping-disabled",
+    ] {
+        assert!(!found.contains(&unknown.to_owned()), "{unknown}");
+        let fine = report["check"]["fine"].to_string();
+        let is_of_queue = unknown != "item-failures";
+        assert!(
+            !(is_of_queue && fine.contains(&format!("\"{unknown}\""))),
+            "{fine}"
+        );
+    }
+}

@@ -137,9 +137,9 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
     Mapping {
         id: mapping.uuid.clone().unwrap_or_default(),
         enabled: (!state.is_empty()).then(|| !state.starts_with("Disabl")),
-        reports_item_failures: Some(
-            reports.contains(&FunctionResponseType::ReportBatchItemFailures),
-        ),
+        // Amazon MQ has no such reply.
+        reports_item_failures: (service(&arn) != "mq")
+            .then(|| reports.contains(&FunctionResponseType::ReportBatchItemFailures)),
         window: mapping
             .maximum_batching_window_in_seconds
             .and_then(seconds)
@@ -149,12 +149,17 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
     }
 }
 
+/// The service of an ARN.
+fn service(arn: &str) -> &str {
+    arn.split(':').nth(2).unwrap_or_default()
+}
+
 async fn source(
     asking: &mut Asking,
     arn: &str,
     mapping: &EventSourceMappingConfiguration,
 ) -> Source {
-    let service = arn.split(':').nth(2).unwrap_or_default();
+    let service = service(arn);
     match service {
         "sqs" => Source::Queue(queue::ask(asking, arn).await),
         "kinesis" | "dynamodb" => {

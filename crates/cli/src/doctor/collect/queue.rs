@@ -56,9 +56,7 @@ async fn dead_letters(asking: &mut Asking, policy: RedrivePolicy) -> DeadLetters
     let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
     DeadLetters {
         name: arn.rsplit(':').next().unwrap_or(&arn).to_owned(),
-        max_receive_count: count
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(u32::MAX),
+        max_receive_count: count.and_then(|count| u32::try_from(count).ok()),
         retention: attributes
             .and_then(|attributes| seconds(&attributes, &Name::MessageRetentionPeriod)),
     }

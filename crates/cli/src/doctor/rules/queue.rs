@@ -93,7 +93,7 @@ pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
-        let receives = dead_letters.max_receive_count;
+        let receives = dead_letters.max_receive_count?;
         Some(judge(receives < RECEIVES, || {
             let what = format!("a message goes to the dead-letter queue after {receives} receives");
             let why = "A crash costs a receive or two until the dead attempt's lease is over: work that would succeed is given up.";
@@ -173,12 +173,12 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
     let kept = deployment.settings.failure_retention;
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
-        let longest = queue.visibility? * dead_letters.max_receive_count;
+        let receives = dead_letters.max_receive_count?;
+        let longest = queue.visibility? * receives;
         Some(judge(kept < longest, || {
             let what = format!(
-                "permanent failures are kept for {}, and {} receives take {}",
+                "permanent failures are kept for {}, and {receives} receives take {}",
                 length(kept),
-                dead_letters.max_receive_count,
                 length(longest)
             );
             let why =

@@ -14,7 +14,7 @@ fn queue(fifo: bool) -> Queue {
         retention: Some(DAY * 4),
         dead_letters: Some(Some(DeadLetters {
             name: "payments-dead".to_owned(),
-            max_receive_count: 5,
+            max_receive_count: Some(5),
             retention: Some(DAY * 14),
         })),
     }
@@ -142,7 +142,7 @@ const PLANTS: [Plant; 24] = [
         the_queue(it).dead_letters = Some(None);
     }),
     ("receive-count", |it| {
-        the_dead_letters(it).max_receive_count = 4;
+        the_dead_letters(it).max_receive_count = Some(4);
     }),
     ("dead-letter-retention", |it| {
         the_dead_letters(it).retention = Some(DAY * 4);

@@ -104,6 +104,7 @@ pub(super) fn safe_acts(
     answer: Answer,
     is_paused: bool,
     waiting: &[&str],
+    is_compensated: bool,
 ) -> Vec<SafeAct> {
     let release = release(id);
     let complete = act(
@@ -135,6 +136,10 @@ pub(super) fn safe_acts(
                 on(id, "complete", "--outcome JSON --reason WHY --while-live"),
             ),
         ],
+        Answer::FailureReplayed if is_compensated => vec![act(
+            "the cause is corrected, and the next delivery shall begin the saga anew",
+            on(id, "rerun", "--keys new --steps repeat --reason WHY"),
+        )],
         Answer::FailureReplayed => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",
             on(id, "release", "--reason WHY"),

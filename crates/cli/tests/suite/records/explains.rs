@@ -404,3 +404,47 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
     assert!(!items.contains("secret of the carrier"), "{items}");
     assert_eq!(saga().await, "compensated");
 }
+
+#[tokio::test]
+async fn a_saga_that_was_undone_begins_anew_by_a_rerun_that_repeats_its_steps_alone() {
+    let table = table().await;
+    let once = engine(&table);
+    let deliver = async |ships: bool| {
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga()?.permanent(|_: &std::io::Error| true);
+            let undo = |_, _: u32| async { Ok(()) };
+            saga.step("reserve", async |_| Ok(1), undo).await?;
+            let ship = async |_| {
+                if ships {
+                    Ok(2)
+                } else {
+                    Err(std::io::Error::other("no carrier"))
+                }
+            };
+            saga.step("ship", ship, undo).await
+        };
+        once.run(key("A-17"), None, checkout).await
+    };
+    deliver(false).await.unwrap_err();
+    let id = id(&table, "A-17");
+    let explained = explain(&table, &[&id]).await;
+    let command = explained["safe"][0]["command"].as_str().unwrap();
+    assert!(
+        command.contains("rerun") && command.contains("--steps repeat"),
+        "{explained}"
+    );
+    for refused in [
+        &["release", &id, "--reason", "why", "--yes"][..],
+        &[
+            "rerun", &id, "--keys", "new", "--steps", "keep", "--reason", "why", "--yes",
+        ],
+    ] {
+        let said = on(&table, refused).await.ended_with(2);
+        assert!(said.err.contains("--steps repeat"), "{}", said.err);
+    }
+    let rerun = [
+        "rerun", &id, "--keys", "new", "--steps", "repeat", "--reason", "why", "--yes",
+    ];
+    on(&table, &rerun).await.ended_with(0);
+    assert_eq!(deliver(true).await.unwrap(), Outcome::Executed(2));
+}
