@@ -387,6 +387,18 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_at_hand_as_under_lambda_http() {
+        let parameter = || [("id".to_owned(), "7".to_owned())].into();
+        let mut rest = ApiGatewayProxyRequest::default();
+        rest.path_parameters = parameter();
+        let mut http = ApiGatewayV2httpRequest::default();
+        http.path_parameters = parameter();
+        for head in [sealed::Request::head(&rest), sealed::Request::head(&http)] {
+            assert_eq!(head.path_parameters().first("id"), Some("7"));
+        }
+    }
+
+    #[test]
     fn cookies_are_one_header_beside_the_others() {
         let headers: HeaderMap = [("x-order".parse().unwrap(), HeaderValue::from_static("17"))]
             .into_iter()

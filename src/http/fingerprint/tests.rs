@@ -38,6 +38,24 @@ fn the_order_of_parameters_does_not_matter_but_that_of_repeated_ones_does() {
 }
 
 #[test]
+fn fields_are_left_out_of_json_whatever_the_content_type_says() {
+    let settings = FingerprintSettings {
+        without: vec!["/delivery".parse().unwrap()],
+        ..FingerprintSettings::default()
+    };
+    let of = |content_type: &str, body: &str| {
+        let request = http::Request::post("/").header(CONTENT_TYPE, content_type);
+        let parts = request.body(()).unwrap().into_parts().0;
+        settings.of(&parts, body.as_bytes())
+    };
+    for content_type in ["application/json", "text/plain", ""] {
+        let first = of(content_type, r#"{"id":1,"delivery":1}"#);
+        assert_eq!(first, of(content_type, r#"{"id":1,"delivery":2}"#));
+        assert_ne!(first, of(content_type, r#"{"id":2,"delivery":1}"#));
+    }
+}
+
+#[test]
 fn json_is_compared_by_value_where_the_content_type_says_so() {
     let (one, other) = (r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1 }"#);
     for json in [

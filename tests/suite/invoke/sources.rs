@@ -100,6 +100,15 @@ fn schedule(arn: &str, time: &str, attempt: u32) -> Value {
 async fn each_time_of_a_schedule_runs_once_however_often_it_is_tried() {
     const ARN: &str = "arn:aws:scheduler:eu-central-1:123456789012:schedule/default/nightly";
     let runs = Runs::default();
+    let less = ["/sent_at".parse().unwrap()];
+    let less = InvokeLayer::scheduler(engine()).fingerprint_without(less);
+    let function = paying(less, &runs);
+    for attempt in 1..=3 {
+        let mut event = schedule(ARN, "2026-11-23T00:00:00Z", attempt);
+        event["sent_at"] = json!(attempt);
+        assert_eq!(invoke(&function, &event).await.unwrap(), "null");
+    }
+    assert_eq!(runs.take(), 1);
     let function = paying(InvokeLayer::scheduler(engine()), &runs);
     for attempt in 1..=3 {
         let event = schedule(ARN, "2026-11-23T00:00:00Z", attempt);

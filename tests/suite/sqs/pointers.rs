@@ -107,24 +107,45 @@ async fn without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count(s
 
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
-    let server = Server::dynoxide().await;
-    let once = engine(&server).await;
-    let sent = |id: &str| {
-        let mut message = message(id, pointer("p-1/5#a"));
-        message["messageAttributes"] = json!({ "payment": {
-            "stringValue": "p-1", "binaryValue": null, "dataType": "String",
-        } });
-        message
-    };
-    let unfetched = BatchLayer::new(once.clone())
-        .operation("charge")
-        .key_from(Selector::attribute("payment"))
-        .envelope(Envelope::S3Pointer);
-    let mut before = unfetched.handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
-    assert_eq!(deliver(&mut before, [sent("m-1")]).await, NOTHING);
-    let fetched = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
-    let mut after = fetched.handler::<_, _, (), _>(|_| async { panic!("it is done") });
-    assert_eq!(deliver(&mut after, [sent("m-2")]).await, NOTHING);
+    for envelopes in [
+        &[Envelope::S3Pointer][..],
+        &[Envelope::Sns, Envelope::S3Pointer],
+    ] {
+        let server = Server::dynoxide().await;
+        let once = engine(&server).await;
+        let sent = |id: &str| {
+            let topic = "arn:aws:sns:eu-central-1:123456789012:payments";
+            let body = pointer("p-1/5#a");
+            let body = match envelopes {
+                [_] => body,
+                _ => json!({ "Type": "Notification", "MessageId": "n-1", "TopicArn": topic,
+                    "Message": body, "Timestamp": "2026-11-29T00:00:00.000Z" })
+                .to_string(),
+            };
+            let mut message = message(id, body);
+            message["messageAttributes"] = json!({ "payment": {
+                "stringValue": "p-1", "binaryValue": null, "dataType": "String",
+            } });
+            message
+        };
+        let unfetched = BatchLayer::new(once.clone())
+            .operation("charge")
+            .key_from(Selector::attribute("payment"));
+        let unfetched = envelopes
+            .iter()
+            .copied()
+            .fold(unfetched, BatchLayer::envelope);
+        let mut before =
+            unfetched.handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
+        assert_eq!(deliver(&mut before, [sent("m-1")]).await, NOTHING);
+        let fetched = envelopes
+            .iter()
+            .copied()
+            .fold(charge(&once), BatchLayer::envelope);
+        let fetched = fetched.fetch(object);
+        let mut after = fetched.handler::<_, _, (), _>(|_| async { panic!("it is done") });
+        assert_eq!(deliver(&mut after, [sent("m-2")]).await, NOTHING);
+    }
 }
 
 #[tokio::test(start_paused = true)]

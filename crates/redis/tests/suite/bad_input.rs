@@ -89,13 +89,17 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
     primary
         .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
         .await;
-    let error = primary.store().await.verify().await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("`allkeys-lru`): set it to `noeviction`"),
-        "{error}"
-    );
+    for protocol in ["resp2", "resp3"] {
+        let address = format!("{}/?protocol={protocol}", primary.address());
+        let store = RedisStore::connect(&address).await.unwrap();
+        let error = store.verify().await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("`allkeys-lru`): set it to `noeviction`"),
+            "{error}"
+        );
+    }
     // A service that hides its configuration.
     primary
         .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
