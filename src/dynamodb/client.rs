@@ -23,7 +23,7 @@ use aws_sdk_dynamodb::config::{
     ConfigBag, IdentityCache, Intercept, RuntimeComponents, SharedHttpClient, SharedIdentityCache,
     SharedInterceptor,
 };
-use aws_sdk_dynamodb::error::{BoxError, SdkError};
+use aws_sdk_dynamodb::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::{Client, config};
 use aws_smithy_runtime_api::client::identity::{
     IdentityFuture, ResolveCachedIdentity, SharedIdentityResolver,
@@ -199,37 +199,40 @@ impl Intercept for Renewed {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let reply = reply.response();
-        let is_refusal = reply.status().is_client_error();
-        let body = reply.body().bytes().filter(|_| is_refusal);
-        let says = |code: &&str| {
-            let code = code.as_bytes();
-            body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
-        };
-        if EXPIRED.iter().any(says) {
+        if refuses(reply, &EXPIRED) {
             self.forget();
         }
         Ok(())
     }
 }
 
+/// The code of a refusal that tells what the item is.
+const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
+
 tokio::task_local! {
-    /// Says whether an attempt of the request under way was sent.
-    static IS_SENT: Cell<bool>;
+    /// The sends of the request under way.
+    static SENDS: Sends;
+}
+
+/// The sends of one request. The SDK sends it again where it had no answer.
+#[derive(Debug, Default)]
+struct Sends {
+    made: Cell<u32>,
+    answered: Cell<u32>,
 }
 
 /// The same client, which notes each send for [`in_time`].
 pub(super) fn noting_sends(client: &Client) -> Client {
     let mut config = client.config().to_builder();
     // One that can't be switched off isn't looked up in each of the SDK's steps.
-    config.push_interceptor(SharedInterceptor::permanent(Sent));
+    config.push_interceptor(SharedInterceptor::permanent(Noted));
     Client::from_conf(config.build())
 }
 
 #[derive(Debug)]
-struct Sent;
+struct Noted;
 
-impl Intercept for Sent {
+impl Intercept for Noted {
     fn name(&self) -> &'static str {
         "sends are noted"
     }
@@ -242,14 +245,48 @@ impl Intercept for Sent {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         // A handler's own request isn't asked about.
-        let _ = IS_SENT.try_with(|is_sent| is_sent.set(true));
+        let _ = SENDS.try_with(|sends| sends.made.update(|made| made + 1));
         Way::note_send();
+        Ok(())
+    }
+
+    fn read_after_deserialization(
+        &self,
+        reply: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if is_answer(reply) {
+            let _ = SENDS.try_with(|sends| sends.answered.update(|answered| answered + 1));
+        }
         Ok(())
     }
 }
 
-/// Gives the reply to a request of such a client. One that was not sent says nothing of the store.
-pub(super) async fn in_time<T, E: StdError + 'static>(
+/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx
+/// and a body that can't be read say nothing. A send that times out or loses its connection has no
+/// reply.
+pub(super) fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
+    reply.output_or_error().is_ok()
+        || (reply.response().status().is_client_error() && !refuses(reply, &["RequestTimeout"]))
+}
+
+/// Tells whether the service refused a request with one of these codes. The reply's body was read.
+fn refuses(reply: &AfterDeserializationInterceptorContextRef<'_>, codes: &[&str]) -> bool {
+    let reply = reply.response();
+    let is_refusal = reply.status().is_client_error();
+    let body = reply.body().bytes().filter(|_| is_refusal);
+    let says = |code: &&str| {
+        let code = code.as_bytes();
+        body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
+    };
+    codes.iter().any(says)
+}
+
+/// Gives the reply to a request of such a client. One that was not sent says nothing of the store. One
+/// that is refused after a send without an answer may have applied, unless the refusal says that a
+/// condition failed.
+pub(super) async fn in_time<T, E: StdError + ProvideErrorMetadata + 'static>(
     deadline: Instant,
     request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
 ) -> Result<Result<T, SdkError<E, HttpResponse>>, StoreError> {
@@ -257,15 +294,23 @@ pub(super) async fn in_time<T, E: StdError + 'static>(
         return Err(StoreError::NotSent);
     }
     Way::note_request();
-    let mut noted = pin!(IS_SENT.scope(Cell::new(false), request));
+    let mut noted = pin!(SENDS.scope(Sends::default(), request));
     let reply = match timeout_at(deadline, noted.as_mut()).await {
         Ok(Err(SdkError::TimeoutError(_))) | Err(_) => Err(StoreError::Timeout),
         Ok(reply) => Ok(reply),
     };
-    let is_sent = noted.take_value().is_some_and(Cell::into_inner);
+    let sends = noted.take_value().unwrap_or_default();
+    let (made, answered) = (sends.made.get(), sends.answered.get());
     match reply {
-        Err(_) if !is_sent => Err(StoreError::NotSent),
-        Ok(Err(error @ SdkError::DispatchFailure(_))) if !is_sent => Err(unsent(in_words(&error))),
+        Err(_) if made == 0 => Err(StoreError::NotSent),
+        Ok(Err(error @ SdkError::DispatchFailure(_))) if made == 0 => Err(unsent(in_words(&error))),
+        Ok(Err(SdkError::ServiceError(refusal)))
+            if made > answered && refusal.err().code() != Some(CONDITION_FAILED) =>
+        {
+            let refusal = in_words(refusal.err());
+            let text = format!("a send had no answer, and the next was refused: {refusal}");
+            Err(StoreError::Unavailable(text.into()))
+        }
         reply => reply,
     }
 }

@@ -60,7 +60,6 @@ use aws_sdk_dynamodb::config::interceptors::{
 };
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
-use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
@@ -216,31 +215,15 @@ impl Intercept for Sends {
         Ok(())
     }
 
-    /// A send that times out or loses its connection never comes here.
     fn read_after_deserialization(
         &self,
         reply: &AfterDeserializationInterceptorContextRef<'_>,
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if is_answer(reply) {
+        if client::is_answer(reply) {
             self.0.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
     }
-}
-
-/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx
-/// and a body that can't be read say nothing.
-fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
-    let error = match reply.output_or_error() {
-        Ok(_) => return true,
-        Err(error) => error.as_operation_error(),
-    };
-    let error = error.and_then(|error| error.downcast_ref::<UpdateItemError>());
-    let is_late = matches!(
-        error.and_then(ProvideErrorMetadata::code),
-        Some("RequestTimeout" | "RequestTimeoutException")
-    );
-    reply.response().status().is_client_error() && !is_late
 }

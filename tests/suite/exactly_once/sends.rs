@@ -207,3 +207,25 @@ async fn a_denial_after_a_lost_request_is_not_committed_and_never_will_be(server
     assert_eq!(bench.proxy.deliver().await, [400]);
     assert_eq!(bench.pieces().await, 2);
 }
+
+on_each_server!(a_claim_that_is_denied_after_a_lost_reply_does_not_hold_its_key);
+async fn a_claim_that_is_denied_after_a_lost_reply_does_not_hold_its_key(server: Server) {
+    let expired = Fault::Answer {
+        status: 400,
+        code: "ExpiredTokenException",
+    };
+    for refusal in [Fault::DENY, Fault::THROTTLE, expired] {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject("PutItem", Fault::LoseReply);
+        bench.proxy.inject("PutItem", refusal);
+        let once = bench.once();
+        let run = once.run(key(), payload(), async |_| Ok::<_, Failed>(7));
+        let refused = run.await;
+        assert!(
+            matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
+            "{refused:?}"
+        );
+        let again = once.run(key(), payload(), async |_| Ok::<_, Failed>(7));
+        assert_eq!(again.await.unwrap(), Outcome::Executed(7));
+    }
+}
