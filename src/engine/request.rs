@@ -286,8 +286,12 @@ impl Engine {
         now: EpochMillis,
     ) -> Obstacle {
         match *decision {
+            // The attempt may fail and leave the key free. A queue delivers its message until then.
+            Decision::Mismatch { until: Some(until) } if request.options.is_batch() => {
+                self.in_flight(request, until.saturating_since(now))
+            }
             Decision::InFlight { until } => self.in_flight(request, until.saturating_since(now)),
-            Decision::Mismatch => Error::Mismatch,
+            Decision::Mismatch { .. } => Error::Mismatch,
             Decision::Interrupted { since } => Error::Interrupted {
                 since: since.into(),
             },

@@ -113,7 +113,11 @@ pub enum Decision<'a> {
     /// The failure is final: replay it.
     ReplayFailure(&'a Record),
     /// The key was first used with another payload.
-    Mismatch,
+    Mismatch {
+        /// The end of the lease of the attempt with that payload, while it runs: it may fail and leave
+        /// the key free.
+        until: Option<EpochMillis>,
+    },
     /// Another attempt holds the claim.
     InFlight {
         /// The instant from which the record may be taken over.
@@ -169,7 +173,10 @@ pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -
         Err(reason) => return Decision::Unreadable(reason),
     };
     if !mine && differs(record, asking.fingerprint) {
-        return Decision::Mismatch;
+        let is_running = record.status == Status::InProgress && !record.is_released();
+        let until = lease_end(&found.version, rules.skew_margin);
+        let until = until.filter(|until| is_running && asking.now < *until);
+        return Decision::Mismatch { until };
     }
     match record.status {
         Status::Completed => Decision::Replay(record),

@@ -109,7 +109,7 @@ fn asked(
         }
         Decision::Replay(_) => "replay".into(),
         Decision::ReplayFailure(_) => "replay failure".into(),
-        Decision::Mismatch => "mismatch".into(),
+        Decision::Mismatch { .. } => "mismatch".into(),
         Decision::InFlight { until } => format!("in flight for {} ms", until.0 - NOW.0),
         Decision::Interrupted { since } => format!("interrupted {} ms ago", NOW.0 - since.0),
         Decision::Exhausted { attempts } => format!("exhausted after {attempts}"),

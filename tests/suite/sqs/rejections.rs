@@ -157,6 +157,34 @@ async fn a_message_that_differs_from_one_that_failed_may_still_be_what_was_meant
     assert_eq!(parked.take(), rejected([(Rejection::Mismatch, "wrong")]));
 }
 
+on_each_server!(a_message_that_differs_from_one_that_runs_is_delivered_again);
+async fn a_message_that_differs_from_one_that_runs_is_delivered_again(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let (runs, ends) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (begun, over) = (Arc::clone(&runs), Arc::clone(&ends));
+    let mut first = charge(&once).handler(move |_| {
+        let (begun, over) = (Arc::clone(&begun), Arc::clone(&over));
+        async move {
+            begun.wait().await;
+            over.wait().await;
+            Err(PaymentError::Unreachable)
+        }
+    });
+    let mut worker = paying(parking(&once, &parked));
+    let corrected = || [payment("corrected", "p-1", 2)];
+    let meanwhile = async {
+        runs.wait().await;
+        assert_eq!(deliver(&mut worker, corrected()).await, ["corrected"]);
+        assert_eq!(parked.take(), []);
+        ends.wait().await;
+    };
+    let wrong = deliver(&mut first, [payment("wrong", "p-1", 1)]);
+    let (wrong, ()) = tokio::join!(wrong, meanwhile);
+    assert_eq!(wrong, ["wrong"]);
+    assert_eq!(deliver(&mut worker, corrected()).await, NOTHING);
+    assert_eq!(parked.take(), []);
+}
+
 on_each_server!(a_duplicate_of_a_rejected_message_shares_its_fate);
 async fn a_duplicate_of_a_rejected_message_shares_its_fate(server: Server) {
     let (once, parked) = (engine(&server).await, Parked::default());

@@ -96,7 +96,7 @@ pub fn verdict(found: Option<Rec>, owner: Name, payload: u8, skew: Tick) -> Verd
                     }
                 }
                 Decision::Replay(_) => Verdict::Replay,
-                Decision::Mismatch => Verdict::Mismatch,
+                Decision::Mismatch { .. } => Verdict::Mismatch,
                 Decision::InFlight { .. } => Verdict::InFlight,
                 Decision::Interrupted { .. } => Verdict::Interrupted,
                 other => panic!("{other:?} has no place in the model"),
