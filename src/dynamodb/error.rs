@@ -157,7 +157,12 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
         "ResourceNotFoundException" => {
             StoreError::Misconfigured(DynamoDbError::TableNotFound { table }.into())
         }
-        "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge,
+        "ItemCollectionSizeLimitExceededException" => StoreError::Misconfigured(
+            format!(
+                "a partition of table `{table}` has the 10 GB that a local secondary index allows: use a table without one"
+            )
+            .into(),
+        ),
         "ValidationException" if says_too_large(message) => StoreError::TooLarge,
         "ValidationException" => {
             let (expected, message) = (layout.describe(), message.to_owned());
@@ -419,7 +424,7 @@ mod tests {
         ));
         assert!(matches!(
             refused("ItemCollectionSizeLimitExceededException", "", 400),
-            StoreError::TooLarge
+            StoreError::Misconfigured(_)
         ));
     }
 
