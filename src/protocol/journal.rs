@@ -241,18 +241,23 @@ pub enum SagaStatus {
     Compensating,
     /// Its completed steps are undone.
     Compensated,
+    /// Its handler failed permanently without [`Saga::abort`](crate::Saga::abort), so that its completed
+    /// steps are not undone.
+    Failed,
     /// An operator must settle one of its steps, or of its compensations.
     Stuck,
 }
 
 impl SagaStatus {
-    /// Returns the word for it: `running`, `completed`, `compensating`, `compensated` or `stuck`.
+    /// Returns the word for it: `running`, `completed`, `compensating`, `compensated`, `failed` or
+    /// `stuck`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Completed => "completed",
             Self::Compensating => "compensating",
             Self::Compensated => "compensated",
+            Self::Failed => "failed",
             Self::Stuck => "stuck",
         }
     }

@@ -11,7 +11,7 @@ use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
     Claim, Error, Idempotency, Key, OnCrash, Outcome, RecordId, SagaError, SagaStatus, Step,
-    StepError, StoreError,
+    StepError, StoreError, Verdict,
 };
 use tokio::time::Instant;
 
@@ -583,6 +583,39 @@ async fn an_abort_before_a_step_that_an_earlier_delivery_did_waits_for_an_operat
         );
         assert_eq!(bench.status().await, SagaStatus::Stuck);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_abort_after_a_compensation_got_stuck_says_so() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async { Err(Shop::Declined) };
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        saga.abort(&Shop::Declined).await;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_fails_without_undoing_its_steps_leaves_no_compensated_saga() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async { Ok(()) };
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        Err::<u32, SagaError<Shop>>(SagaError::Step(StepError::Effect(Shop::Declined)))
+    };
+    let fails = bench
+        .once
+        .run_with(key(), None, checkout, |_| Verdict::Fail);
+    fails.await.unwrap_err();
+    assert_eq!(bench.status().await, SagaStatus::Failed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -383,9 +383,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         };
         // One that failed for now is repeated by the next delivery.
         if let Some(name) = self.going_back.iter().find(|name| !is_undone(name)) {
-            return SagaError::Unanswered {
-                step: undo_of(name),
-            };
+            let step = undo_of(name);
+            if self.state.stuck.as_ref() == Some(&step) {
+                return self.get_stuck(step).await;
+            }
+            return SagaError::Unanswered { step };
         }
         let names: Vec<_> = self.undos.iter().map(|(name, ..)| name.clone()).collect();
         // Those whose result was not kept, and those that the handler doesn't name any more.
