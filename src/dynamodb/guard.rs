@@ -63,6 +63,7 @@ use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
+use crate::dynamodb::client::is_answer;
 use crate::dynamodb::error::{Met, Refusal};
 use crate::dynamodb::layout::Item;
 use crate::protocol::causes::unlinked;
@@ -221,7 +222,7 @@ impl Intercept for Sends {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if client::is_answer(reply) {
+        if is_answer(reply) {
             self.0.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())

@@ -167,7 +167,7 @@ async fn a_message_that_differs_from_one_that_runs_is_delivered_again(server: Se
         async move {
             begun.wait().await;
             over.wait().await;
-            Err(PaymentError::Unreachable)
+            Err::<(), _>(PaymentError::Unreachable)
         }
     });
     let mut worker = paying(parking(&once, &parked));
