@@ -65,7 +65,8 @@ pub(super) async fn write_all(
     let mut met = join_all(met).await.into_iter();
     let answers = replies.into_iter().map(|reply| {
         reply.unwrap_or_else(|| match met.next() {
-            Some(Err(error @ StoreError::Throttled(_))) => Err(error),
+            // By itself it is answered with the record, which may be its own.
+            Some(Err(StoreError::Throttled(_))) => Err(StoreError::NotSent),
             // It was refused for certain, and a read that fails doesn't change that.
             met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
         })

@@ -31,6 +31,8 @@ mod tests;
 /// The bytes that a record may have beside what a completion writes: the names of its attributes,
 /// and the values that a claim and its attempts left.
 const RECORD_ROOM: usize = 2 * 1_024;
+/// Bounds the bytes of a record without its outcome.
+const MOST_OF_A_BARE_RECORD: usize = 8 * 1_024;
 
 const ACTIONS: &str = "dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem, as the transaction's writes need,";
 
@@ -115,7 +117,10 @@ fn actions(
     for write in commit.writes {
         actions.push(action(write).map_err(invalid)?.clone());
     }
-    fits(actions.iter().map(bytes_of).sum(), MOST_BYTES).map_err(invalid)?;
+    // The writes alone were admitted: the outcome is left out.
+    if commit.record.is_some() && actions.iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
+        return Err(StoreError::TooLarge);
+    }
     if let Some(record) = commit.record {
         let key = store.layout.key_item(record.completion.id.as_str());
         let own = Target {
@@ -464,7 +469,7 @@ pub(super) fn admit(writes: &[Write], new: &Write) -> Result<(), WriteError> {
     let others = || writes.iter().filter_map(|write| action(write).ok());
     fits(
         bytes_of(new) + others().map(bytes_of).sum::<usize>(),
-        MOST_BYTES,
+        MOST_BYTES - MOST_OF_A_BARE_RECORD,
     )?;
     let mut targets = others().filter_map(Target::of);
     let keys = targets
