@@ -67,7 +67,8 @@ async fn all_steps(shop: &Shop, order: &Order, claim: &Claim) -> Result<(), Saga
         shop.release(reservation, key)
     })
     .await?;
-    // The bank honours no keys, and can be asked: a charge that may have happened is looked up, not repeated.
+    // The bank honours no keys, and can be asked: a charge that may have happened is looked up, not repeated. A charge
+    // that fails for another reason than a refusal may have happened.
     let charge = |key| shop.charge(order, key);
     let look = |key| shop.charged(key);
     saga.queried_step("charge", look, charge, |key, receipt| {
@@ -90,8 +91,7 @@ async fn main() -> Result<(), Error> {
 
 async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
-    let table =
-        variable("SHOP_TABLE").ok_or("set EFFECTS_TABLE to the name of the effects' table")?;
+    let table = variable("SHOP_TABLE").ok_or("set SHOP_TABLE to the name of the shop's table")?;
     let shop = Shop::new(store.client().clone(), table);
     let mut builder = Idempotency::builder(store).namespace("checkout");
     if let Some(days) = variable("RETENTION_DAYS") {

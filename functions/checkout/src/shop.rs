@@ -1,8 +1,9 @@
 //! The warehouse, the bank and the carrier. A table stands for them, with an item for each thing that they did.
 
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
-use aws_sdk_dynamodb::{Client, Error as TableError};
+use aws_sdk_dynamodb::{Client, Config, Error as TableError};
 use lambda_idempotency::Claim;
 
 use crate::Order;
@@ -72,6 +73,9 @@ impl Shop {
             .expression_attribute_values(":what", S("charge".to_owned()))
             .expression_attribute_values(":of", S(order.id.clone()))
             .expression_attribute_values(":one", N("1".to_owned()));
+        // The SDK would send it again where it had no answer.
+        let once = Config::builder().retry_config(RetryConfig::disabled());
+        let update = update.customize().config_override(once);
         update.send().await.map_err(TableError::from)?;
         Ok(key)
     }

@@ -41,6 +41,20 @@ impl Meddler for StopAt {
     }
 }
 
+/// Loses the reply to the first charge.
+#[derive(Default)]
+struct LoseCharge(AtomicUsize);
+
+impl Meddler for LoseCharge {
+    fn fault(&self, operation: &str, request: &Value) -> Fault {
+        let is_charge = request["ExpressionAttributeValues"][":what"]["S"] == "charge";
+        if operation == "UpdateItem" && is_charge && self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Fault::LoseReply;
+        }
+        Fault::Pass
+    }
+}
+
 /// Returns how often each thing was done, as the warehouse, the bank and the carrier have it.
 async fn done(function: &Function) -> BTreeMap<String, i64> {
     let mut done = BTreeMap::new();
@@ -118,4 +132,16 @@ async fn an_order_that_no_carrier_takes_is_undone_once_wherever_its_worker_dies(
 async fn an_order_whose_card_is_declined_is_undone_once_wherever_its_worker_dies() {
     let order = json!({ "order_id": "o-1", "quantity": 2, "amount": 1_000_001 });
     survives_each_crash(order, &["reserve", "release"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_whose_reply_is_lost_is_not_repeated() {
+    let function = Function::checkout().await;
+    let lossy = Arc::new(LoseCharge::default());
+    let proxy = Proxy::meddled_with(function.server(), lossy.clone()).await;
+    let order = json!({ "order_id": "o-1", "quantity": 2, "amount": 1_250 });
+    deliver(&function.behind(&proxy), &order, (0, false)).await;
+    let expected = ["reserve", "charge", "ship"].map(|what| (what.to_owned(), 1));
+    assert_eq!(done(&function).await, BTreeMap::from(expected));
+    assert_eq!(lossy.0.load(Ordering::Relaxed), 1);
 }
