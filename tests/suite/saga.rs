@@ -586,10 +586,52 @@ async fn an_abort_before_a_step_that_an_earlier_delivery_did_waits_for_an_operat
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compensation_that_may_have_happened_waits_for_an_operator() {
+    let bench = bench(false, None);
+    let refunds = AtomicUsize::new(0);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: u32| async {
+            refunds.fetch_add(1, Ordering::Relaxed);
+            Err(Shop::Down)
+        };
+        let charge = Step::named("charge").on_crash(OnCrash::Interrupt);
+        let charge = charge.unsure_after(|error| *error == Shop::Down);
+        saga.step(charge, |key| bench.fire("charge", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    for _ in 0..3 {
+        bench.once.run(key(), None, checkout).await.unwrap_err();
+    }
+    assert_eq!(refunds.load(Ordering::Relaxed), 1);
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_asked_after_an_error_that_leaves_its_effect_unknown() {
+    let bench = bench(false, None);
+    let charges = AtomicUsize::new(0);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
+        let charge = |_| async {
+            charges.fetch_add(1, Ordering::Relaxed);
+            Err(Shop::Down)
+        };
+        let undo = |_, _| async { Ok(()) };
+        saga.queried_step("charge", query, charge, undo).await
+    };
+    bench.once.run(key(), None, checkout).await.unwrap_err();
+    let told = bench.once.run(key(), None, checkout).await.unwrap();
+    assert_eq!((told, charges.into_inner()), (Outcome::Executed(6), 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_abort_after_a_compensation_got_stuck_says_so() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
-        let mut saga = claim.saga::<Shop>()?;
+        let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
         let undo = |_, _: u32| async { Err(Shop::Declined) };
         saga.step("reserve", |key| bench.fire("reserve", key), undo)
             .await?;

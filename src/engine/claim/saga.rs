@@ -69,7 +69,7 @@ pub struct Saga<'a, E> {
     permanent: Permanent<'a, E>,
     state: SagaState,
     is_noted: bool,
-    undos: Vec<(String, OnCrash, Undo<'a, E>)>,
+    undos: Vec<(Step<E>, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
     lost: Vec<String>,
     /// Steps whose compensation was begun in this attempt.
@@ -155,7 +155,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     }
 
     /// Runs an effect that can be undone, and whose provider can be asked about it: where an attempt died
-    /// in the middle, `query` is given the step's key and returns the result of the effect, or `None`
+    /// in the middle, or the effect failed with an error that isn't [permanent](Self::permanent), `query` is given the step's key and returns the result of the effect, or `None`
     /// where it did not happen. It has 10 seconds.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     {
         let claim = self.claim.clone();
         let inner = &*claim.inner;
-        let (name, crashed) = (step.name.clone(), step.crashed);
+        let name = step.name.clone();
         let known = inner.steps.state().journal.get(&name).cloned();
         let is_confirmed = matches!(&known, Some(entry) if is_confirmed(entry));
         if self.state.failure.is_some() && !is_confirmed {
@@ -242,6 +242,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         }
         self.note_once().await?;
         let is_unknown = known.is_some_and(|entry| entry.state == StepState::Pending);
+        let can_ask = query.is_some();
         let asked = match query.filter(|_| is_unknown) {
             Some(query) => {
                 let asking = tokio::time::timeout(ASKING, query(claim.derive_key(&name)));
@@ -254,7 +255,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             None => None,
         };
         // An answered query tells whether the effect happened.
-        let policy = asked.as_ref().map_or(crashed, |_| OnCrash::RunAgain);
+        let policy = asked.as_ref().map_or(step.crashed, |_| OnCrash::RunAgain);
         let (result, live) = match inner.begin(&name, policy).await {
             Ok(Begun::Done(result)) => (result, None),
             Ok(Begun::Turn(turn)) => {
@@ -269,9 +270,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                         (result, Some(value))
                     }
                     Err(error) => {
-                        let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                        let is_permanent = !step.is_unsure(&error) && (self.permanent)(&error);
+                        // The provider tells the next delivery whether the effect happened.
+                        let unsure = step.is_unsure(&error) || (can_ask && !is_permanent);
                         turn.fail(error_kind::<E>(), unsure).await;
-                        if unsure || !(self.permanent)(&error) {
+                        if !is_permanent {
                             return Err(StepError::Effect(error).into());
                         }
                         return Err(self.undo_after(&error).await);
@@ -289,7 +292,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 message: format!("the result of step `{name}` could not be kept: {reason}"),
             };
             if let Some(live) = live {
-                self.undos.push((name, crashed, back(live)));
+                self.undos.push((step, back(live)));
             } else {
                 self.lost.push(name);
             }
@@ -303,7 +306,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             Some(live) => live,
             None => give_back::<T, E>(name.clone(), result)?,
         };
-        self.undos.push((name, crashed, back(to_undo)));
+        self.undos.push((step, back(to_undo)));
         Ok(value)
     }
 
@@ -339,7 +342,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         if self.state.failure.is_some() {
             return Ok(());
         }
-        let confirmed = self.undos.iter().map(|(name, ..)| name);
+        let confirmed = self.undos.iter().map(|(step, _)| &step.name);
         let confirmed = confirmed.chain(&self.lost).cloned();
         // What an earlier attempt did, or may have done, and this one has not named: only an operator can
         // undo it.
@@ -389,7 +392,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             }
             return SagaError::Unanswered { step };
         }
-        let names: Vec<_> = self.undos.iter().map(|(name, ..)| name.clone()).collect();
+        let names: Vec<_> = self
+            .undos
+            .iter()
+            .map(|(step, _)| step.name.clone())
+            .collect();
         // Those whose result was not kept, and those that the handler doesn't name any more.
         let confirmed = self.state.confirmed.clone();
         for unknown in confirmed.iter().filter(|name| !names.contains(name)) {
@@ -402,11 +409,15 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             }
             return self.get_stuck(undo_name).await;
         }
-        while let Some((name, crashed, undo)) = self.undos.pop() {
-            let undo_name = undo_of(&name);
-            self.going_back.push(name);
+        while let Some((step, undo)) = self.undos.pop() {
+            let undo_name = undo_of(&step.name);
+            self.going_back.push(step.name.clone());
             let stuck = self.state.stuck.as_ref() == Some(&undo_name);
-            let policy = if stuck { OnCrash::Interrupt } else { crashed };
+            let policy = if stuck {
+                OnCrash::Interrupt
+            } else {
+                step.crashed
+            };
             let turn = match inner.begin_named(&undo_name, policy).await {
                 Ok(Begun::Done(_)) => continue,
                 Ok(Begun::Turn(turn)) => turn,
@@ -423,7 +434,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 }
                 Ok(Err(error)) => {
                     let is_permanent = (self.permanent)(&error);
-                    turn.fail(error_kind::<E>(), is_permanent).await;
+                    let unsure = step.is_unsure(&error);
+                    turn.fail(error_kind::<E>(), is_permanent || unsure).await;
                     if is_permanent {
                         return self.get_stuck(undo_name).await;
                     }
@@ -481,7 +493,7 @@ fn is_confirmed(entry: &StepEntry) -> bool {
 
 impl<E> fmt::Debug for Saga<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.undos.iter().map(|(name, ..)| name);
+        let steps = self.undos.iter().map(|(step, _)| &step.name);
         f.debug_struct("Saga")
             .field("confirmed", &steps.collect::<Vec<_>>())
             .field("is_compensating", &self.state.failure.is_some())

@@ -85,8 +85,7 @@ impl Claim {
         match effect(self.derive_key(&step.name)).await {
             Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
             Err(error) => {
-                let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
-                turn.fail(error_kind::<E>(), unsure).await;
+                turn.fail(error_kind::<E>(), step.is_unsure(&error)).await;
                 Err(StepError::Effect(error))
             }
         }
@@ -95,6 +94,13 @@ impl Claim {
     /// Tells whether the journal holds a step, so that an effect may exist outside.
     pub(crate) fn has_steps(&self) -> bool {
         !self.inner.steps.state().journal.is_empty()
+    }
+
+    /// Tells whether the effect of a step has happened, or may have.
+    pub(crate) fn may_have_effects(&self) -> bool {
+        let state = self.inner.steps.state();
+        let mut steps = state.journal.iter().filter(|(name, _)| is_step_name(name));
+        steps.any(|(_, entry)| entry.state != StepState::Failed)
     }
 
     /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
@@ -409,12 +415,16 @@ impl<E> Step<E> {
         self
     }
 
-    /// Sets the errors of the effect after which it isn't known whether it happened: a timeout,
-    /// say. The step then counts as one whose attempt died. Default: none; an error says that
-    /// nothing happened.
+    /// Sets the errors of the effect, or of its compensation, after which it isn't known whether it
+    /// happened: a timeout, say. The step then counts as one whose attempt died. Default: none; an error
+    /// says that nothing happened.
     pub fn unsure_after(mut self, unsure: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.unsure = Some(Box::new(unsure));
         self
+    }
+
+    pub(super) fn is_unsure(&self, error: &E) -> bool {
+        self.unsure.as_ref().is_some_and(|unsure| unsure(error))
     }
 }
 
