@@ -147,6 +147,20 @@ impl UnsentEndings {
         !is_empty && self.lock().iter().any(|unsent| unsent.is_due(id))
     }
 
+    /// Tells whether an ending of this key waits which says that its work is done, or may be.
+    pub(super) fn has_work_of(&self, id: &RecordId) -> bool {
+        let is_work = |unsent: &Arc<Unsent>| match &unsent.write {
+            RecordWrite::Release(release) => release.last_error.as_deref() != Some(WITHOUT_REPLY),
+            _ => true,
+        };
+        let is_empty = self.count.load(Ordering::Relaxed) == 0;
+        !is_empty
+            && self
+                .lock()
+                .iter()
+                .any(|unsent| unsent.write.id() == id && is_work(unsent))
+    }
+
     /// Adds an ending. Where there are too many then, the oldest are discarded, those that have met no
     /// claim before all others. Where their outcomes are too large together, the largest lose theirs:
     /// none costs another's run its ending.
@@ -438,6 +452,8 @@ impl Engine {
         request.meter.count(Count::Failures);
         hold.keeps_fingerprint = true;
         self.follow(claim, hold);
+        // Tasks that the handler has spawned go on, and ask whether they may.
+        claim.lose();
         if self.settings.rules.on_crash == OnCrash::RunAgain {
             self.leave_release(request, hold, "dropped");
         }

@@ -84,6 +84,7 @@ impl Engine {
             Err(Error::Store(error))
                 if error.is_unreachable()
                     && !request.is_answered()
+                    && !self.unsent.has_work_of(&request.id)
                     && self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen =>
             {
                 let id = request.id.clone();
@@ -316,19 +317,16 @@ impl Engine {
                 }
             };
             match answer {
-                Answer::Applied(left) => match left.map(|found| found.content).transpose() {
-                    // The reply has what the predecessor wrote up to the takeover; what was read
-                    // before may not.
-                    Ok(record) => {
-                        hold.journal = record.map(|record| record.journal).unwrap_or_default();
-                        return self.start(request, hold, right).await;
+                Answer::Applied(left) => {
+                    return self.take_over(request, hold, left, right).await;
+                }
+                Answer::Refused(other) => {
+                    // What refused it may be its own record.
+                    if other.is_none() && rounds == MAX_ROUNDS {
+                        self.leave_claimed(request, &hold);
                     }
-                    Err(reason) => {
-                        Box::pin(self.release(request, &hold, None)).await;
-                        return Err(Error::Unreadable(reason));
-                    }
-                },
-                Answer::Refused(other) => found = other,
+                    found = other;
+                }
             }
             now = self.moment();
         }
@@ -407,6 +405,27 @@ impl Engine {
             self.leave(request, hold, sent.into(), None);
         } else if self.may_arrive(request, &sent, &answer) {
             self.leave_for_later(request, hold, sent, 0);
+        }
+    }
+
+    /// Starts with the journal that the predecessor left: the reply has what it wrote up to the takeover,
+    /// and what was read before may not.
+    async fn take_over(
+        &self,
+        request: &Request,
+        mut hold: Hold,
+        left: Option<Found>,
+        right: Option<ClaimRight<'_>>,
+    ) -> Result<Acquired, Obstacle> {
+        match left.map(|found| found.content).transpose() {
+            Ok(record) => {
+                hold.journal = record.map(|record| record.journal).unwrap_or_default();
+                self.start(request, hold, right).await
+            }
+            Err(reason) => {
+                Box::pin(self.release(request, &hold, None)).await;
+                Err(Error::Unreadable(reason))
+            }
         }
     }
 

@@ -124,6 +124,11 @@ impl Engine {
             return Err(self.stopped(request, hold, stop).await);
         }
         match failure {
+            // A retry behind the failure would fire the steps again, without their journal.
+            Some(failure) if claim.may_have_effects() => {
+                let retention = request.retention.max(self.settings.failure_retention);
+                self.fail_for(request, hold, &failure, retention).await;
+            }
             Some(failure) => self.fail(request, hold, &failure).await,
             None => self.release(request, hold, last_error.as_deref()).await,
         }

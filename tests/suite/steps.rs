@@ -161,6 +161,29 @@ async fn what_a_failed_attempt_did_is_known_for_the_retention_after_its_failure(
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_done_before_a_permanent_failure_is_not_repeated_within_the_retention() {
+    let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
+    let bench = &bench_with(|builder| builder.failure_retention(hour).retention(day));
+    let attempt = async || {
+        let handler = async |claim: Claim| {
+            claim.step("charge", |_| bench.effect()).await?;
+            Err::<usize, _>(StepError::Effect(Provider::TimedOut))
+        };
+        let run = bench
+            .once
+            .run_with(key(), payload(), handler, |_| Verdict::Fail);
+        run.await.unwrap_err()
+    };
+    attempt().await;
+    bench.clock.advance(2 * hour);
+    let again = attempt().await;
+    assert!(matches!(again, Error::Failed(_)), "{again}");
+    bench.clock.advance(day);
+    attempt().await;
+    assert_eq!(bench.fired(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_after_the_confirmation_does_not_repeat_the_effect() {
     let bench = &bench();
     let attempt = bench.run(|claim| async move {

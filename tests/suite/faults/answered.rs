@@ -81,3 +81,27 @@ async fn a_record_that_only_the_release_meets_keeps_the_door_closed(server: Serv
     );
     assert!(run(&open, 3).await.unwrap().is_replayed());
 }
+
+on_each_server!(work_whose_completion_was_not_answered_keeps_the_door_closed);
+async fn work_whose_completion_was_not_answered_keeps_the_door_closed(server: Server) {
+    let bench = Bench::on(&server).await;
+    let open = open(&bench, &ManualClock::default());
+    bench
+        .proxy
+        .inject("UpdateItem", Fault::Park { applies: false });
+    tokio::select! {
+        ended = run(&open, 1) => panic!("{ended:?}"),
+        () = bench.proxy.parked() => {}
+    }
+    for _ in 0..20 {
+        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+        bench.proxy.inject("PutItem", Fault::LoseRequest);
+    }
+    let refused = run(&open, 2).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
+        "{refused:?}"
+    );
+    bench.proxy.forget();
+    assert_eq!(run(&open, 3).await.unwrap().into_inner(), 1);
+}
