@@ -167,7 +167,9 @@ impl<P: Pool> PostgresStore<P> {
                 // The handler has seen nothing of the transaction yet, so that it may begin anew.
                 Err(error) if matches!(error.problem(), Problem::Conflict | Problem::Aborted) => {}
                 Err(error) => {
-                    connection.reuse();
+                    if error.keeps_connection() {
+                        connection.reuse();
+                    }
                     return match error.problem() {
                         Problem::Locked => Ok(None),
                         _ => Err(error.into()),

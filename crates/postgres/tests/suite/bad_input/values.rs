@@ -5,7 +5,11 @@ use lambda_idempotency::{Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Met, Problem, Sql};
 
 use super::{add, claimed, says, store_error};
-use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table, transact};
+use crate::support::bouncer::bouncer;
+use crate::support::{
+    Failed, MINUTE, Store, count, engine, pool_of, problem, sqlx_store, store, store_of, table,
+    transact, url,
+};
 
 async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::Done {
     let once = engine(store.clone());
@@ -194,4 +198,27 @@ async fn values_that_look_like_sql_are_values() {
         .query_one(&format!("SELECT n FROM {rows}"), &[])
         .await;
     assert_eq!(row.unwrap().get::<_, String>(0), hostile);
+}
+
+/// `PgBouncer` gives every error of its own the code of a protocol violation.
+#[tokio::test]
+async fn a_proxy_that_has_no_connection_left_is_no_refusal() {
+    let (_bouncer, through) = bouncer(&url()).await;
+    let (server, _) = through.rsplit_once('/').unwrap();
+    let admin = format!("{server}/pgbouncer");
+    let admin = tokio_postgres::connect(&admin, tokio_postgres::NoTls);
+    let (admin, connection) = admin.await.unwrap();
+    tokio::spawn(connection);
+    let hasty = admin.simple_query("SET query_wait_timeout = 1").await;
+    hasty.unwrap();
+    let (store, _) = store_of(&through, 4).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let client = pool_of(&through, 1).get().await.unwrap();
+        client.batch_execute("BEGIN").await.unwrap();
+        held.push(client);
+    }
+    let estimated = store.estimated_records(tokio::time::Instant::now() + MINUTE);
+    let error = estimated.await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
