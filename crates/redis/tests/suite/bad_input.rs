@@ -265,6 +265,33 @@ async fn a_key_of_another_type_and_a_hash_that_is_no_record_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
+    let server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    assert!(!run(&once).await.unwrap());
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    let set = async |field: &str, value: &str| {
+        server
+            .ask::<i64>(&["HSET", &keys[0], "expiration", "1", field, value])
+            .await;
+    };
+    for (field, value) in [
+        ("v", "2"),
+        ("step:charge", "{}"),
+        ("attempt", "many"),
+        ("omitted", "for no reason"),
+    ] {
+        set(field, value).await;
+        assert!(!run(&once).await.unwrap(), "{field}");
+        assert!(run(&once).await.unwrap(), "{field}");
+    }
+    // What a takeover compares must be there: it would be refused each time.
+    set("lease", "soon").await;
+    let refused = run(&once).await.unwrap_err();
+    assert!(matches!(refused, Error::Unreadable(_)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_record_outlives_its_retention_by_more_than_clocks_differ() {
     let server = Server::start(&[]).await;
     let builder = Idempotency::builder(server.store().await).namespace("tests");
