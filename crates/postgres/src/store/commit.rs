@@ -48,7 +48,7 @@ impl<P: Pool> PostgresStore<P> {
                 let work = async {
                     let ready = self.ready().await?;
                     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-                    let mut connection = self.pool().connect().await?;
+                    let mut connection = self.free(deadline).await?;
                     let written =
                         write_commit(ready, self.tables(), &begin, &mut connection, commit).await?;
                     if written.is_ok() {

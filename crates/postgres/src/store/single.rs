@@ -95,7 +95,7 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     /// Takes a connection of the pool. One that isn't free in time says nothing of the server.
-    async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
+    pub(super) async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
         let pool = &self.inner.pool;
         match timeout_at(deadline, pool.connect()).await {
             Ok(connection) => connection,

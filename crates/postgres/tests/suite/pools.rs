@@ -1,11 +1,12 @@
 //! Small pools: what belongs to a run doesn't wait for the connection that its own transaction holds.
 
 use std::iter::repeat_with;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Owner, Renewal};
 use lambda_idempotency::store::Store as Records;
+use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use sqlx::postgres::PgPoolOptions;
@@ -169,6 +170,22 @@ async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
     });
     let ended = timeout(MINUTE, run).await.unwrap();
     assert!(ended.unwrap_err().is_panic());
+}
+
+#[tokio::test]
+async fn a_commit_that_gets_no_connection_was_not_sent() {
+    let (store, _) = store_of(&url(), 1).await;
+    store
+        .estimated_records(Instant::now() + MINUTE)
+        .await
+        .unwrap();
+    let _taken = store.pool().get().await.unwrap();
+    let writes = [Write::from(Sql::new("SELECT 1"))];
+    let soon = Instant::now() + Duration::from_millis(200);
+    let refused = store
+        .commit(Commit::new("token", None, &writes), soon)
+        .await;
+    assert_eq!(problem(&refused.unwrap_err()), Problem::PoolExhausted);
 }
 
 /// Lets the sessions of a role read only from now on, or write: as a name leads to the one server or the other.
