@@ -151,6 +151,7 @@ impl PostgresError {
     pub(crate) fn of_code(
         code: &str,
         message: &str,
+        ends_session: bool,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         let problem = match code {
@@ -164,13 +165,16 @@ impl PostgresError {
             "55P03" => Problem::Locked,
             "40001" | "40P01" => Problem::Conflict,
             "25P02" => Problem::Aborted,
-            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Problem::Unreachable,
+            // The session has ended, or nobody knows what became of the statement.
+            "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" | "40003" => {
+                Problem::Unreachable
+            }
             "22021" => Problem::Nul,
-            // A statement has another number of parameters than it was given values.
-            "08P01" => Problem::Refused,
+            // A statement has another number of parameters than it was given values. `PgBouncer` says the same of a connection that it closes.
+            "08P01" if !ends_session => Problem::Refused,
             _ if code.starts_with("23") => Problem::Constraint,
             _ if code.starts_with("53") => Problem::OutOfResources,
-            _ if code.starts_with("08") => Problem::Unreachable,
+            _ if code.starts_with("08") || ends_session => Problem::Unreachable,
             _ => Problem::Refused,
         };
         Self::new(problem, source)
@@ -195,6 +199,12 @@ impl PostgresError {
     /// Returns what went wrong.
     pub fn problem(&self) -> Problem {
         self.problem
+    }
+
+    /// Tells whether its connection may serve another request: once the server has answered, nothing is open on it. One to a server that reads
+    /// only may not: after a failover another is the primary.
+    pub(crate) fn keeps_connection(&self) -> bool {
+        !matches!(self.problem, Problem::Unreachable | Problem::ReadOnly)
     }
 
     /// Gives it to the engine, where it says more than its code: whatever a statement of the caller's

@@ -6,11 +6,18 @@ use lambda_idempotency::{EpochSeconds, RecordId};
 
 use crate::columns::{self, COLUMNS};
 use crate::table::TableName;
+use crate::transaction::Xid;
 use crate::value::Value;
 
 mod conditional;
 
 use conditional::Conditional;
+
+/// Gives the transaction an id, which all that it writes has.
+pub(crate) const XID: &str = "SELECT pg_current_xact_id()::text::bigint";
+
+/// Tells whether a transaction is in progress, committed or aborted; NULL of one that was long ago.
+pub(crate) const STATE: &str = "SELECT pg_xact_status($1::text::xid8)";
 
 /// The status of a row that takes a record's place while its handler works.
 pub(crate) const OPEN: &str = "OPEN";
@@ -30,7 +37,7 @@ pub(crate) struct Statements {
     pub(crate) page: String,
     /// Estimates how many records there are, as the planner does.
     pub(crate) estimate: String,
-    /// Reads one record, and keeps it from changing until the transaction ends.
+    /// Reads one record, keeps it from changing until the transaction ends, and tells the transaction's id last.
     pub(crate) lock: String,
     /// Takes the place of a record, within the transaction that goes on to write it. A statement that
     /// meets another transaction's row waits for it as long as its last parameter says, in
@@ -38,6 +45,8 @@ pub(crate) struct Statements {
     /// table comes before, and isn't limited so: a row's lock alone means another run.
     pub(crate) occupy: String,
     settle: String,
+    /// Keeps the key of a record from running again, whose handler has committed by itself.
+    pub(crate) spoil: String,
     pub(crate) keep: String,
     pub(crate) fetch: String,
     pub(crate) sweep: String,
@@ -73,7 +82,7 @@ impl Statements {
                 "{waits}, \
                  met AS MATERIALIZED (SELECT t.* FROM {{table}} t CROSS JOIN waits WHERE t.id = $1 \
                  FOR UPDATE OF t) \
-                 SELECT {met}, {RESET} FROM waits LEFT JOIN met ON true",
+                 SELECT {met}, {RESET}, pg_current_xact_id()::text::bigint FROM waits LEFT JOIN met ON true",
                 waits = waits(2),
                 met = of("met", names()),
             )),
@@ -91,6 +100,10 @@ impl Statements {
             settle: table.fill(&format!(
                 "UPDATE {{table}} SET {{set}} \
                  WHERE id = $1 AND status = '{OPEN}' AND xmin = pg_current_xact_id()::xid"
+            )),
+            spoil: table.fill(&format!(
+                "UPDATE {{table}} SET status = '{OPEN}', owner = NULL, lease = NULL, expiration = $2 \
+                 WHERE id = $1 AND owner IS NOT DISTINCT FROM $3"
             )),
             keep: table.fill(
                 "INSERT INTO {table}_outcomes (id, owner, content, expiration) VALUES ($1, $2, $3, $4) \
@@ -144,6 +157,12 @@ impl Statements {
         }
         (self.settle.replace("{set}", &set.join(", ")), values)
     }
+}
+
+/// Has a conditional write apply in this transaction alone.
+pub(crate) fn within(xid: Xid, write: &str) -> String {
+    let condition = format!(" AND pg_current_xact_id_if_assigned()::text = '{xid}' RETURNING t.id");
+    write.replace(" RETURNING t.id", &condition)
 }
 
 /// Limits how long the statement waits for a lock, by the parameter in this place, and notes the limit

@@ -18,7 +18,7 @@ mod slot;
 mod transact;
 
 pub(crate) use ids::OpenIds;
-pub(crate) use slot::{Footing, Slot};
+pub(crate) use slot::{Footing, Slot, Xid};
 
 /// The isolation of a transaction that a handler opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,6 +3,8 @@
 use std::future::Future;
 
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
+#[cfg(feature = "cluster")]
+use redis::{ErrorKind, RedisError};
 use redis::{Pipeline, RedisResult, Value};
 
 /// A connection to a server, to the primary that Sentinel names, or to a cluster. A clone is the same connection.
@@ -37,6 +39,13 @@ impl Connection for redis::cluster_async::ClusterConnection {
         let count = commands.len();
         let to = Route::with_key(key, SlotAddr::Master);
         let to = SingleNodeRoutingInfo::SpecificNode(to);
-        self.clone().route_pipeline(commands, 0, count, to).await
+        let answers = self.clone().route_pipeline(commands, 0, count, to).await;
+        // The client repeats commands, so that they may have applied before a node refused them for now.
+        answers.map_err(|error| match error.kind() {
+            ErrorKind::Server(_) => {
+                RedisError::from((ErrorKind::Io, "no answer", error.to_string()))
+            }
+            _ => error,
+        })
     }
 }

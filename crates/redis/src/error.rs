@@ -37,14 +37,17 @@ pub enum Problem {
         "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, and WAIT for `Durability::Replicas`"
     )]
     NoPermission,
-    /// The server takes no writes (`READONLY`): it is a replica, or was the primary until a moment ago.
+    /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago. Nothing applied.
     #[error("the server is a replica: connect to the primary, or to the primary's endpoint")]
     Replica,
     /// The server's memory is full (`OOM`). Nothing applied.
     #[error("the server's memory is full: give it more, or shorten the retention")]
     Full,
-    /// The server loads its data, or its cluster or its primary is not there at the moment. Nothing applied.
-    #[error("the server isn't ready: it loads its data, or its cluster is changing")]
+    /// The server takes no writes at the moment: it loads its data (`LOADING`), its cluster is changing (`CLUSTERDOWN`), too few replicas follow
+    /// it (`NOREPLICAS`), it can't save (`MISCONF`), runs another script (`BUSY`), or has no room for another client. Nothing applied.
+    #[error(
+        "the server isn't ready: it loads its data, its cluster is changing, it has too few replicas, or it can't save"
+    )]
     NotReady,
     /// The cluster moved the key's slot meanwhile. Nothing applied, and a moment later it may.
     #[error("the cluster moved the key to another node meanwhile")]
@@ -52,7 +55,7 @@ pub enum Problem {
     /// A connection to one node, where there is a cluster.
     #[error("the server is one of a cluster: connect with `ClusterClient`, feature `cluster`")]
     Cluster,
-    /// Fewer replicas than asked for have acknowledged the write. It applied on the primary.
+    /// Fewer replicas than asked for have acknowledged the write, or the primary couldn't tell. It may have applied there.
     #[error(
         "{acknowledged} replicas have acknowledged the write, and {wanted} must: look at the replicas, or lower `Durability::Replicas`"
     )]
@@ -70,7 +73,7 @@ pub enum Problem {
         /// The policy.
         policy: String,
     },
-    /// The server's answer is none that the store knows.
+    /// The server's answer is none that the store knows. The write may have applied.
     #[error("the server's answer is unknown: is it Redis 6.2 or later, or Valkey?")]
     Answer,
     /// The server refused the request for another reason.
@@ -94,56 +97,79 @@ impl From<Problem> for RedisStoreError {
     }
 }
 
-impl From<RedisError> for RedisStoreError {
-    fn from(source: RedisError) -> Self {
-        let text = source.to_string();
-        let problem = match source.kind() {
-            ErrorKind::AuthenticationFailed => Problem::NotLetIn,
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => Problem::Replica,
-            ErrorKind::Server(ServerErrorKind::NoPerm) => Problem::NoPermission,
-            ErrorKind::Server(
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown,
-            ) => Problem::NotReady,
-            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Problem::Cluster,
-            ErrorKind::Server(ServerErrorKind::TryAgain) => Problem::Moved,
-            _ => match source.code() {
-                Some("OOM") => Problem::Full,
-                Some("NOAUTH" | "WRONGPASS") => Problem::NotLetIn,
-                _ if text.contains("TLS")
-                    || text.contains("InvalidContentType")
-                    || text.contains("certificate") =>
-                {
-                    Problem::Tls
-                }
-                _ if source.is_io_error()
-                    || source.is_connection_dropped()
-                    || source.is_timeout() =>
-                {
-                    Problem::Unreachable
-                }
-                // As a script reports it.
-                _ if text.contains("OOM ") => Problem::Full,
-                _ if text.contains("READONLY") => Problem::Replica,
-                _ if matches!(
-                    source.kind(),
-                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType
-                ) =>
-                {
-                    Problem::Answer
-                }
-                _ if matches!(source.kind(), ErrorKind::ClusterConnectionNotFound) => {
-                    Problem::NotReady
-                }
-                _ => Problem::Refused,
-            },
+impl RedisStoreError {
+    /// The error of a write whose replicas the server can't tell.
+    pub(crate) fn not_replicated(wanted: u32, source: RedisError) -> Self {
+        let problem = Problem::NotReplicated {
+            acknowledged: 0,
+            wanted,
         };
         Self {
             problem,
             source: Some(source),
         }
     }
+}
+
+impl From<RedisError> for RedisStoreError {
+    fn from(source: RedisError) -> Self {
+        Self {
+            problem: problem_of(&source),
+            source: Some(source),
+        }
+    }
+}
+
+fn problem_of(error: &RedisError) -> Problem {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => return Problem::NotLetIn,
+        ErrorKind::ClusterConnectionNotFound => return Problem::Unreachable,
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => {
+            return Problem::Replica;
+        }
+        ErrorKind::Server(ServerErrorKind::NoPerm) => return Problem::NoPermission,
+        ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::ClusterDown) => {
+            return Problem::NotReady;
+        }
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+            return Problem::Cluster;
+        }
+        ErrorKind::Server(ServerErrorKind::TryAgain) => return Problem::Moved,
+        _ => {}
+    }
+    match error.code() {
+        Some("OOM") => return Problem::Full,
+        Some("NOAUTH" | "WRONGPASS") => return Problem::NotLetIn,
+        Some("NOREPLICAS" | "MISCONF" | "BUSY") => return Problem::NotReady,
+        _ => {}
+    }
+    let text = error.to_string();
+    let has = |part: &str| text.contains(part);
+    if has("TLS") || has("InvalidContentType") || has("certificate") {
+        Problem::Tls
+    } else if error.is_io_error() || error.is_connection_dropped() || error.is_timeout() {
+        Problem::Unreachable
+    // As a script reports it.
+    } else if has("OOM ") {
+        Problem::Full
+    } else if has("READONLY") {
+        Problem::Replica
+    } else if has("MISCONF") || has("NOREPLICAS") || has("max number of clients") {
+        Problem::NotReady
+    } else if matches!(
+        error.kind(),
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType
+    ) {
+        Problem::Answer
+    } else {
+        Problem::Refused
+    }
+}
+
+/// Tells whether only a replica answers so.
+pub(crate) fn is_of_replica(error: &RedisError) -> bool {
+    // `WAIT` has other words for it.
+    problem_of(error) == Problem::Replica || error.to_string().contains("replica instances")
 }
 
 impl fmt::Display for RedisStoreError {
@@ -166,14 +192,80 @@ impl From<RedisStoreError> for StoreError {
     fn from(error: RedisStoreError) -> Self {
         match error.problem {
             Problem::Moved => Self::Conflict,
-            Problem::Full | Problem::NotReady => Self::Throttled(error.into()),
-            Problem::Unreachable | Problem::NotReplicated { .. } => Self::Unavailable(error.into()),
+            Problem::Full | Problem::NotReady | Problem::Replica => Self::Throttled(error.into()),
+            Problem::Unreachable | Problem::NotReplicated { .. } | Problem::Answer => {
+                Self::Unavailable(error.into())
+            }
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPermission | Problem::Tls => Self::Denied(error.into()),
-            Problem::Replica | Problem::Cluster | Problem::Evicts { .. } => {
-                Self::Misconfigured(error.into())
-            }
-            Problem::Answer | Problem::Refused => Self::Rejected(error.into()),
+            Problem::Cluster | Problem::Evicts { .. } => Self::Misconfigured(error.into()),
+            Problem::Refused => Self::Rejected(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    fn answered(line: &str) -> RedisError {
+        match parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap() {
+            Value::ServerError(error) => RedisError::from(error),
+            other => RedisError::from((ErrorKind::Client, "no error", format!("{other:?}"))),
+        }
+    }
+
+    #[test]
+    fn what_a_server_refuses_for_now_has_not_applied() {
+        for line in [
+            "READONLY You can't write against a read only replica.",
+            "ERR Error running script (call to f_1): @user_script:40: @user_script: 40: -READONLY You can't write against a read only replica.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "LOADING Redis is loading the dataset in memory",
+            "CLUSTERDOWN The cluster is down",
+            "NOREPLICAS Not enough good replicas to write.",
+            "ERR user_script:79: NOREPLICAS Not enough good replicas to write. script: f_1, on @user_script:79.",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "ERR Error running script (call to f_1): @user_script:40: @user_script: 40: -MISCONF Redis is configured to save RDB snapshots.",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "ERR Error running script (call to f_1): @user_script:40: @user_script: 40: -OOM command not allowed when used memory > 'maxmemory'.",
+            "ERR max number of clients reached",
+        ] {
+            let error = StoreError::from(RedisStoreError::from(answered(line)));
+            assert!(
+                matches!(error, StoreError::Throttled(_)),
+                "{line}: {error:?}"
+            );
+        }
+        let moves = StoreError::from(RedisStoreError::from(answered("TRYAGAIN Multiple keys")));
+        assert!(matches!(moves, StoreError::Conflict), "{moves:?}");
+    }
+
+    #[test]
+    fn a_connection_to_a_replica_is_known_by_its_answers() {
+        for (line, is_replica) in [
+            (
+                "READONLY You can't write against a read only replica.",
+                true,
+            ),
+            ("MASTERDOWN Link with MASTER is down", true),
+            ("ERR WAIT cannot be used with replica instances.", true),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("NOREPLICAS Not enough good replicas to write.", false),
+        ] {
+            assert_eq!(is_of_replica(&answered(line)), is_replica, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_may_stand_for_a_write() {
+        let garbled = parse_redis_value(b"?\r\n").unwrap_err();
+        let error = StoreError::from(RedisStoreError::from(garbled));
+        assert!(error.is_unreachable(), "{error:?}");
     }
 }

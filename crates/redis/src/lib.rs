@@ -23,6 +23,7 @@
 
 mod connection;
 mod error;
+mod line;
 mod record;
 mod script;
 mod store;

@@ -73,14 +73,8 @@ pub(crate) fn decode(fields: &Fields) -> Option<Found> {
     let hash = Hash(fields);
     Some(match hash.record() {
         Ok(record) => Found::readable(record),
-        Err(reason) => {
-            let mut version = Version::default();
-            version.status = hash.text(STATUS).ok().flatten();
-            version.owner = hash.text(OWNER).ok().flatten();
-            version.lease = hash.number(LEASE).ok().flatten();
-            version.expiration = hash.number(EXPIRATION).ok().flatten();
-            Found::unreadable(version, reason)
-        }
+        // Without a version there is nothing to compare, so it can't be taken over, not even when it has expired.
+        Err(reason) => Found::unreadable(hash.version().unwrap_or_default(), reason),
     })
 }
 
@@ -96,6 +90,15 @@ impl Hash<'_> {
     fn number(&self, field: &str) -> Result<Option<i64>, String> {
         let found = self.text(field)?.map(|text| text.parse()).transpose();
         found.map_err(|_| format!("`{field}` is no number"))
+    }
+
+    fn version(&self) -> Result<Version, String> {
+        let mut version = Version::default();
+        version.status = self.text(STATUS)?;
+        version.owner = self.text(OWNER)?;
+        version.lease = self.number(LEASE)?;
+        version.expiration = self.number(EXPIRATION)?;
+        Ok(version)
     }
 
     fn record(&self) -> Result<Record, String> {

@@ -10,12 +10,15 @@ use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{Found, RecordWrite, Version};
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{RecordId, StoreError};
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, FromRedisValue, Pipeline, RedisError, Script, ServerErrorKind, Value};
+use redis::aio::ConnectionManager;
+use redis::{
+    Client, FromRedisValue, Pipeline, RedisError, RedisResult, Script, ServerErrorKind, Value,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::Connection;
 use crate::error::{Problem, RedisStoreError};
+use crate::line::Line;
 use crate::record::{Fields, decode};
 use crate::script::{Instructions, end_of};
 
@@ -59,7 +62,7 @@ pub struct Verified {
 ///
 /// A clone shares the connection.
 pub struct RedisStore<C = ConnectionManager> {
-    connection: C,
+    line: Arc<Line<C>>,
     prefix: Arc<str>,
     durability: Durability,
     write: Arc<Script>,
@@ -69,7 +72,7 @@ pub struct RedisStore<C = ConnectionManager> {
 
 impl RedisStore {
     /// Connects to a server, by an address such as `redis://user:password@host:6379/0`, or `rediss://` for TLS (feature `tls`). The connection
-    /// is made again whenever it is lost.
+    /// is made again whenever it is lost, also without a word, or its server has become a replica: to where the address leads then.
     ///
     /// # Errors
     ///
@@ -80,13 +83,7 @@ impl RedisStore {
             // Another thread may be first, with the same.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
-        let client = Client::open(address)?;
-        // The engine's deadlines count.
-        let config = ConnectionManagerConfig::new()
-            .set_response_timeout(None)
-            .set_number_of_retries(2);
-        let connection = client.get_connection_manager_with_config(config).await?;
-        Ok(Self::new(connection))
+        Ok(Self::over(Line::to(Client::open(address)?).await?))
     }
 }
 
@@ -97,8 +94,12 @@ impl<C: Connection> RedisStore<C> {
     /// Give a connection no response timeout of its own that is shorter than the engine's
     /// [`store_timeout`](lambda_idempotency::Builder::store_timeout).
     pub fn new(connection: C) -> Self {
+        Self::over(Line::over(connection))
+    }
+
+    fn over(line: Line<C>) -> Self {
         Self {
-            connection,
+            line: Arc::new(line),
             prefix: "idempotency".into(),
             durability: Durability::Primary,
             write: Arc::new(Script::new(WRITE)),
@@ -132,11 +133,7 @@ impl<C: Connection> RedisStore<C> {
         asked.cmd("INFO").arg("replication");
         asked.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
         let key = self.key_of("verify");
-        let mut answers = self
-            .connection
-            .send(key.as_bytes(), asked)
-            .await?
-            .into_iter();
+        let mut answers = self.line.send(key.as_bytes(), asked).await?.into_iter();
         let info = String::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
         let line = |name: &str| {
             let mut lines = info.lines();
@@ -203,18 +200,19 @@ impl<C: Connection> RedisStore<C> {
         };
         let sent = async {
             let by_hash = commands("EVALSHA", script.get_hash());
-            let mut answers = self.connection.send(key.as_bytes(), by_hash).await?;
+            let mut answers = self.line.send(key.as_bytes(), by_hash).await?;
             if matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript))
             {
                 // A server that was started meanwhile, or a node that has not met the script.
                 let whole = commands("EVAL", source);
-                answers = self.connection.send(key.as_bytes(), whole).await?;
+                answers = self.line.send(key.as_bytes(), whole).await?;
             }
             let mut answers = answers.into_iter();
             let answer = answered(answers.next())?;
             if wanted > 0 {
-                let acknowledged =
-                    i64::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
+                // The write has been carried out, whatever the server says to this.
+                let acknowledged = acknowledged(answers.next())
+                    .map_err(|error| RedisStoreError::not_replicated(wanted, error))?;
                 if acknowledged < i64::from(wanted) {
                     return Err(Problem::NotReplicated {
                         acknowledged,
@@ -336,6 +334,12 @@ impl<C: Connection> Store for RedisStore<C> {
     }
 }
 
+/// Reads the answer to `WAIT`.
+fn acknowledged(answer: Option<Value>) -> RedisResult<i64> {
+    let answer = answer.unwrap_or(Value::Nil).extract_error()?;
+    Ok(i64::from_redis_value(answer)?)
+}
+
 /// Gives the answer to a command, or its error.
 fn answered(answer: Option<Value>) -> Result<Value, RedisStoreError> {
     match answer {
@@ -346,8 +350,13 @@ fn answered(answer: Option<Value>) -> Result<Value, RedisStoreError> {
 }
 
 fn fields(hash: Value) -> Result<Fields, StoreError> {
-    Fields::from_redis_value(hash)
-        .map_err(|error| RedisStoreError::from(RedisError::from(error)).into())
+    let fields = BTreeMap::<Vec<u8>, Vec<u8>>::from_redis_value(hash)
+        .map_err(|error| RedisStoreError::from(RedisError::from(error)))?;
+    // A name that is no text is none of a record.
+    let fields = fields
+        .into_iter()
+        .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value));
+    Ok(fields.collect())
 }
 
 /// Shows no address: it may have a password.
@@ -360,10 +369,10 @@ impl<C> fmt::Debug for RedisStore<C> {
     }
 }
 
-impl<C: Clone> Clone for RedisStore<C> {
+impl<C> Clone for RedisStore<C> {
     fn clone(&self) -> Self {
         Self {
-            connection: self.connection.clone(),
+            line: Arc::clone(&self.line),
             prefix: Arc::clone(&self.prefix),
             durability: self.durability,
             write: Arc::clone(&self.write),

@@ -2,7 +2,7 @@
 
 use futures_util::TryStreamExt;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{
     AssertSqlSafe, Column, Connection as _, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo,
@@ -134,10 +134,16 @@ fn bound<'q>(statement: &str, values: &[Value]) -> Query<'q, Postgres, PgArgumen
 fn of(error: sqlx::Error) -> PostgresError {
     let found = error.as_database_error().map(|db| {
         let code = db.code().unwrap_or_default().into_owned();
-        (code, db.message().to_owned())
+        let severity = db
+            .try_downcast_ref::<PgDatabaseError>()
+            .map(PgDatabaseError::severity);
+        let ends_session = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
+        (code, db.message().to_owned(), ends_session)
     });
     match found {
-        Some((code, message)) => PostgresError::of_code(&code, &message, error),
+        Some((code, message, ends_session)) => {
+            PostgresError::of_code(&code, &message, ends_session, error)
+        }
         None => PostgresError::unanswered(error),
     }
 }

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use deadpool::managed::Manager;
 use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
 use futures_util::future::join;
+use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row};
 
@@ -128,11 +129,22 @@ impl Drop for Pooled {
 fn of(error: tokio_postgres::Error) -> PostgresError {
     let found = error.as_db_error().map(|db| {
         let message = db.message().to_owned();
-        (db.code().code().to_owned(), message)
+        let ends_session = is_fatal(db);
+        (db.code().code().to_owned(), message, ends_session)
     });
     match found {
-        Some((code, message)) => PostgresError::of_code(&code, &message, error),
+        Some((code, message, ends_session)) => {
+            PostgresError::of_code(&code, &message, ends_session, error)
+        }
         None => PostgresError::unanswered(error),
+    }
+}
+
+/// Tells whether the connection ends with this error. `PgBouncer` says it in the field that a server translates.
+fn is_fatal(error: &DbError) -> bool {
+    match error.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => matches!(error.severity(), "FATAL" | "PANIC"),
     }
 }
 

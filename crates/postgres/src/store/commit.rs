@@ -1,5 +1,7 @@
 //! Commits the record together with business writes.
 
+use std::borrow::Cow;
+
 use lambda_idempotency::StoreError;
 use lambda_idempotency::protocol::record::{Basis, Final, NewClaim, RecordWrite};
 use lambda_idempotency::protocol::transition_to_final;
@@ -14,8 +16,9 @@ use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
+use crate::statement;
 use crate::table::Tables;
-use crate::transaction::Slot;
+use crate::transaction::{Slot, Xid};
 use crate::value::{Value, arrays};
 
 mod open;
@@ -45,7 +48,7 @@ impl<P: Pool> PostgresStore<P> {
                 let work = async {
                     let ready = self.ready().await?;
                     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-                    let mut connection = self.pool().connect().await?;
+                    let mut connection = self.free(deadline).await?;
                     let written =
                         write_commit(ready, self.tables(), &begin, &mut connection, commit).await?;
                     if written.is_ok() {
@@ -95,7 +98,7 @@ async fn write_commit<C: Connection>(
         }
         Some((record, _)) => {
             session.batch(begin).await?;
-            write_record(ready, session, record).await
+            write_record(ready, session, record, None).await
         }
     };
     match fenced? {
@@ -128,11 +131,12 @@ async fn begin_with_insert<S: Session>(
     }
 }
 
-/// Writes a record over one that is there, within a transaction.
+/// Writes a record over one that is there, within a transaction: of this id, where it has one.
 async fn write_record<S: Session>(
     ready: &Ready,
     session: &mut S,
     record: &Final,
+    xid: Option<Xid>,
 ) -> Result<Written, PostgresError> {
     let take_over = match &record.basis {
         Basis::Version { seen, mode, claim } => Some(RecordWrite::TakeOver {
@@ -146,7 +150,11 @@ async fn write_record<S: Session>(
     for write in take_over.into_iter().chain([complete]) {
         let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
         let (statement, values) = kind.request(&ready.statements, &[&write]);
-        let rows = session.query(statement, &values).await?;
+        let statement = match xid {
+            Some(xid) => Cow::Owned(statement::within(xid, statement)),
+            None => Cow::Borrowed(statement),
+        };
+        let rows = session.query(&statement, &values).await?;
         let answer = rows.first().and_then(|row| answer(&write, row));
         let answer = answer.unwrap_or(Answer::Refused(None));
         if let Answer::Refused(found) = answer {

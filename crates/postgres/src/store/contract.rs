@@ -55,12 +55,15 @@ impl<P: Pool> Store for PostgresStore<P> {
                 continue;
             }
             let rows = self.send(kind, &group, deadline).await;
+            let is_group = group.len() > 1;
             for (row, (place, write)) in places.into_iter().zip(group).enumerate() {
                 let answer = match &rows {
                     Ok(rows) => match rows.get(row).and_then(|row| answer(write, row)) {
                         Some(answer) => Ok(answer),
                         None => self.write(write, deadline).await,
                     },
+                    // The server refuses a whole statement for one of its rows.
+                    Err(StoreError::Rejected(_)) if is_group => self.write(write, deadline).await,
                     Err(error) => Err(copy(error)),
                 };
                 answers.insert(place, answer);
@@ -80,6 +83,13 @@ impl<P: Pool> Store for PostgresStore<P> {
     ) -> Vec<Result<Option<Found>, StoreError>> {
         match self.loaded(ids, deadline).await {
             Ok(found) => found.into_iter().map(Ok).collect(),
+            Err(StoreError::Rejected(_)) if ids.len() > 1 => {
+                let mut found = Vec::with_capacity(ids.len());
+                for id in ids {
+                    found.push(self.load(id, deadline).await);
+                }
+                found
+            }
             Err(error) => ids.iter().map(|_| Err(copy(&error))).collect(),
         }
     }

@@ -173,6 +173,15 @@ pub(crate) fn answer(write: &RecordWrite, row: &[Cell]) -> Option<Answer> {
         };
     }
     let left = match (write, met) {
+        // It keeps nothing of what it met, which nobody need understand.
+        (
+            RecordWrite::TakeOver {
+                mode: Takeover::Fresh,
+                claim,
+                ..
+            },
+            Some(_),
+        ) => Some(Found::readable(Record::claimed(claim))),
         (RecordWrite::TakeOver { claim, .. }, Some(met)) => Some(match met.content {
             Ok(met) => Found::readable(
                 transition(Some(&met), write).unwrap_or_else(|| Record::claimed(claim)),

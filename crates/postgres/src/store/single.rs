@@ -95,7 +95,7 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     /// Takes a connection of the pool. One that isn't free in time says nothing of the server.
-    async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
+    pub(super) async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
         let pool = &self.inner.pool;
         match timeout_at(deadline, pool.connect()).await {
             Ok(connection) => connection,
@@ -130,13 +130,16 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
         let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-        // Once the server has answered, nothing is open on the connection. One to a server that reads only isn't used again: after a
-        // failover another is the primary.
-        let answered = |answer: &Result<Rows, PostgresError>| !matches!(answer, Err(error) if matches!(error.problem(), Problem::Unreachable | Problem::ReadOnly));
+        let is_usable = |answer: &Result<Rows, PostgresError>| {
+            answer
+                .as_ref()
+                .err()
+                .is_none_or(PostgresError::keeps_connection)
+        };
         match way {
             Way::Pool(mut connection) => {
                 let answer = connection.session()?.alone(&begin, statement, values).await;
-                if answered(&answer) {
+                if is_usable(&answer) {
                     connection.reuse();
                 }
                 answer
@@ -147,7 +150,7 @@ impl<P: Pool> PostgresStore<P> {
                     _ => self.inner.pool.reserve().await?,
                 };
                 let answer = own.alone(&begin, statement, values).await;
-                if answered(&answer) {
+                if is_usable(&answer) {
                     *place = Some((own, Instant::now()));
                 }
                 answer

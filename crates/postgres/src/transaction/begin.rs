@@ -12,6 +12,7 @@ use super::{Isolation, Transaction, TransactionError};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
+use crate::statement::XID;
 use crate::store::PostgresStore;
 use crate::store::ready::{Ready, millis};
 use crate::value::{Cell, Value, first};
@@ -105,8 +106,11 @@ impl<P: Pool> PostgresStore<P> {
             }
             let begin = self.ready().await?.begin(self.isolation.begin(), None);
             let mut connection = self.pool().connect().await?;
-            connection.session()?.batch(&begin).await?;
-            return Ok(Slot::new(connection, Footing::Nothing, None));
+            let rows = connection.session()?.begin(&begin, XID, &[]).await?;
+            let Some(Cell::Int(xid)) = first(&rows) else {
+                return Err(PostgresError::from(Problem::Refused).into());
+            };
+            return Ok(Slot::new(connection, Footing::Nothing(*xid), None));
         };
         let (began, wait) = (Instant::now(), unwritten.wait());
         let Some(open) = self.inner.open.take(unwritten).await else {
@@ -150,11 +154,14 @@ impl<P: Pool> PostgresStore<P> {
                 }
                 Err(error) => Err(error),
             };
-            let met = met.map(|rows| rows.first().and_then(|row| decode(row)));
-            if let Ok(Some(found)) = &met
+            let met = met.map(|rows| {
+                rows.first()
+                    .and_then(|row| Some((decode(row)?, row.last()?.clone())))
+            });
+            if let Ok(Some((found, Cell::Int(xid)))) = &met
                 && unwritten.meet(found.clone())
             {
-                return Ok(Some((connection, Footing::Locked(found.clone()))));
+                return Ok(Some((connection, Footing::Locked(found.clone(), *xid))));
             }
             session.batch("ROLLBACK").await?;
             match met {
@@ -167,7 +174,9 @@ impl<P: Pool> PostgresStore<P> {
                 // The handler has seen nothing of the transaction yet, so that it may begin anew.
                 Err(error) if matches!(error.problem(), Problem::Conflict | Problem::Aborted) => {}
                 Err(error) => {
-                    connection.reuse();
+                    if error.keeps_connection() {
+                        connection.reuse();
+                    }
                     return match error.problem() {
                         Problem::Locked => Ok(None),
                         _ => Err(error.into()),

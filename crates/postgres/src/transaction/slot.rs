@@ -16,11 +16,14 @@ use crate::error::{PostgresError, Problem};
 pub(crate) enum Footing {
     /// The place of a record that isn't there yet, with this expiration.
     Place(EpochSeconds),
-    /// A record that has expired or was released, locked.
-    Locked(Found),
-    /// Nothing: a claim was written before, or nothing protects the run.
-    Nothing,
+    /// A record that has expired or was released, locked in the transaction of this id.
+    Locked(Found, Xid),
+    /// Nothing: a claim was written before, or nothing protects the run. The transaction has this id.
+    Nothing(Xid),
 }
+
+/// The server's id of a transaction, by which one that the handler has ended is known.
+pub(crate) type Xid = i64;
 
 /// The connection of a transaction while the handler works on it.
 pub(super) type Lent<P> =

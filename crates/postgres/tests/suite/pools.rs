@@ -1,20 +1,21 @@
 //! Small pools: what belongs to a run doesn't wait for the connection that its own transaction holds.
 
 use std::iter::repeat_with;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Owner, Renewal};
 use lambda_idempotency::store::Store as Records;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key};
-use lambda_idempotency_postgres::{Pool, PostgresStore, Sql};
+use lambda_idempotency::store::transaction::{Commit, Write};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome};
+use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Engine, Failed, MINUTE, count, engine, name, patient, pool_of, refusing, store_of, table,
-    transact, url, url_with,
+    Engine, Failed, MINUTE, Store, count, engine, name, patient, pool_of, problem, refusing, sql,
+    store_of, table, transact, url, url_with,
 };
 
 /// So much that it is kept beside its record, however it is compressed.
@@ -169,4 +170,93 @@ async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
     });
     let ended = timeout(MINUTE, run).await.unwrap();
     assert!(ended.unwrap_err().is_panic());
+}
+
+#[tokio::test]
+async fn a_commit_that_gets_no_connection_was_not_sent() {
+    let (store, _) = store_of(&url(), 1).await;
+    store
+        .estimated_records(Instant::now() + MINUTE)
+        .await
+        .unwrap();
+    let _taken = store.pool().get().await.unwrap();
+    let writes = [Write::from(Sql::new("SELECT 1"))];
+    let soon = Instant::now() + Duration::from_millis(200);
+    let refused = store
+        .commit(Commit::new("token", None, &writes), soon)
+        .await;
+    assert_eq!(problem(&refused.unwrap_err()), Problem::PoolExhausted);
+}
+
+/// Lets the sessions of a role read only from now on, or write: as a name leads to the one server or the other.
+async fn may_write(role: &str, may: bool) {
+    let value = if may { "off" } else { "on" };
+    sql(&format!(
+        "ALTER ROLE {role} SET default_transaction_read_only = {value}"
+    ))
+    .await;
+}
+
+/// A store whose one connection is to a server that reads only, while another one would be to the primary.
+async fn after_a_failover() -> (Store, String) {
+    let (_, keys) = store_of(&url(), 1).await;
+    let role = name("role");
+    sql(&format!("CREATE ROLE {role} LOGIN SUPERUSER")).await;
+    let pool = pool_of(&url_with(&role, "postgres", ""), 1);
+    let store = PostgresStore::with_table(pool, &keys).unwrap();
+    let store = store.timeout(MINUTE);
+    may_write(&role, false).await;
+    let client = store.pool().get().await.unwrap();
+    client.batch_execute("SELECT 1").await.unwrap();
+    drop(client);
+    may_write(&role, true).await;
+    (store, role)
+}
+
+#[tokio::test]
+async fn a_connection_to_a_server_that_reads_only_is_not_used_again() {
+    let (store, _) = after_a_failover().await;
+    let once = engine(store);
+    let claimed = once.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1));
+    let claimed = claimed.await;
+    assert!(matches!(claimed, Ok(Outcome::Executed(1))), "{claimed:?}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_a_server_refuses_to_write_leaves_its_connection() {
+    let (store, _) = after_a_failover().await;
+    let once = engine(store);
+    let run = || {
+        transact(&once, Key::new("op", "a"), None, async |_| {
+            Ok::<_, Failed>(1)
+        })
+    };
+    let refused = run().await;
+    let Err(Error::Handler(Failed::Transaction(TransactionError::Store(error)))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(problem(&error), Problem::ReadOnly);
+    let again = run().await;
+    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+}
+
+#[tokio::test]
+async fn the_connection_beside_the_pool_is_left_too() {
+    let (store, role) = after_a_failover().await;
+    let once = engine(store.clone());
+    // It takes the pool's one connection, which writes.
+    once.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1))
+        .await
+        .unwrap();
+    let taken = store.pool().get().await.unwrap();
+    let id = once.record_id(&Key::new("op", "absent")).unwrap();
+    let soon = EpochMillis::from(SystemTime::now());
+    let renewal = Renewal::new(id, Owner::from_stored("none"), soon, EpochSeconds(0)).into();
+    may_write(&role, false).await;
+    let refused = store.write(&renewal, Instant::now() + MINUTE).await;
+    assert_eq!(problem(&refused.unwrap_err()), Problem::ReadOnly);
+    may_write(&role, true).await;
+    let renewed = store.write(&renewal, Instant::now() + MINUTE).await;
+    assert!(renewed.is_ok(), "{renewed:?}");
+    drop(taken);
 }

@@ -73,7 +73,7 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
     assert_eq!(*error.problem(), Problem::Replica, "{error}");
     let refused = run(&engine(replica.store().await)).await.unwrap_err();
     assert!(
-        matches!(refused, Error::Store(StoreError::Misconfigured(_))),
+        matches!(refused, Error::Store(StoreError::Throttled(_))),
         "{refused:?}"
     );
     assert!(
@@ -129,6 +129,52 @@ async fn a_missing_permission_is_named() {
         refused.to_string().contains("allow it EVALSHA"),
         "{refused}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_without_its_replicas_takes_no_claim_for_now() {
+    let server = Server::start(&["--min-replicas-to-write", "1"]).await;
+    let once = engine(server.store().await);
+    let refused = run(&once).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::Store(StoreError::Throttled(_))),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains("NOREPLICAS"), "{refused}");
+    server
+        .ask::<String>(&["CONFIG", "SET", "min-replicas-to-write", "0"])
+        .await;
+    assert!(!run(&once).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_was_refused_for_a_while_is_let_in_again() {
+    let server = Server::start(&[]).await;
+    let mut operator = server.connection().await;
+    let mut set = async |password: &str| {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("requirepass").arg(password);
+        set.exec_async(&mut operator).await.unwrap();
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("NORMAL");
+        kill.exec_async(&mut operator).await.unwrap();
+    };
+    set("right").await;
+    let address = format!("redis://:right@127.0.0.1:{}", server.port);
+    let once = engine(RedisStore::connect(&address).await.unwrap());
+    assert!(!run(&once).await.unwrap());
+    set("other").await;
+    let is_refused = |done: &Result<bool, Error<_>>| {
+        matches!(done, Err(Error::Store(StoreError::Unauthenticated(_))))
+    };
+    let patience = Instant::now() + MINUTE;
+    while !is_refused(&run(&once).await) {
+        assert!(Instant::now() < patience, "it is never refused");
+    }
+    set("right").await;
+    while run(&once).await.is_err() {
+        assert!(Instant::now() < patience, "it is never let in");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,6 +307,47 @@ async fn a_key_of_another_type_and_a_hash_that_is_no_record_are_left_alone() {
             None => server.ask::<i64>(&["HDEL", &key, field]).await,
         };
     }
+    assert!(run(&once).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
+    let server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    assert!(!run(&once).await.unwrap());
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    let set = async |field: &str, value: &str| {
+        server
+            .ask::<i64>(&["HSET", &keys[0], "expiration", "1", field, value])
+            .await;
+    };
+    for (field, value) in [
+        ("v", "2"),
+        ("step:charge", "{}"),
+        ("attempt", "many"),
+        ("omitted", "for no reason"),
+    ] {
+        set(field, value).await;
+        assert!(!run(&once).await.unwrap(), "{field}");
+        assert!(run(&once).await.unwrap(), "{field}");
+    }
+    // What a takeover compares must be there: it would be refused each time.
+    set("lease", "soon").await;
+    let refused = run(&once).await.unwrap_err();
+    assert!(matches!(refused, Error::Unreadable(_)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_whose_name_is_no_text_is_none_of_the_record() {
+    let server = Server::start(&[]).await;
+    let once = engine(server.store().await);
+    assert!(!run(&once).await.unwrap());
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    let mut set = redis::cmd("HSET");
+    set.arg(&keys[0]).arg(b"\xff").arg("1");
+    set.exec_async(&mut server.connection().await)
+        .await
+        .unwrap();
     assert!(run(&once).await.unwrap());
 }
 

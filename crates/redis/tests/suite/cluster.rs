@@ -3,7 +3,9 @@
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 
-use lambda_idempotency::{Idempotency, Key};
+use lambda_idempotency::protocol::record::{NewClaim, Owner};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::{EpochMillis, EpochSeconds, Idempotency, Key, StoreError};
 use lambda_idempotency_redis::RedisStore;
 use tokio::time::Instant;
 
@@ -129,4 +131,45 @@ async fn a_record_is_found_when_its_slot_moves_to_another_node() {
         .await
         .unwrap();
     assert!(found.is_some());
+}
+
+/// The client repeats requests by itself: what a node refuses in the end may have applied before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_down_may_have_applied_a_write() {
+    let mut cluster = Cluster::start().await;
+    let addresses = cluster.servers.iter().map(Server::address);
+    let client = ClusterClient::builder(addresses).retries(1).build();
+    let connection = client.unwrap().get_async_connection().await.unwrap();
+    let store = RedisStore::new(connection);
+    let once = Idempotency::builder(store.clone()).namespace("down");
+    let once = once.build().unwrap();
+    // A record of the server that stays.
+    let mut of_last = None;
+    for number in 0.. {
+        let id = once
+            .record_id(&Key::new("mail", format!("{number}")))
+            .unwrap();
+        let key = format!("idempotency:{{{}}}", id.as_str());
+        let slot: u32 = cluster.servers[0].ask(&["CLUSTER", "KEYSLOT", &key]).await;
+        if slot > 10_922 {
+            of_last = Some(id);
+            break;
+        }
+    }
+    for server in &cluster.servers {
+        let words = ["CONFIG", "SET", "cluster-node-timeout", "500"];
+        server.ask::<String>(&words).await;
+    }
+    cluster.servers[0].kill();
+    cluster.servers[1].kill();
+    let left = &cluster.servers[2];
+    left.until(&["CLUSTER", "INFO"], "cluster_state:fail").await;
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let owner = Owner::from_stored("me");
+    let claim = NewClaim::new(of_last.unwrap(), owner, now, EpochMillis(9), later);
+    let refused = store.write(&claim.into(), Instant::now() + MINUTE).await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
 }

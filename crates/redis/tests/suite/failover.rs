@@ -1,12 +1,15 @@
-//! A primary that dies between an acknowledged claim and its replication.
+//! A primary that dies between an acknowledged claim and its replication, and one that becomes a replica.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lambda_idempotency::{Error, Idempotency, Key, StoreError};
 use lambda_idempotency_redis::{Durability, RedisStore};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
-use crate::server::Server;
+use crate::server::{MINUTE, Server};
 
 /// A primary and its replica, up to date.
 async fn pair() -> (Server, Server) {
@@ -70,4 +73,127 @@ async fn a_failover_loses_what_the_primary_alone_has_acknowledged() {
 async fn nothing_runs_before_a_replica_has_the_claim() {
     let durability = Durability::Replicas(1, Duration::from_millis(200));
     assert_eq!(effects(durability).await, 1);
+}
+
+/// An address of which new connections lead to another server from now on, as the name of a primary's endpoint does.
+struct Endpoint {
+    address: String,
+    leads_to: Arc<AtomicU16>,
+}
+
+impl Endpoint {
+    async fn of(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("redis://{}", listener.local_addr().unwrap());
+        let leads_to = Arc::new(AtomicU16::new(server.port));
+        let place = Arc::clone(&leads_to);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let port = place.load(Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
+                    tokio::io::copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        });
+        Self { address, leads_to }
+    }
+}
+
+/// Lets the replica become primary, and the primary its replica, which keeps its clients.
+async fn switch(primary: &Server, replica: &Server) {
+    replica.ask::<String>(&["REPLICAOF", "NO", "ONE"]).await;
+    let port = replica.port.to_string();
+    primary
+        .ask::<String>(&["REPLICAOF", "127.0.0.1", &port])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
+    for durability in [
+        Durability::Primary,
+        Durability::Replicas(1, Duration::from_secs(20)),
+    ] {
+        let (primary, replica) = pair().await;
+        let endpoint = Endpoint::of(&primary).await;
+        let store = RedisStore::connect(&endpoint.address).await.unwrap();
+        let builder = Idempotency::builder(store.durability(durability)).namespace("failover");
+        let once = builder.store_timeout(MINUTE).build().unwrap();
+        let run = async |token: &str| {
+            let key = Key::new("mail", token);
+            let done = once.run(key, None, async |_| Ok::<_, std::io::Error>(1_u32));
+            done.await.map(|outcome| outcome.is_replayed())
+        };
+        assert!(matches!(run("before").await, Ok(false)));
+        let has = async |server: &Server, offset: &str| {
+            let info: String = server.ask(&["INFO", "replication"]).await;
+            let mut lines = info.lines();
+            let found = lines.find_map(|line| line.strip_prefix(offset).map(str::to_owned));
+            found.unwrap()
+        };
+        let patience = Instant::now() + MINUTE;
+        while has(&primary, "master_repl_offset:").await
+            != has(&replica, "slave_repl_offset:").await
+        {
+            assert!(Instant::now() < patience, "it is never up to date");
+        }
+        switch(&primary, &replica).await;
+        endpoint.leads_to.store(replica.port, Ordering::Relaxed);
+        let (a, b, c) = tokio::join!(run("a"), run("b"), run("c"));
+        for done in [a, b, c] {
+            assert!(matches!(done, Ok(false)), "{done:?}");
+        }
+        assert!(matches!(run("before").await, Ok(true)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_applied() {
+    let (primary, other) = (Server::start(&[]).await, Server::start(&[]).await);
+    let durability = Durability::Replicas(1, MINUTE);
+    let builder = Idempotency::builder(primary.store().await.durability(durability));
+    let once = builder.namespace("failover").store_timeout(MINUTE);
+    let once = once.build().unwrap();
+    let run = once.run(Key::new("mail", "1"), None, async |_| {
+        Ok::<_, std::io::Error>(())
+    });
+    let demote = async {
+        primary
+            .until(&["INFO", "clients"], "blocked_clients:1")
+            .await;
+        switch(&primary, &other).await;
+    };
+    let (done, ()) = tokio::join!(run, demote);
+    assert!(
+        matches!(done, Err(Error::Store(StoreError::Unavailable(_)))),
+        "{done:?}"
+    );
+}
+
+/// The timers of this process's connections to a port, as the system lists them.
+#[cfg(target_os = "linux")]
+fn timers(port: u16) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let rows = table.lines().map(|row| row.split_whitespace().collect());
+    let to_port = format!(":{port:04X}");
+    let established = |row: &Vec<&str>| row[2].ends_with(&to_port) && row[3] == "01";
+    let timers = rows.filter(established).map(|row| row[5].to_owned());
+    timers.collect()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_is_asked_whether_it_is_there() {
+    let server = Server::start(&[]).await;
+    let _store = server.store().await;
+    // `02` is the timer of keepalive, which starts again with each acknowledgement.
+    let patience = Instant::now() + MINUTE;
+    while !timers(server.port)
+        .iter()
+        .any(|timer| timer.starts_with("02:"))
+    {
+        assert!(Instant::now() < patience, "it is never asked");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

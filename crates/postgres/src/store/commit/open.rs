@@ -10,11 +10,12 @@ use super::{PostgresStore, Written, end, write_all, write_record};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
+use crate::statement::STATE;
 use crate::store::contract::kept;
-use crate::store::ready::{Ready, within};
+use crate::store::ready::{READ_COMMITTED, Ready, lock_until, within};
 use crate::table::Tables;
-use crate::transaction::{Footing, Slot};
-use crate::value::arrays;
+use crate::transaction::{Footing, Slot, Xid};
+use crate::value::{Cell, arrays, first};
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_open(
@@ -27,7 +28,7 @@ impl<P: Pool> PostgresStore<P> {
         let unlike = match (commit.record.map(|record| &record.basis), slot.footing()) {
             // The engine has not heard of the record that is locked, or has heard of one that is gone:
             // it decides by what is there, and commits again.
-            (Some(Basis::Absent(_)), Footing::Locked(found)) => Some(Some(found.clone())),
+            (Some(Basis::Absent(_)), Footing::Locked(found, _)) => Some(Some(found.clone())),
             (Some(Basis::Version { .. }), Footing::Place(_)) => Some(None),
             _ => None,
         };
@@ -38,7 +39,7 @@ impl<P: Pool> PostgresStore<P> {
         let work = async {
             let ready = self.ready().await?;
             let session = connection.session()?;
-            let written = write_end(ready, self.tables(), session, slot, commit).await?;
+            let written = write_end(ready, self.tables(), session, slot, commit, deadline).await?;
             Ok((connection, written))
         };
         let (connection, written) = within(deadline, work).await.map_err(once_only)?;
@@ -52,6 +53,7 @@ async fn write_end<P: Pool>(
     session: &mut P::Target,
     slot: &Slot<P>,
     commit: Commit<'_>,
+    deadline: Instant,
 ) -> Result<Written, PostgresError> {
     if let Some(outcome) = slot.large_outcome() {
         session
@@ -66,10 +68,20 @@ async fn write_end<P: Pool>(
         (Some(record), Footing::Place(expiration)) => {
             settle(ready, session, record, *expiration, is_last).await?
         }
-        (Some(record), _) => write_record(ready, session, record).await?,
-        (None, _) => {
-            // `COMMIT` doesn't say that a statement before it had failed.
+        (Some(record), Footing::Locked(_, xid) | Footing::Nothing(xid)) => {
+            match write_record(ready, session, record, Some(*xid)).await? {
+                Err(refused) => Err(left(ready, session, record, *xid, refused, deadline).await?),
+                applied => applied,
+            }
+        }
+        // `COMMIT` doesn't say that a statement before it had failed.
+        (None, Footing::Place(_)) => {
             session.query("SELECT true", &[]).await?;
+            Ok(())
+        }
+        // Without a record, a COMMIT of the handler's changes nothing.
+        (None, Footing::Locked(_, xid) | Footing::Nothing(xid)) => {
+            state(session, *xid).await?;
             Ok(())
         }
     };
@@ -108,6 +120,57 @@ async fn settle<S: Session>(
     match rows.first().and_then(|row| decode(row)) {
         Some(found) => Ok(Err(Committed::Fenced(Some(found)))),
         None => Err(Problem::Over.into()),
+    }
+}
+
+/// Tells why a record was refused: by what is there, or because the handler has ended the transaction itself. What it has committed must not
+/// be written again.
+async fn left<S: Session>(
+    ready: &Ready,
+    session: &mut S,
+    record: &Final,
+    xid: Xid,
+    refused: Committed,
+    deadline: Instant,
+) -> Result<Committed, PostgresError> {
+    let (State::Committed, Committed::Fenced(Some(found))) = (state(session, xid).await?, &refused)
+    else {
+        return Ok(refused);
+    };
+    let is_its_own = match &record.basis {
+        Basis::Version { seen, .. } => found.version == *seen,
+        _ => found.version.owner.as_deref() == Some(record.completion.owner.as_str()),
+    };
+    if !is_its_own {
+        return Ok(refused);
+    }
+    let id = record.completion.id.as_str();
+    let expiration = record.completion.expiration.0.into();
+    let owner = found.version.owner.as_deref().into();
+    // Where it has begun another one.
+    session.batch("ROLLBACK").await?;
+    let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
+    let statements = &ready.statements;
+    session
+        .alone(&begin, &statements.spoil, &[id.into(), expiration, owner])
+        .await?;
+    let id = arrays([vec![id.into()]]);
+    let rows = session.alone(&begin, &statements.load, &id).await?;
+    Ok(Committed::Fenced(rows.first().and_then(|row| decode(row))))
+}
+
+/// The state of a transaction that has not been rolled back.
+enum State {
+    Open,
+    Committed,
+}
+
+async fn state<S: Session>(session: &mut S, xid: Xid) -> Result<State, PostgresError> {
+    let rows = session.query(STATE, &[xid.to_string().into()]).await?;
+    match first(&rows) {
+        Some(Cell::Text(state)) if state == "in progress" => Ok(State::Open),
+        Some(Cell::Text(state)) if state == "committed" => Ok(State::Committed),
+        _ => Err(Problem::Over.into()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Handlers that do with their open transaction what they must not.
 
-use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency::{Claim, Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::Problem;
 
 use super::{Done, add, add_by, insert, says, store_error};
+use crate::support::bouncer::bouncer;
 use crate::support::{
-    Failed, Store, count, engine, problem, refusing, store, stores, table, transact,
+    Failed, Store, count, engine, problem, refusing, sqlx_store, store, store_of, stores, table,
+    transact, url,
 };
 
 async fn transacted(
@@ -128,6 +130,142 @@ async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
         Ok(Outcome::Executed(1))
     ));
     assert_eq!(count(&store, &rows).await, 1);
+}
+
+/// Runs with a transaction under a claim, or over a record that an earlier run has released.
+async fn run_over(store: &Store, is_claimed: bool, token: &str, rows: &str, ends: &str) -> Done {
+    let once = engine(store.clone());
+    let handler = async |claim: Claim| {
+        let tx = store.transaction(&claim).await?;
+        insert(&tx, rows).await?;
+        tx.batch_execute(ends).await?;
+        Ok::<i64, Failed>(1)
+    };
+    let key = Key::new("op", token);
+    if is_claimed {
+        once.run(key, None, handler).await
+    } else {
+        once.claimless().run(key, None, handler).await
+    }
+}
+
+/// Handlers end the transaction under a claim, and one that locks a released record: neither has the record's place in it.
+async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
+    let rows = table(&store, "n bigint").await;
+    let release = async |token: &str| {
+        let failed = engine(store.clone())
+            .run(Key::new("op", token), None, async |_| {
+                Err::<i64, _>(Failed::Own)
+            })
+            .await;
+        assert!(matches!(failed, Err(Error::Handler(Failed::Own))));
+    };
+    let mut committed = 0;
+    for (place, is_claimed) in [(0, true), (1, false)] {
+        for (number, ends) in ["COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"]
+            .iter()
+            .enumerate()
+        {
+            let token = format!("commit-{place}-{number}");
+            release(&token).await;
+            let first = run_over(&store, is_claimed, &token, &rows, ends).await;
+            assert!(
+                matches!(first, Err(Error::LeaseLost | Error::Unreadable(_))),
+                "{ends}: {first:?}"
+            );
+            committed += 1;
+            for _ in 0..2 {
+                let again = run_over(&store, is_claimed, &token, &rows, "SELECT 1").await;
+                let Err(Error::Unreadable(reason)) = again else {
+                    panic!("{ends}: {again:?}");
+                };
+                assert!(reason.contains("remove COMMIT"), "{reason}");
+            }
+            assert_eq!(count(&store, &rows).await, committed, "{ends}");
+        }
+        for (number, ends) in ["ROLLBACK", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"]
+            .iter()
+            .enumerate()
+        {
+            let token = format!("rollback-{place}-{number}");
+            release(&token).await;
+            let first = run_over(&store, is_claimed, &token, &rows, ends).await;
+            assert!(
+                matches!(first, Err(Error::NotCommitted(_))),
+                "{ends}: {first:?}"
+            );
+            assert_eq!(problem(&store_error(first)), Problem::Over, "{ends}");
+            assert_eq!(count(&store, &rows).await, committed, "{ends}");
+            let again = run_over(&store, is_claimed, &token, &rows, "SELECT 1").await;
+            assert!(
+                matches!(again, Ok(Outcome::Executed(1))),
+                "{ends}: {again:?}"
+            );
+            committed += 1;
+            assert_eq!(count(&store, &rows).await, committed, "{ends}");
+        }
+        let token = format!("savepoint-{place}");
+        release(&token).await;
+        let ends = "SAVEPOINT s; SELECT 1; ROLLBACK TO s";
+        let done = run_over(&store, is_claimed, &token, &rows, ends).await;
+        assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+        committed += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_a_transaction_without_a_place_is_noticed() {
+    a_handler_that_ends_its_transaction_is_noticed(store().await).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_its_transaction_is_noticed_through_a_proxy() {
+    let (_bouncer, through) = bouncer(&url()).await;
+    a_handler_that_ends_its_transaction_is_noticed(store_of(&through, 2).await.0).await;
+}
+
+/// A driver's own transaction within ours: its `COMMIT` and its `ROLLBACK` end ours.
+#[tokio::test]
+async fn a_drivers_nested_transaction_is_noticed() {
+    let (store, sqlx) = (store().await, sqlx_store().await);
+    let rows = table(&store, "n bigint").await;
+    let (once, on_sqlx) = (engine(store.clone()), engine(sqlx.clone()));
+    let insert = format!("INSERT INTO {rows} VALUES (1)");
+    let mut committed = 0;
+    for commits in [false, true] {
+        let key = || Key::new("op", format!("{commits}"));
+        let nested = once.run(key(), None, async |claim| {
+            let mut tx = store.transaction(&claim).await?;
+            let nested = tx.transaction().await?;
+            nested.batch_execute(&insert).await?;
+            if commits {
+                nested.commit().await?;
+            } else {
+                nested.rollback().await?;
+            }
+            Ok::<i64, Failed>(1)
+        });
+        let on_sqlx = on_sqlx.run(key(), None, async |claim| {
+            let mut tx = sqlx.transaction(&claim).await?;
+            let mut nested = sqlx::Connection::begin(&mut *tx).await?;
+            let insert = sqlx::query(sqlx::AssertSqlSafe(insert.clone()));
+            insert.persistent(false).execute(&mut *nested).await?;
+            if commits {
+                nested.commit().await?;
+            }
+            Ok::<i64, Failed>(1)
+        });
+        for done in [nested.await, on_sqlx.await] {
+            match done {
+                Err(Error::LeaseLost) if commits => committed += 1,
+                Err(Error::NotCommitted(error)) if !commits => {
+                    assert_eq!(problem(&error), Problem::Over);
+                }
+                other => panic!("{commits}: {other:?}"),
+            }
+        }
+        assert_eq!(count(&store, &rows).await, committed);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,17 @@
 //! Statements, constraints, keys and outcomes that PostgreSQL takes in no form, or in a large one.
 
+use lambda_idempotency::protocol::record::{NewClaim, Owner};
 use lambda_idempotency::store::transaction::Write;
-use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency::store::{Answer, Store as _};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, RecordId, StoreError};
 use lambda_idempotency_postgres::{Met, Problem, Sql};
 
 use super::{add, claimed, says, store_error};
-use crate::support::{Failed, Store, count, engine, problem, sqlx_store, store, table, transact};
+use crate::support::bouncer::bouncer;
+use crate::support::{
+    Failed, MINUTE, Store, count, engine, pool_of, problem, sql, sqlx_store, store, store_of,
+    table, transact, url,
+};
 
 async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::Done {
     let once = engine(store.clone());
@@ -194,4 +200,94 @@ async fn values_that_look_like_sql_are_values() {
         .query_one(&format!("SELECT n FROM {rows}"), &[])
         .await;
     assert_eq!(row.unwrap().get::<_, String>(0), hostile);
+}
+
+#[tokio::test]
+async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let once = engine(store.clone());
+    for (place, broken) in ["layout = 9", "journal = '{'", "omitted = 'for no reason'"]
+        .iter()
+        .enumerate()
+    {
+        for is_claimed in [true, false] {
+            let key = || Key::new("op", format!("{place}-{is_claimed}"));
+            let claimed = async || once.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;
+            let opened =
+                async || transact(&once, key(), None, async |_| Ok::<i64, Failed>(1)).await;
+            claimed().await.unwrap();
+            sql(&format!("UPDATE {keys} SET {broken} WHERE id LIKE '%'")).await;
+            let unreadable = claimed().await;
+            assert!(
+                matches!(unreadable, Err(Error::Unreadable(_))),
+                "{unreadable:?}"
+            );
+            sql(&format!("UPDATE {keys} SET expiration = 1")).await;
+            let fresh = if is_claimed {
+                claimed().await
+            } else {
+                opened().await
+            };
+            assert!(
+                matches!(fresh, Ok(Outcome::Executed(1))),
+                "{broken}: {fresh:?}"
+            );
+            assert!(claimed().await.unwrap().is_replayed(), "{broken}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_not_refused_for_one_of_its_requests() {
+    let store = store().await;
+    let id = |token: &str| {
+        engine(store.clone())
+            .record_id(&Key::raw("op", token))
+            .unwrap()
+    };
+    let (good, bad) = (id("a"), id("a\0b"));
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let claim = |id: &RecordId| {
+        let owner = Owner::from_stored("me");
+        NewClaim::new(id.clone(), owner, now, EpochMillis(9), later).into()
+    };
+    let soon = tokio::time::Instant::now() + MINUTE;
+    let answers = store.write_all(&[claim(&bad), claim(&good)], soon).await;
+    assert!(
+        matches!(answers[0], Err(StoreError::Rejected(_))),
+        "{answers:?}"
+    );
+    assert!(
+        answers[1].as_ref().is_ok_and(Answer::is_applied),
+        "{answers:?}"
+    );
+    let found = store.load_all(&[bad, good], soon).await;
+    assert!(
+        matches!(found[0], Err(StoreError::Rejected(_))),
+        "{found:?}"
+    );
+    assert!(matches!(found[1], Ok(Some(_))), "{found:?}");
+}
+
+/// `PgBouncer` gives every error of its own the code of a protocol violation.
+#[tokio::test]
+async fn a_proxy_that_has_no_connection_left_is_no_refusal() {
+    let (_bouncer, through) = bouncer(&url()).await;
+    let (server, _) = through.rsplit_once('/').unwrap();
+    let admin = format!("{server}/pgbouncer");
+    let admin = tokio_postgres::connect(&admin, tokio_postgres::NoTls);
+    let (admin, connection) = admin.await.unwrap();
+    tokio::spawn(connection);
+    let hasty = admin.simple_query("SET query_wait_timeout = 1").await;
+    hasty.unwrap();
+    let (store, _) = store_of(&through, 4).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let client = pool_of(&through, 1).get().await.unwrap();
+        client.batch_execute("BEGIN").await.unwrap();
+        held.push(client);
+    }
+    let estimated = store.estimated_records(tokio::time::Instant::now() + MINUTE);
+    let error = estimated.await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }

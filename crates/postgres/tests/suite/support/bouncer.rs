@@ -25,7 +25,7 @@ pub(crate) async fn bouncer(url: &str) -> (Child, String) {
     let settings = std::env::temp_dir().join(settings);
     let text = format!(
         "[databases]\n* = host={host} port={server_port} user=postgres\n[pgbouncer]\n\
-         listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
+         listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\nadmin_users = postgres\n\
          pool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n"
     );
     std::fs::write(&settings, text).unwrap();
