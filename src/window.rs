@@ -209,8 +209,8 @@ impl Memory {
             new.clear();
             self.filled = 0;
         }
-        new.insert_hash(left);
-        self.filled += 1;
+        // A key that comes again fills nothing.
+        self.filled += usize::from(!new.insert_hash(left));
     }
 }
 
