@@ -97,7 +97,8 @@ impl<S: Source, T> KeySource<S, T> {
         let token = token.filter(|token| !token.is_empty())?;
         let key = match &*self.token {
             Token::RawId(_) => Key::raw(&*operation, token),
-            _ => Key::of_operation(operation, token),
+            Token::MessageId => Key::of_source(operation, token),
+            Token::Body(_) | Token::Selected(_) => Key::of_operation(operation, token),
         };
         let tenant = self.scope.as_ref();
         let tenant = tenant.and_then(|scope| scope(body, content.message()));
@@ -340,7 +341,8 @@ mod tests {
     #[test]
     fn the_message_id_is_a_token_whatever_the_body() {
         let found = key(&KeySource::message_id(), &"body");
-        assert_eq!(found, Some(Key::new("charge", "m-1")));
+        let expected = Key::of_source("charge".into(), "m-1".to_owned());
+        assert_eq!(found, Some(expected));
     }
 
     #[test]
