@@ -299,6 +299,10 @@ pub(super) fn token(attribute: impl Fn(&str) -> Option<String>, body: &str) -> O
     if let Some((source, id)) = beside {
         return of_cloud_event(&source, &id);
     }
+    // Of a list, each would take the texts by their places.
+    if !body.trim_start().starts_with('{') {
+        return None;
+    }
     if let Ok(event) = serde_json::from_str::<CloudEvent>(body) {
         return of_cloud_event(&event.source, &event.id);
     }
@@ -428,6 +432,8 @@ mod tests {
             r#"{"specversion": "1.0", "id": "", "source": "/shop"}"#,
             r#"{"specversion": "1.0", "id": 7, "source": "/shop"}"#,
             r#"{"id": "7", "aggregate": "a", "data": {}, "more": 1}"#,
+            r#"["1.0", "/shop", "7"]"#,
+            r#"["e-1", "order-1", {}]"#,
         ] {
             assert_eq!(found(&[], body), None, "{body}");
         }
