@@ -148,7 +148,7 @@ pub(crate) enum EnvelopeError {
     #[error("the S3 notification has another number of records than one")]
     S3Records,
     #[error(
-        "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`"
+        "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`, after the envelope that the pointer is in, if any"
     )]
     S3Pointer,
 }

@@ -76,7 +76,7 @@
 //! | `Idempotency.TooLate` | no time was left; nothing ran | retry |
 //! | `Idempotency.TimedOut` | the handler was ended shortly before the deadline, or when its lease could not be renewed | retry, with a longer timeout |
 //! | `Idempotency.Panicked` | the handler panicked, or what reads the event | retry |
-//! | `Idempotency.StoreUnavailable` | the store failed; nothing ran | retry |
+//! | `Idempotency.StoreUnavailable` | the store failed; nothing ran now, and an earlier attempt may be done | retry |
 //! | `Idempotency.NotCommitted` | the handler's transaction wrote nothing | retry |
 //! | `Idempotency.OutcomeUnknown` | it is not known whether the transaction committed | retry: it finds out |
 //! | `Idempotency.Unrecorded` | the handler succeeded, and its answer was not stored | retry, where the effect is safe to repeat |

@@ -49,7 +49,9 @@
 //! | cluster, topic, partition and offset (default) | a retry of Lambda's, a rebalance, an offset that is set back |
 //!
 //! The cluster is the event's `eventSourceArn`. A self-managed cluster has none; its name is the
-//! sorted list of bootstrap servers, so that another list makes other keys. The record's own Kafka
+//! sorted list of bootstrap servers, so that another list makes other keys. A topic that is deleted and
+//! made again under its name begins at offset 0, so that its records have the default keys of the old
+//! ones: set another [`operation`](BatchLayer::operation) then, or a key. The record's own Kafka
 //! key is no idempotency key: it names what the record is about, and many records have it.
 //!
 //! # Values

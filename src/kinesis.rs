@@ -87,6 +87,12 @@
 //! that reached another shard than it meant, in another aggregate: use an identity of the work.
 //! An aggregate that can't be read, or has more than 32,768 records, fails as one record.
 //!
+//! A batch runs 32,768 records of aggregates at most, so that their memory has a bound. The aggregate
+//! with which there would be more, and all records after it, are reported without a run, and none of
+//! them is rejected: they are delivered again from there. Under
+//! [`without_item_failures`](crate::batch::BatchLayer::without_item_failures) the same batch is delivered again:
+//! set a `BatchSize` with which there are fewer.
+//!
 //! # What exhausted retries discard
 //!
 //! By default Lambda repeats a failed record [until it expires in the stream][parameters], and its
@@ -136,7 +142,7 @@ use serde::Deserialize;
 use tracing::{Span, info_span};
 
 use crate::batch::Source;
-use crate::kinesis::aggregate::{Damaged, SubRecord};
+use crate::kinesis::aggregate::{Damaged, MOST_RECORDS, SubRecord};
 use crate::streams::{Data, OtherService, check_service, seconds, token};
 
 mod aggregate;
@@ -208,16 +214,25 @@ impl KinesisRecord {
     ///
     /// # Errors
     ///
-    /// The record has no data, its data is not Base64, or the aggregate that it is can't be read.
+    /// The record has no data, its data is not Base64, the aggregate that it is can't be read, or it is
+    /// behind as many records of aggregates as a batch runs.
     pub fn data(&self) -> Result<&[u8], BodyError> {
         self.data.bytes()
     }
 
-    /// Takes the records out of an aggregate. Any other record stays as it is.
-    fn opened(mut self) -> Vec<Self> {
+    /// Takes the records out of an aggregate. Any other record stays as it is. `room` is for so many
+    /// records of aggregates; `None` behind one for which it was too small.
+    fn opened(mut self, room: &mut Option<usize>) -> Vec<Self> {
         const DAMAGED: BodyError = BodyError::new(
             "the data is an aggregate of the Kinesis Producer Library that can't be read",
         );
+        const TOO_MANY: BodyError = BodyError::not_run(
+            "the batch has more than 32,768 records in aggregates: it is delivered again from here on; a smaller `BatchSize` avoids that",
+        );
+        let Some(left) = *room else {
+            let data = Data::decoded(Err(TOO_MANY));
+            return vec![Self { data, ..self }];
+        };
         let data = std::mem::take(&mut self.data);
         let inside = |(place, record): (usize, &SubRecord<'_>)| Self {
             partition_key: Some(record.partition_key.to_owned()),
@@ -227,12 +242,22 @@ impl KinesisRecord {
             ..self.clone()
         };
         let opened = data.bytes().ok().and_then(aggregate::open);
-        let opened = opened.map(|records| match records {
-            Ok(records) => records.iter().enumerate().map(inside).collect(),
-            Err(Damaged) => vec![Self {
-                data: Data::decoded(Err(DAMAGED)),
+        let failed = |error| {
+            let data = Data::decoded(Err(error));
+            vec![Self {
+                data,
                 ..self.clone()
-            }],
+            }]
+        };
+        let opened = opened.map(|records| match records {
+            Ok(records) => {
+                *room = left.checked_sub(records.len());
+                if room.is_none() {
+                    return failed(TOO_MANY);
+                }
+                records.iter().enumerate().map(inside).collect()
+            }
+            Err(Damaged) => failed(DAMAGED),
         });
         opened.unwrap_or_else(|| vec![Self { data, ..self }])
     }
@@ -308,8 +333,11 @@ impl Source for Kinesis {
 
     /// Takes aggregates of the Kinesis Producer Library apart.
     fn records(event: KinesisEvent) -> Vec<KinesisRecord> {
+        let mut room = Some(MOST_RECORDS);
         let records = event.records.into_iter();
-        records.flat_map(KinesisRecord::opened).collect()
+        records
+            .flat_map(|record| record.opened(&mut room))
+            .collect()
     }
 
     fn id(record: &KinesisRecord) -> Option<&str> {
@@ -405,7 +433,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    use super::aggregate::packed;
+    use super::aggregate::{packed, packed_small};
+    use crate::idempotency::Idempotency;
+    use crate::store::MemoryStore;
     use crate::streams::Data;
 
     #[test]
@@ -522,6 +552,64 @@ mod tests {
                 .all(|record| Kinesis::id(record) == Some("7"))
         );
         assert_eq!(records[0].explicit_hash_key.as_deref(), Some("17"));
+    }
+
+    #[tokio::test]
+    async fn an_event_of_more_records_than_the_memory_is_for_comes_again_from_there() {
+        use std::io;
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        use lambda_runtime::LambdaEvent;
+        use tower::Service;
+
+        let aggregate = |n: usize, records: usize| {
+            let record = record(STREAM, &format!("shardId-000:{n}"));
+            let record = with_data(record, &packed_small(records));
+            KinesisRecord {
+                sequence_number: Some(n.to_string()),
+                ..record
+            }
+        };
+        let plain = KinesisRecord {
+            sequence_number: Some("4".to_owned()),
+            ..with_data(record(STREAM, "shardId-000:4"), b"")
+        };
+        let half = MOST_RECORDS / 2;
+        let event = |first: usize| KinesisEvent {
+            records: vec![
+                aggregate(1, half),
+                aggregate(2, half + 1),
+                aggregate(3, 1),
+                plain.clone(),
+            ]
+            .split_off(first - 1),
+        };
+        assert_eq!(Kinesis::records(event(1)).len(), half + 3);
+        assert_eq!(Kinesis::records(event(2)).len(), half + 1 + 1 + 1);
+
+        let (runs, rejected) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (ran, took) = (Arc::clone(&runs), Arc::clone(&rejected));
+        let once = Idempotency::builder(MemoryStore::new()).namespace("streams");
+        let layer = BatchLayer::with_decoder(once.disabled(true).build().unwrap(), |_, _| {
+            Ok::<_, io::Error>(())
+        });
+        let layer = layer.on_rejected(move |_, _| {
+            took.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, io::Error>(()) }
+        });
+        let mut worker = layer.handler(move |_: Message<()>| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, io::Error>(()) }
+        });
+        for (first, checkpoint, expected) in [(1, Some("2"), half), (2, None, half + 3)] {
+            let event = LambdaEvent::new(event(first), Context::default());
+            let reply = worker.call(event).await.unwrap().batch_item_failures;
+            let reply = reply.first().map(|item| item.item_identifier.as_str());
+            assert_eq!(reply, checkpoint);
+            assert_eq!(runs.swap(0, Ordering::Relaxed), expected);
+        }
+        assert_eq!(rejected.load(Ordering::Relaxed), 0, "a retry runs them");
     }
 
     #[test]

@@ -209,8 +209,8 @@ impl Memory {
             new.clear();
             self.filled = 0;
         }
-        new.insert_hash(left);
-        self.filled += 1;
+        // A key that comes again fills nothing.
+        self.filled += usize::from(!new.insert_hash(left));
     }
 }
 
@@ -238,7 +238,7 @@ const NEVER: EpochSeconds = EpochSeconds(253_402_300_799);
 ///   restart, runs again.
 /// - A duplicate gets no outcome: `run` returns [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted),
 ///   a batch takes the message for done. Another payload under the same key is a duplicate, too.
-/// - A message that failed runs again. Permanent failures are remembered like successes.
+/// - A message that failed runs again, even where the failure is permanent.
 ///
 /// It counts in `idempotency_lossy_drops` the messages that it took for met without being certain, and has
 /// the rate that it was made with, in percent, in the gauge `idempotency_lossy_rate`. So the messages that were lost are
@@ -262,7 +262,7 @@ const NEVER: EpochSeconds = EpochSeconds(253_402_300_799);
 #[derive(Clone)]
 pub struct LossyStore {
     window: Window,
-    /// The records of runs under way, and of failures that may pass.
+    /// The records of runs under way.
     claims: Arc<Mutex<HashMap<RecordId, Record>>>,
 }
 
@@ -295,7 +295,7 @@ impl LossyStore {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is known of a record: its claim, or that it was final.
+    /// Returns what is known of a record: its claim, or that it was completed.
     fn met(&self, claims: &HashMap<RecordId, Record>, id: &RecordId) -> Option<Record> {
         if let Some(claim) = claims.get(id) {
             return Some(claim.clone());
@@ -324,7 +324,8 @@ impl Store for LossyStore {
         } else {
             claims.remove(write.id());
         }
-        if record.status != Status::InProgress {
+        // A window can't keep a failure, and must not pass it for something done.
+        if record.status == Status::Completed {
             self.window.insert(write.id());
         }
         Ok(Answer::Applied(Some(Found::readable(record))))

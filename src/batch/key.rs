@@ -97,7 +97,8 @@ impl<S: Source, T> KeySource<S, T> {
         let token = token.filter(|token| !token.is_empty())?;
         let key = match &*self.token {
             Token::RawId(_) => Key::raw(&*operation, token),
-            _ => Key::of_operation(operation, token),
+            Token::MessageId => Key::of_source(operation, token),
+            Token::Body(_) | Token::Selected(_) => Key::of_operation(operation, token),
         };
         let tenant = self.scope.as_ref();
         let tenant = tenant.and_then(|scope| scope(body, content.message()));
@@ -298,6 +299,10 @@ pub(super) fn token(attribute: impl Fn(&str) -> Option<String>, body: &str) -> O
     if let Some((source, id)) = beside {
         return of_cloud_event(&source, &id);
     }
+    // Of a list, each would take the texts by their places.
+    if !body.trim_start().starts_with('{') {
+        return None;
+    }
     if let Ok(event) = serde_json::from_str::<CloudEvent>(body) {
         return of_cloud_event(&event.source, &event.id);
     }
@@ -340,7 +345,8 @@ mod tests {
     #[test]
     fn the_message_id_is_a_token_whatever_the_body() {
         let found = key(&KeySource::message_id(), &"body");
-        assert_eq!(found, Some(Key::new("charge", "m-1")));
+        let expected = Key::of_source("charge".into(), "m-1".to_owned());
+        assert_eq!(found, Some(expected));
     }
 
     #[test]
@@ -426,6 +432,8 @@ mod tests {
             r#"{"specversion": "1.0", "id": "", "source": "/shop"}"#,
             r#"{"specversion": "1.0", "id": 7, "source": "/shop"}"#,
             r#"{"id": "7", "aggregate": "a", "data": {}, "more": 1}"#,
+            r#"["1.0", "/shop", "7"]"#,
+            r#"["e-1", "order-1", {}]"#,
         ] {
             assert_eq!(found(&[], body), None, "{body}");
         }

@@ -123,6 +123,7 @@ impl Reason {
     /// look.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
+            Self::NoBody(error) if error.is_passing() => None,
             Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
                 Some(Rejection::Undecodable)
             }
@@ -155,7 +156,14 @@ impl Reason {
                 "group_stopped",
                 "an earlier message of its group was reported",
             ),
-            Self::NoBody(error) => return ("no_body", error.to_string().into()),
+            Self::NoBody(error) => {
+                let code = if error.is_passing() {
+                    "not_run"
+                } else {
+                    "no_body"
+                };
+                return (code, error.to_string().into());
+            }
             Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
             Self::NotFetched(detail) => ("not_fetched", detail.as_str()),
             Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),

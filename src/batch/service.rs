@@ -104,9 +104,9 @@ pub enum BatchError {
         position: usize,
     },
     /// The store is not set up as it is configured, or the function lacks a permission, and no
-    /// message was done. Item failures alone would leave Lambda's `Errors` metric at zero while
-    /// every message goes to the dead-letter queue.
-    #[error("no message was done: {reason}")]
+    /// message could be acknowledged; handlers may have run. Item failures alone would leave
+    /// Lambda's `Errors` metric at zero while every message goes to the dead-letter queue.
+    #[error("no message could be acknowledged: {reason}")]
     Misconfigured {
         /// The reason says what must be corrected.
         reason: String,

@@ -89,15 +89,35 @@ pub trait Source: Send + Sync + 'static {
 
 /// Says why a message has no body that could be decoded, without any of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BodyError(&'static str);
+#[error("{problem}")]
+pub struct BodyError {
+    problem: &'static str,
+    /// Nothing is wrong with the body: another delivery reads it.
+    is_passing: bool,
+}
 
 impl BodyError {
     /// The message has no body.
-    pub const MISSING: Self = Self("the message has no body");
+    pub const MISSING: Self = Self::new("the message has no body");
 
     /// Makes an error of a text that says what is wrong with the body.
     pub const fn new(problem: &'static str) -> Self {
-        Self(problem)
+        Self {
+            problem,
+            is_passing: false,
+        }
+    }
+
+    /// Makes an error of a text that says why this delivery doesn't read the body.
+    #[cfg(feature = "streams")]
+    pub(crate) const fn not_run(problem: &'static str) -> Self {
+        Self {
+            problem,
+            is_passing: true,
+        }
+    }
+
+    pub(super) const fn is_passing(self) -> bool {
+        self.is_passing
     }
 }

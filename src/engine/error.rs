@@ -121,7 +121,8 @@ pub enum Error<E> {
     /// The payload has no fingerprint.
     #[error(transparent)]
     Fingerprint(#[from] FingerprintError),
-    /// The store failed; nothing ran.
+    /// The store failed before the handler ran, or when the outcome of an earlier attempt, which is done,
+    /// was to be read. Nothing ran in this call.
     #[error("the idempotency store failed: {0}")]
     Store(#[from] StoreError),
     /// No claim could be made.

@@ -1,21 +1,34 @@
-//! Reads what `lambda_http` knows of a request: the gateway's route, the path without its stage,
-//! the invocation's deadline. Pure.
+//! Reads what `lambda_http` knows of a request: the gateway's route, the path without its stage or its
+//! base path, the invocation's deadline. Pure.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
+use aws_lambda_events::query_map::QueryMap;
 use http::request::Parts;
 use lambda_http::request::RequestContext;
 use lambda_http::{Context, RequestExt as _};
+use percent_encoding::percent_decode_str;
+
+use crate::http::route::filled;
 
 /// Gives the end of the invocation.
 pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
     parts.extensions.get().map(Context::deadline)
 }
 
-/// Gives the path of the event, without the stage that an HTTP API puts before it.
+/// Gives the path of the event, without the stage that an HTTP API puts before it, or the base path
+/// that a custom domain puts before that of a REST API.
 pub(super) fn path(parts: &Parts) -> Option<&str> {
     let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
     Some(match parts.extensions.get::<RequestContext>() {
+        Some(RequestContext::ApiGatewayV1(context)) => {
+            let template = context.resource_path.as_deref();
+            let parameters = parts.path_parameters_ref();
+            template
+                .and_then(|template| without_base_path(path, template, parameters))
+                .unwrap_or(path)
+        }
         Some(RequestContext::ApiGatewayV2(context)) => {
             without_stage(path, context.stage.as_deref())
         }
@@ -32,6 +45,25 @@ fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
     }
 }
 
+/// Gives the end of a path that the gateway matched with this template and found these parameters in;
+/// `None` where they don't tell. The event doesn't say what the base path is.
+fn without_base_path<'a>(
+    path: &'a str,
+    template: &str,
+    parameters: Option<&QueryMap>,
+) -> Option<&'a str> {
+    let matched = filled(template, |name| parameters?.first(name))?;
+    // The gateway may decode either, and ignores a slash at the end.
+    let decoded =
+        |text: &'a str| -> Cow<'a, [u8]> { percent_decode_str(text.trim_end_matches('/')).into() };
+    let all = decoded(path);
+    let matched: Cow<'_, [u8]> = percent_decode_str(matched.trim_end_matches('/')).into();
+    // A base path has no character that is encoded.
+    let base = std::str::from_utf8(all.strip_suffix(&*matched)?).ok()?;
+    let rest = path.strip_prefix(base)?;
+    Some(if rest.is_empty() { "/" } else { rest })
+}
+
 /// Gives the route that API Gateway matched: a template of one operation, or of many, or `None`.
 pub(super) fn route(parts: &Parts) -> Option<&str> {
     match parts.extensions.get::<RequestContext>()? {
@@ -46,6 +78,8 @@ pub(super) fn route(parts: &Parts) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -61,5 +95,55 @@ mod tests {
         ] {
             assert_eq!(without_stage(path, stage), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_base_path_is_taken_off_where_the_rest_is_what_was_matched() {
+        let proxy = |value: &str| {
+            let pair = ("proxy".to_owned(), value.to_owned());
+            QueryMap::from(HashMap::from([pair]))
+        };
+        for (path, template, parameter, expected) in [
+            (
+                "/shop/orders/17",
+                "/{proxy+}",
+                "orders/17",
+                Some("/orders/17"),
+            ),
+            ("/orders/17", "/{proxy+}", "orders/17", Some("/orders/17")),
+            ("/a/b/orders", "/{proxy+}", "orders", Some("/orders")),
+            ("/orders/orders", "/{proxy+}", "orders", Some("/orders")),
+            (
+                "/shop/v1/orders",
+                "/v1/{proxy+}",
+                "orders",
+                Some("/v1/orders"),
+            ),
+            (
+                "/shop/v1/o/17/x",
+                "/v1/o/{proxy}/x",
+                "17",
+                Some("/v1/o/17/x"),
+            ),
+            ("/shop/a%20b/%2F", "/{proxy+}", "a b//", None),
+            (
+                "/shop/a%20b/c%2Fd",
+                "/{proxy+}",
+                "a b/c/d",
+                Some("/a%20b/c%2Fd"),
+            ),
+            ("/shop/a b", "/{proxy+}", "a%20b", Some("/a b")),
+            ("/shop/orders/", "/orders", "", Some("/orders/")),
+            ("/shop", "/", "", Some("/")),
+            ("/shop/", "/", "", Some("/")),
+            ("/shop/orders", "/{proxy+}", "bills", None),
+            ("/shop/orders", "/{other+}", "orders", None),
+            ("/shop/orders", "$default", "orders", None),
+        ] {
+            let parameters = proxy(parameter);
+            let found = without_base_path(path, template, Some(&parameters));
+            assert_eq!(found, expected, "{path} of {template}");
+        }
+        assert_eq!(without_base_path("/shop/orders", "/{proxy+}", None), None);
     }
 }

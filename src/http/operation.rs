@@ -19,8 +19,9 @@ pub(super) fn label(parts: &Parts, template: Option<&str>) -> Option<String> {
     template.is_none().then(|| format!("{} *", parts.method))
 }
 
-/// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it,
-/// where the feature `lambda-http` reads its events.
+/// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it, or
+/// the base path that a custom domain puts before that of a REST API, where the feature `lambda-http`
+/// reads their events.
 ///
 /// ```
 /// # #[cfg(feature = "lambda-http")] {

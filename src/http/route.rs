@@ -109,6 +109,28 @@ pub(super) fn is_template(path: &str) -> bool {
     path.starts_with('/') && !segments(path).any(is_rest)
 }
 
+/// Fills a template with the values of its parameters; `None` where one is missing, or it is no
+/// template.
+#[cfg(feature = "lambda-http")]
+pub(super) fn filled<'a>(
+    template: &str,
+    value: impl Fn(&str) -> Option<&'a str>,
+) -> Option<String> {
+    if !template.starts_with('/') {
+        return None;
+    }
+    let mut path = String::new();
+    for segment in segments(template) {
+        path.push('/');
+        path.push_str(if is_parameter(segment) {
+            value(parameter(segment))?
+        } else {
+            segment
+        });
+    }
+    Some(path)
+}
+
 /// The position of a parameter's segment in a path.
 #[derive(Clone, Copy)]
 pub(super) enum Position {
@@ -138,7 +160,8 @@ impl Position {
     pub(super) fn of(self, path: &str) -> Option<&str> {
         match self {
             Self::FromStart(index) => segments(path).nth(index),
-            Self::FromEnd(index) => segments(path).rev().nth(index),
+            // The gateway ignores a slash at the end.
+            Self::FromEnd(index) => segments(path.trim_end_matches('/')).rev().nth(index),
             Self::Rest(index) => {
                 let path = path.trim_start_matches('/');
                 path.splitn(index + 1, '/').nth(index)

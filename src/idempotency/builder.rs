@@ -253,7 +253,8 @@ impl Builder {
         self
     }
 
-    /// Sets the longest token, in characters. Default: 255.
+    /// Sets the longest token, in characters. Default: 255. A lower limit isn't for the tokens that a
+    /// source itself gives its messages and events. The hash of an identity of several parts has 64.
     pub fn max_token_chars(mut self, chars: usize) -> Self {
         self.settings.max_token_chars = chars;
         self

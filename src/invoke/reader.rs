@@ -218,7 +218,8 @@ impl<T> KeySource<T> {
         };
         let key = match &*self.token {
             Token::RawId(_) => Key::raw(&*operation, token),
-            _ => Key::of_operation(operation, token),
+            Token::Source => Key::of_source(operation, token),
+            Token::Payload(_) | Token::Selected(_) => Key::of_operation(operation, token),
         };
         let tenant = self.scope.as_ref().and_then(|scope| scope(payload));
         Ok(Some(match tenant {

@@ -26,9 +26,9 @@ const DIGEST_BYTES: usize = 16;
 /// ([PutRecord](https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecord.html)).
 const LONGEST_KEY: usize = 256;
 
-/// The most records of an aggregate, since each costs a record's memory. In 1 MiB, which is the library's
-/// largest aggregate, there are more only where they have less than 32 bytes each.
-const MOST_RECORDS: usize = 1 << 15;
+/// The most records of the aggregates of one event, since each costs a record's memory. In 1 MiB, which is
+/// the library's largest aggregate, there are more only where they have less than 32 bytes each.
+pub(super) const MOST_RECORDS: usize = 1 << 15;
 
 /// Holds one record of an aggregate.
 #[derive(Debug, PartialEq, Eq)]
@@ -179,7 +179,19 @@ pub(super) fn packed(records: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
         record.extend(field(3, data));
         message.extend(field(3, &record));
     }
-    [MAGIC, &message, Md5::digest(&message).as_slice()].concat()
+    digested(&message)
+}
+
+/// Makes an aggregate of so many records of six bytes, whose data is empty.
+#[cfg(test)]
+pub(super) fn packed_small(records: usize) -> Vec<u8> {
+    let records = b"\x1a\x04\x08\x00\x1a\x00".repeat(records);
+    digested(&[b"\x0a\x01a", &records[..]].concat())
+}
+
+#[cfg(test)]
+fn digested(message: &[u8]) -> Vec<u8> {
+    [MAGIC, message, Md5::digest(message).as_slice()].concat()
 }
 
 #[cfg(test)]
@@ -189,8 +201,7 @@ mod tests {
     use super::*;
 
     fn of_message(message: &[u8]) -> Option<Result<usize, Damaged>> {
-        let data = [MAGIC, message, Md5::digest(message).as_slice()].concat();
-        open(&data).map(|opened| opened.map(|records| records.len()))
+        open(&digested(message)).map(|opened| opened.map(|records| records.len()))
     }
 
     #[test]
@@ -231,8 +242,8 @@ mod tests {
     #[test]
     fn more_records_than_the_memory_is_for_are_damage() {
         let of = |records| {
-            let records = b"\x1a\x04\x08\x00\x1a\x00".repeat(records);
-            of_message(&[b"\x0a\x01a", &records[..]].concat())
+            let data = packed_small(records);
+            open(&data).map(|opened| opened.map(|records| records.len()))
         };
         assert_eq!(of(MOST_RECORDS), Some(Ok(MOST_RECORDS)));
         assert_eq!(of(MOST_RECORDS + 1), Some(Err(Damaged)));

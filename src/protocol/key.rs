@@ -52,6 +52,8 @@ pub struct Key {
     token: Token,
     scope: Option<String>,
     label: Option<String>,
+    /// The source made the token, and no setting limits it further.
+    is_of_source: bool,
     /// The id of the record doesn't name the operation, so that its fingerprint does.
     is_bound: bool,
 }
@@ -77,6 +79,7 @@ impl Key {
             token,
             scope: None,
             label: None,
+            is_of_source: false,
             is_bound: false,
         }
     }
@@ -126,6 +129,17 @@ impl Key {
     #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn of_operation(operation: Arc<str>, token: String) -> Self {
         Self::with(operation, Token::Text(token))
+    }
+
+    /// Makes a key as [`of_operation`](Self::of_operation) does, of the token that the source gives a
+    /// message or an event. The limit of tokens is for those that a caller chooses.
+    #[cfg(any(feature = "batch", feature = "invoke"))]
+    pub(crate) fn of_source(operation: Arc<str>, token: String) -> Self {
+        let is_of_source = true;
+        Self {
+            is_of_source,
+            ..Self::of_operation(operation, token)
+        }
     }
 
     /// Returns the same key, whose record is known already: hashing is done once.
@@ -204,7 +218,12 @@ impl Key {
                 Ok(RecordId::new(id, hash))
             }
             Token::Text(token) => {
-                check_token(token, max_token_chars)?;
+                let max = if self.is_of_source {
+                    max_token_chars.max(DEFAULT_MAX_TOKEN_CHARS)
+                } else {
+                    max_token_chars
+                };
+                check_token(token, max)?;
                 Ok(self.derive_id(namespace, token))
             }
         }

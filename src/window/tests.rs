@@ -39,6 +39,21 @@ fn a_key_that_is_used_stays_exact() {
 }
 
 #[test]
+fn keys_that_come_again_push_no_other_out() {
+    let keys = 4_000;
+    let window = Window::new(keys);
+    let first = 1_000;
+    for key in 0..first {
+        window.insert(&key);
+    }
+    // More than are known exactly, so that each comes again as one that leaves.
+    for key in (first..3_000).cycle().take(10 * keys) {
+        window.insert(&key);
+    }
+    assert_eq!(met(&window, 0, first), 1_000, "of 3,000 keys in {keys}");
+}
+
+#[test]
 fn a_window_is_wrong_as_often_as_it_was_made_to_be_and_takes_four_bytes_a_key() {
     for (keys, rate, bytes) in [(500_000, RATE, 2 << 20), (100_000, 0.01, 420_000)] {
         let window = Window::with_rate(keys, rate).unwrap();

@@ -192,3 +192,24 @@ async fn the_documented_event_is_worked_on_once(once: Idempotency) {
     assert_eq!(deliver(&mut worker, records()).await, None);
     assert_eq!(ledger.take(), NOTHING);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_streams_own_key_is_not_subject_to_the_limit_of_a_callers_token() {
+    let once = Idempotency::builder(lambda_idempotency::store::MemoryStore::new())
+        .clock(VirtualClock)
+        .namespace("streams")
+        .max_token_chars(16)
+        .build()
+        .unwrap();
+    let ledger = Ledger::default();
+    let mut by_default = booking_by_default_key(&once, &ledger);
+    for expected in [&["m-1"][..], &NOTHING] {
+        let records = [record(1, "tea", "m-1")];
+        assert_eq!(deliver(&mut by_default, records).await, None);
+        assert_eq!(ledger.take(), expected);
+    }
+    let mut by_movement = booking(&once, &ledger);
+    let records = [record(2, "tea", "a-movement-of-17-")];
+    assert_eq!(deliver(&mut by_movement, records).await, Some(number(2)));
+    assert_eq!(ledger.take(), NOTHING);
+}

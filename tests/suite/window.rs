@@ -87,6 +87,23 @@ async fn a_batch_takes_what_is_known_for_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_failed_for_good_is_reported_at_each_delivery() {
+    let mut worker = BatchLayer::new(engine(&lossy()))
+        .key(|number: &u64| number.to_string())
+        .permanent(|_: &HandlerError| true)
+        .handler(|_: lambda_idempotency::sqs::Message<u64>| async {
+            Err::<(), _>(HandlerError::other("no such line"))
+        });
+    for delivery in 1..=3 {
+        let reply = worker
+            .call(batch([message("m-1", "1".to_owned())]))
+            .await
+            .unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 1, "delivery {delivery}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_loses_no_more_than_its_rate_and_counts_what_it_was_not_certain_of() {
     let counted = Counted::new();
     let keys = 4_000;

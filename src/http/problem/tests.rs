@@ -94,6 +94,20 @@ fn the_guide_has_every_problem_under_its_status_and_no_other() {
 }
 
 #[test]
+fn no_problem_of_a_key_that_may_have_a_record_says_that_nothing_was_ever_done() {
+    let of_the_request = [
+        Problem::ScopeMissing,
+        Problem::BodyTooLarge,
+        Problem::BodyNotJson,
+    ];
+    for problem in ALL {
+        let (_, code, _, detail) = problem.words();
+        let says_so = detail.contains("Nothing was done.");
+        assert_eq!(says_so, of_the_request.contains(&problem), "{code}");
+    }
+}
+
+#[test]
 fn the_page_promises_retry_after_where_it_is_sent() {
     let page = include_str!("../problems.md");
     for problem in ALL {

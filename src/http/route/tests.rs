@@ -89,6 +89,14 @@ fn a_route_matches_the_template_that_the_gateway_has_matched() {
 }
 
 #[test]
+fn a_slash_at_the_end_that_the_gateway_ignores_moves_no_parameter() {
+    for (path, expected) in [("/orders/17", "17"), ("/shop/orders/17/", "17")] {
+        let id = position("/orders/{id}", "id").unwrap();
+        assert_eq!(id.of(path), Some(expected), "{path}");
+    }
+}
+
+#[test]
 fn a_path_is_the_template_of_one_operation_unless_a_parameter_of_it_is_greedy() {
     for (path, expected) in [
         ("/orders/{id}", true),

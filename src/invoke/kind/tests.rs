@@ -157,6 +157,9 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
 fn an_envelope_has_both_members_at_the_top_as_texts() {
     let envelope = r#"{"CheckpointToken": "t", "DurableExecutionArn": "arn:…", "x": [1]}"#;
     assert!(is_envelope(envelope));
+    // Deeper than `serde_json` reads a value.
+    let deep = envelope.replace("[1]", &format!("{}{}", "[".repeat(200), "]".repeat(200)));
+    assert!(is_envelope(&deep));
     for other in [
         r#"{"DurableExecutionArn": "arn:…"}"#,
         r#"{"CheckpointToken": "t"}"#,

@@ -118,6 +118,13 @@ impl Call {
         self
     }
 
+    /// A REST API's route that takes everything, behind a custom domain's base path.
+    pub fn behind_base_path(self, base: &str, path: &str) -> Self {
+        let mut call = self.catch_all().path(&format!("{base}{path}"));
+        call.event["pathParameters"] = json!({ "proxy": path.trim_start_matches('/') });
+        call
+    }
+
     /// The stage of the API that was called.
     pub fn stage(self, name: &str) -> Self {
         self.request_context("stage", json!(name))

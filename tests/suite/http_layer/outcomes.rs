@@ -7,13 +7,14 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use http_body_util::StreamBody;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Idempotency, Verdict};
 
 use super::api::{Api, Door, answer};
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Fault, Proxy, Server};
 
 fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.store_server_errors(Duration::from_hours(24))
@@ -65,6 +66,29 @@ async fn a_handlers_own_error_is_not_stored_by_that_setting(server: Server) {
     let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
     api.try_send(&Door::Http.post("k-1")).await.unwrap_err();
     assert_eq!(api.send(&Door::Http.post("k-1")).await.status, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_now_is_of_a_request_that_was_done() {
+    let server = Server::dynoxide().await;
+    let proxy = Proxy::before(&server).await;
+    let table = server.idempotency_table().await;
+    let store = DynamoDbStore::new(proxy.server().client(), &table);
+    let handler = |_, _| async {
+        let lines: Vec<_> = (0..1_000).map(|n: u64| (n * n).to_string()).collect();
+        Ok(answer(201, lines.join(",")))
+    };
+    // So small that the answer has its own item.
+    let api = Api::on(store, |once| once.inline_limit(90), |layer| layer, handler);
+    let call = Door::Alb.post("k-1");
+    assert_eq!(api.send(&call).await.status, 201);
+    proxy.inject("GetItem", Fault::DENY);
+    let refused = api.send(&call).await;
+    refused.assert_problem(503, "store-unavailable");
+    let text = refused.text();
+    assert!(text.contains("may have taken effect"), "{text}");
+    assert!(api.send(&call).await.is_replayed());
+    assert_eq!(api.runs(), 1);
 }
 
 on_each_server!(a_handler_decides_for_one_answer);

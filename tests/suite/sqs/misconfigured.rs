@@ -46,6 +46,29 @@ async fn a_missing_permission_fails_the_invocation(server: Server) {
     assert!(error.contains("dynamodb:PutItem"), "{error}");
 }
 
+on_each_server!(a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged);
+async fn a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged(server: Server) {
+    let proxy = Arc::new(Proxy::before(&server).await);
+    let (once, effects) = (engine(proxy.server()).await, Effects::default());
+    let runs = effects.clone();
+    let layer = charge(&once).concurrency(1).single_writes();
+    let mut worker = layer.handler(move |message| {
+        runs.of(&message);
+        for _ in 0..6 {
+            proxy.inject("PutItem", Fault::DENY);
+        }
+        async { Err::<(), _>(PaymentError::Unreachable) }
+    });
+    let failed = worker.call(batch(payments())).await.unwrap_err();
+    assert_eq!(effects.take(), ["m-1"]);
+    assert!(matches!(failed, BatchError::Misconfigured { .. }));
+    let said = failed.to_string();
+    assert!(
+        said.starts_with("no message could be acknowledged: "),
+        "{said}"
+    );
+}
+
 on_each_server!(without_item_failures_a_batch_fails_as_a_whole_and_repeats_no_effect);
 async fn without_item_failures_a_batch_fails_as_a_whole_and_repeats_no_effect(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());

@@ -214,21 +214,34 @@ async fn an_event_in_an_object_is_opened(server: Server) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_without_the_envelope_says_that_the_body_is_a_pointer() {
+async fn a_layer_without_the_envelope_or_before_its_time_says_that_the_body_is_a_pointer() {
     let server = Server::dynoxide().await;
     let once = engine(&server).await;
-    let details = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&details);
-    let layer = charge(&once).on_rejected(move |_, why| {
-        noted.lock().unwrap().push((why.reason, why.detail));
-        async { Ok::<_, PaymentError>(()) }
+    let notification = json!({
+        "Type": "Notification", "MessageId": "n-1", "TopicArn": "arn:aws:sns:eu-central-1:1:payments",
+        "Message": pointer("p-1/5#a"),
     });
-    let mut worker = layer.handler(|_| async { Ok(()) });
-    let messages = [message("m-1", pointer("p-1/5#a"))];
-    assert_eq!(deliver(&mut worker, messages).await, NOTHING);
-    let details = details.lock().unwrap();
-    let [("bad_envelope", detail)] = details.as_slice() else {
-        panic!("{details:?}")
-    };
-    assert!(detail.contains("declare `Envelope::S3Pointer`"), "{detail}");
+    let before_its_time = charge(&once)
+        .envelope(Envelope::S3Pointer)
+        .envelope(Envelope::Sns)
+        .fetch(object);
+    for (layer, body) in [
+        (charge(&once), pointer("p-1/5#a")),
+        (before_its_time, notification.to_string()),
+    ] {
+        let details = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&details);
+        let layer = layer.on_rejected(move |_, why| {
+            noted.lock().unwrap().push((why.reason, why.detail));
+            async { Ok::<_, PaymentError>(()) }
+        });
+        let mut worker = layer.handler(|_| async { Ok(()) });
+        assert_eq!(deliver(&mut worker, [message("m-1", body)]).await, NOTHING);
+        let details = details.lock().unwrap();
+        let [("bad_envelope", detail)] = details.as_slice() else {
+            panic!("{details:?}")
+        };
+        let advice = "declare `Envelope::S3Pointer`, after the envelope that the pointer is in";
+        assert!(detail.contains(advice), "{detail}");
+    }
 }
