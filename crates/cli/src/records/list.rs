@@ -1,6 +1,7 @@
 //! `list`: finds records by what became of them.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub struct Args {
     pub operation: Option<String>,
     /// Ends after so many.
     #[arg(long, value_name = "NUMBER")]
-    pub limit: Option<usize>,
+    pub limit: Option<NonZeroUsize>,
     /// Keeps in this file how far the scan has come, and goes on from there.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
@@ -218,9 +219,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let namespace = context.global().namespace.as_deref();
     let filter = args.filter(namespace);
     let progress = Progress::resume(file, &records.place, &cost, filter)?;
-    if args.limit == Some(0) {
-        return Ok(Exit::Fine);
-    }
     let ahead = records.ahead(context).await?;
     let mut listed = 0;
     let each = |id: String, found: Found| {
@@ -231,7 +229,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
         context.output().line(&Entry::of(id, &found, state, now))?;
         listed += 1;
-        let is_last = args.limit.is_some_and(|limit| listed >= limit);
+        let is_last = args.limit.is_some_and(|limit| listed >= limit.get());
         Ok(if is_last { Fate::Last } else { Fate::Taken })
     };
     let progress = scan(&records, context, progress, file, cost.records, each).await?;

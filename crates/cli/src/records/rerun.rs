@@ -1,6 +1,7 @@
 //! `rerun`: gives the keys of final records back, on purpose.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
@@ -203,6 +204,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         let ending = |_: &Record, _| args.ending();
         return give(&order, WORD, context, ending, |record| args.check(record)).await;
     }
+    if args.which.times().is_some_and(|times| times.is_empty()) {
+        return Err(Failure::usage(
+            "give --completed-before a later time than --completed-since",
+        ));
+    }
     let records = context.records().await?;
     let ids = match from {
         Some(file) => listed(file)?,
@@ -250,11 +256,15 @@ impl Args {
 }
 
 impl WhichArgs {
+    /// The times between which records became final, where they are given.
+    fn times(&self) -> Option<Range<EpochMillis>> {
+        Some(self.completed_since?..self.completed_before?)
+    }
+
     /// Tells whether a record that became final then is asked for: each, unless times are given.
     fn takes(&self, completed: Option<EpochMillis>) -> bool {
-        let times = self.completed_since.zip(self.completed_before);
-        times
-            .is_none_or(|(since, before)| completed.is_some_and(|at| (since..before).contains(&at)))
+        let times = self.times();
+        times.is_none_or(|times| completed.is_some_and(|at| times.contains(&at)))
     }
 }
 

@@ -75,6 +75,9 @@ async fn each_state_lists_its_records_alone() {
         assert_eq!(ids, expected, "{words:?}");
         said.ended_with(i32::from(!expected.is_empty()));
     }
+    on(&table, &["list", "--yes", "--limit", "0"])
+        .await
+        .refused(2, "--limit");
     on(&table, &["list"])
         .await
         .refused(2, "Go on? There is no terminal to ask at: add --yes");
@@ -199,6 +202,10 @@ async fn a_rerun_takes_what_became_final_within_the_times() {
         let taken: Vec<u32> = (9..=20).filter(taken).collect();
         assert_eq!(taken, [10, 15, 19], "{said:?}");
     }
+    let nothing = ["--completed-since", "20", "--completed-before", "20"];
+    on(&table, &[&rerun[..], &which, &nothing].concat())
+        .await
+        .refused(2, "a later time than --completed-since");
     let left = on(&table, &["get", &id(20), "--json"]).await.json();
     assert_eq!(left["state"], "completed");
     let given = on(&table, &["get", &id(19), "--json"]).await.json();
