@@ -95,9 +95,22 @@ impl Template {
         Ok(())
     }
 
-    /// The resources of this template, by name.
-    pub(super) fn resources(&self) -> impl Iterator<Item = (&String, &Value)> {
-        members(&self.root["Resources"])
+    /// The resources of this template, by name, without those that their condition leaves out.
+    fn resources(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_left_out = |resource: &Value| {
+            let condition = resource["Condition"].as_str();
+            condition.and_then(|name| self.condition(name)) == Some(false)
+        };
+        members(&self.root["Resources"]).filter(move |(_, resource)| !is_left_out(resource))
+    }
+
+    /// The resources of this template and of those that it nests, by name, each with the template that
+    /// it is in.
+    pub(super) fn every(&self) -> Vec<(&Self, String, &Value)> {
+        let named = |(name, resource)| (self, format!("{}{name}", self.prefix), resource);
+        let own = self.resources().map(named);
+        own.chain(self.nested.values().flat_map(Self::every))
+            .collect()
     }
 
     /// The resource of this name, here or in a nested template, with the template that it is in.

@@ -66,21 +66,20 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn functions(&mut self) -> Vec<Function> {
-        let template = self.template;
         let mut functions = Vec::new();
-        for (name, resource) in template.resources() {
+        for (template, name, resource) in self.template.every() {
             let kind = resource["Type"].as_str().unwrap_or_default();
             let globals = match kind {
                 "AWS::Serverless::Function" => &template.root["Globals"]["Function"],
                 "AWS::Lambda::Function" => &Value::Null,
                 _ => continue,
             };
-            if !(self.named.is_empty() || self.named.contains(name)) {
+            if !(self.named.is_empty() || self.named.contains(&name)) {
                 continue;
             }
             let own = merged(globals, resource["Properties"].clone());
             let properties = template.resolve(&own);
-            let Some(function) = self.function(name, kind, &properties) else {
+            let Some(function) = self.function(&name, kind, &properties) else {
                 continue;
             };
             let declared = resolved(template, resource, "Metadata");
@@ -88,7 +87,7 @@ impl Reading<'_> {
                 let days = count(value)?;
                 Some(Some(Duration::from_hours(24 * u64::from(days))))
             };
-            let retention = self.known(name, &declared, "Idempotency.RetentionDays", None, days);
+            let retention = self.known(&name, &declared, "Idempotency.RetentionDays", None, days);
             functions.push(Function {
                 retention: retention.flatten(),
                 ..function
@@ -144,9 +143,8 @@ impl Reading<'_> {
 
     /// The mappings that are their own resources.
     fn separate_mappings(&mut self, function: &str) -> Vec<Mapping> {
-        let template = self.template;
         let mut mappings = Vec::new();
-        for (name, resource) in template.resources() {
+        for (template, name, resource) in self.template.every() {
             if resource["Type"] != "AWS::Lambda::EventSourceMapping" {
                 continue;
             }
@@ -155,7 +153,7 @@ impl Reading<'_> {
                 continue;
             }
             let arn = properties["EventSourceArn"].clone();
-            let source = arn.as_str().and_then(|name| template.resource(name));
+            let source = arn.as_str().and_then(|name| self.template.resource(name));
             let kind = match source.and_then(|(_, source)| source["Type"].as_str()) {
                 Some("AWS::SQS::Queue") => "SQS",
                 Some("AWS::Kinesis::Stream") => "Kinesis",
@@ -163,13 +161,13 @@ impl Reading<'_> {
                 Some("AWS::MSK::Cluster") => "MSK",
                 Some("AWS::AmazonMQ::Broker") => "MQ",
                 _ => {
-                    self.not_in_template(name);
+                    self.not_in_template(&name);
                     continue;
                 }
             };
             let sources = json!({ "Queue": arn, "Stream": arn });
             let properties = merged(&sources, properties);
-            mappings.extend(self.mapping(name, kind, &properties));
+            mappings.extend(self.mapping(&name, kind, &properties));
         }
         mappings
     }

@@ -475,3 +475,50 @@ async fn each_function_that_is_named_must_be_there() {
     let words = ["--function", "PaymentsWorker", "--function", "Typo"];
     plan(TEMPLATE, &words).await.refused(2, "`Typo`");
 }
+
+#[tokio::test]
+async fn functions_of_nested_templates_are_read_and_those_that_are_not_made_are_not() {
+    let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
+    std::fs::create_dir_all(&folder).unwrap();
+    let function = |disabled: &str| {
+        format!(
+            "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: {disabled} }} }}"
+        )
+    };
+    let root = format!(
+        "Parameters: {{ Off: {{ Type: String, Default: yes }} }}
+Conditions: {{ Never: !Equals [a, b] }}
+Resources:
+  Stack: {{ Type: AWS::CloudFormation::Stack, Properties: {{ TemplateURL: nested.yaml, Parameters: {{ Off: !Ref Off }} }} }}
+  Unmade: {{ Type: AWS::Lambda::Function, Condition: Never, Properties: {{ {} }} }}
+",
+        function("1")
+    );
+    let nested = format!(
+        "Parameters: {{ Off: {{ Type: String }} }}
+Resources:
+  Jobs: {{ Type: AWS::SQS::Queue }}
+  Mapping:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties: {{ FunctionName: !Ref Work, EventSourceArn: !GetAtt Jobs.Arn }}
+  Work: {{ Type: AWS::Lambda::Function, Properties: {{ {} }} }}
+",
+        function("!Ref Off")
+    );
+    let path = folder.join("root.yaml");
+    std::fs::write(&path, root).unwrap();
+    std::fs::write(folder.join("nested.yaml"), nested).unwrap();
+    for words in [&[][..], &["--function", "Stack/Work"]] {
+        let said = plan(path.to_str().unwrap(), words).await.ended_with(1);
+        let report = said.json();
+        let at = |id: &str| {
+            let findings = report["check"]["findings"].as_array().unwrap();
+            let found = findings.iter().filter(|finding| finding["id"] == id);
+            found
+                .map(|finding| finding["at"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(at("kill-switch"), ["Stack/Work"], "{report:#}");
+        assert_eq!(at("dead-letter-queue"), ["Stack/Jobs"], "{report:#}");
+    }
+}
