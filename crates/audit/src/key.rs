@@ -59,8 +59,12 @@ impl FromStr for EffectKey {
 }
 
 impl EffectKey {
-    /// The name of the record's effect; `None` where the record doesn't tell.
+    /// The name of the record's effect; `None` where the record doesn't tell. A record of an engine that
+    /// only observes doesn't: its handler knows the key by the id that protection will give it.
     pub fn of(&self, record: &Completed) -> Option<String> {
+        if is_observed(&record.id) {
+            return None;
+        }
         match self {
             Self::Id => Some(record.id.clone()),
             Self::Hash => Some(record.hash().to_owned()),
@@ -130,6 +134,15 @@ pub(crate) fn decimal(text: &str) -> Option<String> {
         "{sign}{significant}e{}",
         exponent.checked_add(shift)?
     ))
+}
+
+/// Tells whether an id is of an engine that only observes: its records are in a namespace of their own.
+fn is_observed(id: &str) -> bool {
+    let parts = id.split_once('#').zip(id.rsplit_once('#'));
+    parts.is_some_and(|((namespace, _), (_, hash))| {
+        let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        namespace.ends_with(".observed") && is_hash
+    })
 }
 
 /// The id as the library has it.
@@ -250,6 +263,23 @@ mod tests {
         ] {
             let named = text.parse::<EffectKey>().unwrap().of(&record);
             assert_eq!(named, Some(key));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_of_an_engine_that_observes_tells_no_effect() {
+        let store = MemoryStore::new();
+        let engine = Idempotency::builder(store).namespace("payments");
+        let engine = engine.observe(true).build().unwrap();
+        for key in [Key::new("charge", "A-17"), Key::raw("charge", "A-17")] {
+            let record = Completed {
+                id: engine.record_id(&key).unwrap().as_str().to_owned(),
+                ..record(r#"{"payment": "p-1"}"#)
+            };
+            for text in ["id", "hash", "derived:gateway", "derived-uuid:gateway"] {
+                let named = text.parse::<EffectKey>().unwrap().of(&record);
+                assert_eq!(named, None, "{text} of {}", record.id);
+            }
         }
     }
 

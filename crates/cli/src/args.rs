@@ -52,7 +52,8 @@ pub struct Global {
     /// The AWS region.
     #[arg(long, global = true, value_name = "REGION")]
     pub region: Option<String>,
-    /// The namespace of the engine that writes the records.
+    /// The namespace of the engine that writes the records. What reads all records leaves those of
+    /// others out.
     #[arg(
         long,
         global = true,
@@ -102,6 +103,13 @@ pub struct Layout {
     /// Another name of `status`, `expiration`, `in_progress_expiration`, `data` or `validation`.
     #[arg(long, global = true, value_name = "ATTRIBUTE=NAME", value_parser = renamed)]
     pub attribute: Vec<(String, String)>,
+}
+
+impl Layout {
+    /// Tells whether the names are the library's own.
+    pub(crate) fn is_default(&self) -> bool {
+        self.partition_key == "id" && self.sort_key.is_none() && self.attribute.is_empty()
+    }
 }
 
 fn renamed(text: &str) -> Result<(String, String), String> {

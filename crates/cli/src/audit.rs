@@ -73,7 +73,12 @@ pub struct EffectArgs {
     pub effects_table: Option<String>,
     /// The attribute of its items that holds the name. Where it is the partition key of the table or
     /// of an index, effects are queried one by one, else the whole table is read.
-    #[arg(long, requires = "effects_table", value_name = "NAME")]
+    #[arg(
+        long,
+        requires = "effects_table",
+        conflicts_with = "effects_command",
+        value_name = "NAME"
+    )]
     pub effects_attribute: Option<String>,
     /// The effects that this command counts, run by the shell: it reads a line of JSON for each of
     /// up to 500 records, `{"id", "key", "completed_at", "outcome"}`, and prints one for each,

@@ -109,6 +109,20 @@ impl Records {
 }
 
 impl Context {
+    /// Refuses `--store`, for the reason in `why`: what was asked is of DynamoDB alone.
+    ///
+    /// # Errors
+    ///
+    /// When another store is named.
+    pub(crate) fn without_store(&self, why: &str) -> Result<(), Failure> {
+        match self.global().store {
+            Some(_) => Err(Failure::usage(format!(
+                "{why}: leave --store and IDEMPOTENCY_STORE out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The configuration of AWS's clients: from the flags, else as the AWS CLI finds it.
     pub(crate) async fn aws(&self) -> SdkConfig {
         let Global {
@@ -171,6 +185,11 @@ impl Context {
     ///
     /// When a flag is missing, or the server can't be reached.
     pub(crate) async fn records(&self) -> Result<Records, Failure> {
+        if !self.global().layout.is_default() {
+            self.without_store(
+                "--partition-key, --sort-key and --attribute describe a DynamoDB table",
+            )?;
+        }
         if let Some(url) = self.global().store.as_ref().filter(|url| is_address(url)) {
             let redis = Redis::connect(url, self.global()).await?;
             return Ok(Records {

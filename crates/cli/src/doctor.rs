@@ -25,10 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub function: Vec<String>,
     /// It is invoked asynchronously, too: by SNS, EventBridge, S3, or `Event` invocations.
-    #[arg(long)]
+    #[arg(long, requires = "function")]
     pub asynchronous: bool,
     /// Its adapter: the permissions that it needs follow from it.
-    #[arg(long, value_enum, default_value = "batch")]
+    #[arg(long, requires = "function", value_enum, default_value = "batch")]
     pub adapter: Adapter,
     /// The `Cargo.lock` of the functions.
     #[arg(long, value_name = "FILE")]
@@ -94,6 +94,7 @@ pub(crate) fn rule(id: &str) -> Result<String, String> {
 ///
 /// When the table or a function is not there, or nothing at all can be asked.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    context.without_store("`doctor` looks at a DynamoDB table")?;
     let second_tls = args.cargo_lock.as_deref().map(read_lock).transpose()?;
     let (mut deployment, not_checked) = collect::deployment(args, context).await?;
     deployment.second_tls = second_tls;

@@ -30,11 +30,22 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
     /// A parameter of the template, where its default isn't meant; repeat it for more.
-    #[arg(long, requires = "template", value_name = "NAME=VALUE", value_parser = parameter)]
+    #[arg(
+        long,
+        requires = "template",
+        conflicts_with = "function_timeout",
+        value_name = "NAME=VALUE",
+        value_parser = parameter
+    )]
     pub parameter: Vec<(String, String)>,
     /// A function of the template, by its logical name; repeat it for more. Without one, all that have
     /// the variable `IDEMPOTENCY_TABLE` are looked at.
-    #[arg(long, requires = "template", value_name = "NAME")]
+    #[arg(
+        long,
+        requires = "template",
+        conflicts_with = "function_timeout",
+        value_name = "NAME"
+    )]
     pub function: Vec<String>,
     /// The code's settings.
     #[command(flatten)]
@@ -53,9 +64,10 @@ pub struct Args {
 /// The settings of a queue's worker.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "A queue's worker, without a template")]
+#[group(requires = "function_timeout", conflicts_with = "template")]
 pub struct QueueArgs {
     /// The function's timeout. It makes the plan one of a queue's worker.
-    #[arg(long, conflicts_with = "template", value_parser = time::duration, value_name = "DURATION")]
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
     pub function_timeout: Option<Duration>,
     /// The mapping's batch window.
     #[arg(long, default_value = "0s", value_parser = time::duration, value_name = "DURATION")]
@@ -92,11 +104,24 @@ fn parameter(text: &str) -> Result<(String, String), String> {
 ///
 /// # Errors
 ///
-/// When the template can't be read.
+/// When nothing is given to plan for, or the template can't be read.
 pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    if args.template.is_none()
+        && args.queue.function_timeout.is_none()
+        && args.cost.requests.is_none()
+    {
+        return Err(Failure::usage(
+            "say what is planned: --template FILE, --function-timeout DURATION of a queue's worker, or --requests NUMBER for the cost",
+        ));
+    }
     let settings = args.settings.settings();
     let (functions, table, not_read) = match &args.template {
-        Some(path) => template::read(path, &args.parameter, &args.function)?,
+        Some(path) => template::read(
+            path,
+            &args.parameter,
+            &args.function,
+            &context.global().layout,
+        )?,
         None => (
             settings::functions(&args.queue).into_iter().collect(),
             None,

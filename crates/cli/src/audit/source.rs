@@ -23,6 +23,7 @@ pub(super) async fn open<'a>(
     context: &'a Context,
 ) -> Result<(Pages<'a>, EpochMillis), Failure> {
     if let Some(place) = &args.export {
+        context.without_store("an export is of a DynamoDB table")?;
         return Ok((export::pages(place, context).await?.boxed_local(), now()));
     }
     let records = context.records().await?;

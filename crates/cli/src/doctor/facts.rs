@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use crate::args::Layout;
+
 /// A deployment: one table of records, the functions that use it, and what their code sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deployment {
@@ -53,6 +55,19 @@ pub(crate) struct Table {
     pub(crate) deletion_protection: Option<bool>,
 }
 
+impl Table {
+    /// A table of which nothing is known but what it should be.
+    pub(crate) fn expected(names: &Layout) -> Self {
+        let renamed = names.attribute.iter().find(|(of, _)| of == "expiration");
+        let keys = std::iter::once(names.partition_key.clone());
+        Self {
+            expected_ttl: renamed.map_or_else(|| "expiration".to_owned(), |(_, name)| name.clone()),
+            expected_keys: keys.chain(names.sort_key.clone()).collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// A function that uses the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Function {
@@ -79,8 +94,9 @@ pub(crate) struct Mapping {
     pub(crate) id: String,
     pub(crate) enabled: Option<bool>,
     pub(crate) reports_item_failures: Option<bool>,
-    pub(crate) window: Duration,
-    pub(crate) maximum_concurrency: Option<u32>,
+    pub(crate) window: Option<Duration>,
+    /// `Some(None)` where it has no bound.
+    pub(crate) maximum_concurrency: Option<Option<u32>>,
     pub(crate) source: Source,
 }
 

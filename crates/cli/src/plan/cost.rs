@@ -12,6 +12,7 @@ const READ_UNIT: u64 = 4_096;
 /// The requests and prices that the cost is computed from.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Cost")]
+#[group(requires = "requests")]
 pub struct CostArgs {
     /// The number of requests in a month. Without it, no cost is computed.
     #[arg(long, value_name = "NUMBER")]
@@ -24,11 +25,19 @@ pub struct CostArgs {
     pub record_bytes: u64,
     /// The price of a million write units in dollars. The default is us-east-1's on demand, of
     /// November 2026.
-    #[arg(long, default_value_t = 0.625, value_name = "DOLLARS")]
+    #[arg(long, default_value_t = 0.625, value_parser = price, value_name = "DOLLARS")]
     pub write_price: f64,
     /// The price of a million read units in dollars.
-    #[arg(long, default_value_t = 0.125, value_name = "DOLLARS")]
+    #[arg(long, default_value_t = 0.125, value_parser = price, value_name = "DOLLARS")]
     pub read_price: f64,
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok();
+    let is_price = |price: &f64| price.is_finite() && *price >= 0.0;
+    price
+        .filter(is_price)
+        .ok_or_else(|| "give dollars, such as 0.625".to_owned())
 }
 
 /// The form of a request's protection.
@@ -97,7 +106,8 @@ impl CostArgs {
     }
 
     fn of(&self, form: Form, requests: u64) -> Cost {
-        let duplicates = requests.saturating_mul(self.duplicate_percent) / 100;
+        let percent = |of: u64| of * self.duplicate_percent;
+        let duplicates = percent(requests / 100) + percent(requests % 100) / 100;
         let first = requests - duplicates;
         let units = self.record_bytes.div_ceil(WRITE_UNIT).max(1);
         // A claim has no outcome yet.
@@ -109,7 +119,9 @@ impl CostArgs {
             Form::Claimless => (0, self.record_bytes.div_ceil(READ_UNIT).max(1)),
             _ => (units, 0),
         };
-        let write_units = first.saturating_mul(new) + duplicates.saturating_mul(refused);
+        let write_units = first
+            .saturating_mul(new)
+            .saturating_add(duplicates.saturating_mul(refused));
         let read_units = duplicates.saturating_mul(read);
         #[expect(clippy::cast_precision_loss, reason = "a price")]
         let dollars = (write_units as f64 * self.write_price + read_units as f64 * self.read_price)

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::template::text;
 use super::yaml;
 use crate::failure::Failure;
 
@@ -85,9 +84,9 @@ impl Template {
             let Some(file) = file.filter(|file| file.is_file()) else {
                 continue;
             };
-            let given = members(&resource["Properties"]["Parameters"]);
-            let given = given
-                .map(|(name, value)| (name.clone(), self.resolve(value)))
+            let given = self.resolve(&resource["Properties"]["Parameters"]);
+            let given = members(&given)
+                .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
             let prefix = format!("{}{name}/", self.prefix);
             nested.insert(name.clone(), Self::load(&file, given, prefix, depth + 1)?);
@@ -96,9 +95,22 @@ impl Template {
         Ok(())
     }
 
-    /// The resources of this template, by name.
-    pub(super) fn resources(&self) -> impl Iterator<Item = (&String, &Value)> {
-        members(&self.root["Resources"])
+    /// The resources of this template, by name, without those that their condition leaves out.
+    fn resources(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_left_out = |resource: &Value| {
+            let condition = resource["Condition"].as_str();
+            condition.and_then(|name| self.condition(name)) == Some(false)
+        };
+        members(&self.root["Resources"]).filter(move |(_, resource)| !is_left_out(resource))
+    }
+
+    /// The resources of this template and of those that it nests, by name, each with the template that
+    /// it is in.
+    pub(super) fn every(&self) -> Vec<(&Self, String, &Value)> {
+        let named = |(name, resource)| (self, format!("{}{name}", self.prefix), resource);
+        let own = self.resources().map(named);
+        own.chain(self.nested.values().flat_map(Self::every))
+            .collect()
     }
 
     /// The resource of this name, here or in a nested template, with the template that it is in.
@@ -111,38 +123,41 @@ impl Template {
         }
     }
 
-    /// Computes a value's intrinsic functions. A part that can't be known is `null`.
+    /// Computes a value's intrinsic functions. A part that can't be known is `null`, and one that is
+    /// `AWS::NoValue` is left out.
     pub(super) fn resolve(&self, value: &Value) -> Value {
-        match value {
-            Value::Object(of) => match of.iter().next().filter(|_| of.len() == 1) {
-                Some((name, argument)) if name == "Ref" || name.starts_with("Fn::") => {
-                    self.intrinsic(name, argument)
-                }
-                _ => of
-                    .iter()
-                    .map(|(name, value)| (name.clone(), self.resolve(value)))
-                    .collect(),
-            },
-            Value::Array(items) => items.iter().map(|item| self.resolve(item)).collect(),
-            other => other.clone(),
-        }
+        self.part(value).unwrap_or_default()
     }
 
-    fn intrinsic(&self, name: &str, argument: &Value) -> Value {
-        match name {
+    /// Computes a part of a value; `None` of `AWS::NoValue`.
+    fn part(&self, value: &Value) -> Option<Value> {
+        if let Some((name, argument)) = intrinsic(value) {
+            return self.intrinsic(name, argument);
+        }
+        let member = |(name, value): (&String, &Value)| Some((name.clone(), self.part(value)?));
+        Some(match value {
+            Value::Object(of) => of.iter().filter_map(member).collect(),
+            Value::Array(items) => items.iter().filter_map(|item| self.part(item)).collect(),
+            other => other.clone(),
+        })
+    }
+
+    fn intrinsic(&self, name: &str, argument: &Value) -> Option<Value> {
+        Some(match name {
+            "Ref" if argument == "AWS::NoValue" => return None,
             "Ref" => argument
                 .as_str()
                 .map_or(Value::Null, |name| self.reference(name)),
             "Fn::GetAtt" => self.attribute(argument),
             "Fn::If" => {
                 let condition = argument[0].as_str().and_then(|name| self.condition(name));
-                condition.map_or(Value::Null, |is| {
-                    self.resolve(&argument[if is { 1 } else { 2 }])
-                })
+                return condition.map_or(Some(Value::Null), |is| {
+                    self.part(&argument[if is { 1 } else { 2 }])
+                });
             }
             "Fn::Sub" => self.substitute(argument),
             _ => Value::Null,
-        }
+        })
     }
 
     fn reference(&self, name: &str) -> Value {
@@ -208,6 +223,22 @@ impl Template {
             "Fn::Or" => each().try_fold(false, |any, one| Some(any || one?)),
             _ => None,
         }
+    }
+}
+
+/// The name and the argument of an intrinsic function; `None` of any other value.
+pub(super) fn intrinsic(value: &Value) -> Option<(&str, &Value)> {
+    let of = value.as_object().filter(|of| of.len() == 1)?;
+    let (name, argument) = of.iter().next()?;
+    (name == "Ref" || name.starts_with("Fn::")).then_some((name, argument))
+}
+
+/// A scalar's text, as `CloudFormation` passes it on.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
     }
 }
 

@@ -28,8 +28,8 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
         id: "UUID".to_owned(),
         enabled: None,
         reports_item_failures: None,
-        window: args.window,
-        maximum_concurrency: args.maximum_concurrency,
+        window: Some(args.window),
+        maximum_concurrency: Some(args.maximum_concurrency),
         source: Source::Queue(queue),
     };
     Some(Function {
@@ -58,8 +58,8 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
                     });
                 }
             };
-            let least = |timeout| least_visibility(timeout, mapping.window).0;
-            let visibility = function.timeout.map(least);
+            let times = function.timeout.zip(mapping.window);
+            let visibility = times.map(|(timeout, window)| least_visibility(timeout, window).0);
             let dead_letters = queue.dead_letters.as_ref().and_then(Option::as_ref);
             let receives = dead_letters.and_then(|dead_letters| dead_letters.max_receive_count);
             let hidden = queue.visibility.or(visibility);

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::intrinsic::{Template, members};
+use super::intrinsic::{Template, intrinsic, members, text};
+use crate::args::Layout;
 use crate::doctor::facts::{DeadLetters, Function, Mapping, Queue, Source, Stream, Table};
 use crate::failure::Failure;
 
@@ -17,17 +18,21 @@ use crate::failure::Failure;
 const QUEUE_RETENTION: u64 = 4 * 86_400;
 /// The seconds for which SQS hides a received message where a template doesn't say.
 const VISIBILITY: u64 = 30;
+/// The hours for which a stream keeps records where a template doesn't say; one of DynamoDB, always.
+const STREAM_HOURS: u32 = 24;
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;
 
 /// The functions that name a table of records, that table, and what could not be read.
 type Read = (Vec<Function>, Option<Table>, Vec<String>);
 
-/// Reads the functions of a template: those that are named, or all.
+/// Reads the functions of a template: those that are named, or all. `layout` names the table's keys
+/// and attributes.
 pub(super) fn read(
     path: &Path,
     parameters: &[(String, String)],
     named: &[String],
+    layout: &Layout,
 ) -> Result<Read, Failure> {
     let template = Template::read(path, parameters)?;
     let mut reading = Reading {
@@ -36,16 +41,19 @@ pub(super) fn read(
         not_read: Vec::new(),
     };
     let functions = reading.functions();
-    if functions.is_empty() {
+    let is_read = |name: &&String| functions.iter().any(|function| function.name == **name);
+    let missing = named.iter().find(|name| !is_read(name));
+    if functions.is_empty() || missing.is_some() {
+        let name = missing.map(|name| format!(" `{name}`")).unwrap_or_default();
         return Err(Failure::usage(format!(
-            "{} has no such function with the variable IDEMPOTENCY_TABLE: nothing to look at",
+            "{} has no such function{name} with the variable IDEMPOTENCY_TABLE: nothing to look at",
             path.display()
         )));
     }
     let table = functions
         .iter()
         .find_map(|function| function.table.clone().flatten());
-    let table = table.and_then(|name| reading.table(&name));
+    let table = table.and_then(|name| reading.table(&name, layout));
     Ok((functions, table, reading.not_read))
 }
 
@@ -58,33 +66,38 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn functions(&mut self) -> Vec<Function> {
-        let template = self.template;
-        let globals = template.resolve(&template.root["Globals"]["Function"]);
         let mut functions = Vec::new();
-        for (name, resource) in template.resources() {
+        for (template, name, resource) in self.template.every() {
             let kind = resource["Type"].as_str().unwrap_or_default();
-            let is_function =
-                ["AWS::Serverless::Function", "AWS::Lambda::Function"].contains(&kind);
-            if !is_function || !(self.named.is_empty() || self.named.contains(name)) {
+            let globals = match kind {
+                "AWS::Serverless::Function" => &template.root["Globals"]["Function"],
+                "AWS::Lambda::Function" => &Value::Null,
+                _ => continue,
+            };
+            if !(self.named.is_empty() || self.named.contains(&name)) {
                 continue;
             }
-            let own = template.resolve(&resource["Properties"]);
-            let declared = template.resolve(&resource["Metadata"]["Idempotency"]);
-            let function = self.function(name, kind, &merged(&globals, own));
-            functions.extend(function.map(|function| {
-                Function {
-                    retention: count(&declared["RetentionDays"])
-                        .map(|days| Duration::from_hours(24 * u64::from(days))),
-                    ..function
-                }
-            }));
+            let own = merged(globals, resource["Properties"].clone());
+            let properties = template.resolve(&own);
+            let Some(function) = self.function(&name, kind, &properties) else {
+                continue;
+            };
+            let declared = resolved(template, resource, "Metadata");
+            let days = |value: &Value| {
+                let days = count(value)?;
+                Some(Some(Duration::from_hours(24 * u64::from(days))))
+            };
+            let retention = self.known(&name, &declared, "Idempotency.RetentionDays", None, days);
+            functions.push(Function {
+                retention: retention.flatten(),
+                ..function
+            });
         }
         functions
     }
 
     fn function(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Function> {
-        let variables = &properties["Environment"]["Variables"];
-        let table = variables.get("IDEMPOTENCY_TABLE")?;
+        let table = at(properties, "Environment.Variables.IDEMPOTENCY_TABLE")?;
         if !table.is_string() {
             self.unknown::<()>(name, "IDEMPOTENCY_TABLE");
         }
@@ -101,24 +114,28 @@ impl Reading<'_> {
         let asynchronous = ["SNS", "S3", "EventBridgeRule", "CloudWatchEvent"];
         let mut events =
             members(&properties["Events"]).filter_map(|(_, event)| event["Type"].as_str());
-        let is_asynchronous = !properties["EventInvokeConfig"].is_null()
+        let is_asynchronous = at(properties, "EventInvokeConfig").is_some()
             || events.any(|kind| asynchronous.contains(&kind));
-        let destination = &properties["EventInvokeConfig"]["DestinationConfig"]["OnFailure"];
-        let disabled = match variables.get("IDEMPOTENCY_DISABLED").map(text) {
-            Some(Some(set)) => {
-                Some(["true", "1", "yes", "on"].contains(&set.to_ascii_lowercase().as_str()))
-            }
-            Some(None) => self.unknown(name, "IDEMPOTENCY_DISABLED"),
-            None => Some(false),
+        let destination = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
+        let is_on = |value: &Value| {
+            let set = text(value)?.to_ascii_lowercase();
+            Some(["true", "1", "yes", "on"].contains(&set.as_str()))
         };
+        let disabled = "Environment.Variables.IDEMPOTENCY_DISABLED";
+        let reserved = "ReservedConcurrentExecutions";
+        let some_count = |value: &Value| count(value).map(Some);
         Some(Function {
             name: name.to_owned(),
             timeout: self.time(name, properties, "Timeout", TIMEOUT),
             table: table.as_str().map(|table| Some(table.to_owned())),
-            disabled,
-            reserved_concurrency: count(&properties["ReservedConcurrentExecutions"]),
+            disabled: self.known(name, properties, disabled, false, is_on),
+            reserved_concurrency: self
+                .known(name, properties, reserved, None, some_count)
+                .flatten(),
             mappings,
-            asynchronous: is_asynchronous.then(|| present(destination)),
+            asynchronous: is_asynchronous
+                .then(|| self.known(name, properties, destination, None, some_text))
+                .flatten(),
             missing_actions: None,
             retention: None,
         })
@@ -126,9 +143,8 @@ impl Reading<'_> {
 
     /// The mappings that are their own resources.
     fn separate_mappings(&mut self, function: &str) -> Vec<Mapping> {
-        let template = self.template;
         let mut mappings = Vec::new();
-        for (name, resource) in template.resources() {
+        for (template, name, resource) in self.template.every() {
             if resource["Type"] != "AWS::Lambda::EventSourceMapping" {
                 continue;
             }
@@ -137,65 +153,87 @@ impl Reading<'_> {
                 continue;
             }
             let arn = properties["EventSourceArn"].clone();
-            let source = arn.as_str().and_then(|name| template.resource(name));
+            let source = arn.as_str().and_then(|name| self.template.resource(name));
             let kind = match source.and_then(|(_, source)| source["Type"].as_str()) {
                 Some("AWS::SQS::Queue") => "SQS",
                 Some("AWS::Kinesis::Stream") => "Kinesis",
                 Some("AWS::DynamoDB::Table") => "DynamoDB",
-                _ => "",
+                Some("AWS::MSK::Cluster") => "MSK",
+                Some("AWS::AmazonMQ::Broker") => "MQ",
+                _ => {
+                    self.not_in_template(&name);
+                    continue;
+                }
             };
             let sources = json!({ "Queue": arn, "Stream": arn });
             let properties = merged(&sources, properties);
-            mappings.extend(self.mapping(name, kind, &properties));
+            mappings.extend(self.mapping(&name, kind, &properties));
         }
         mappings
     }
 
     fn mapping(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Mapping> {
         let source = match kind {
-            "SQS" => Source::Queue(self.queue(name, properties["Queue"].as_str())?),
+            "SQS" => Source::Queue(self.queue(name, properties["Queue"].as_str())),
             "Kinesis" | "DynamoDB" => Source::Stream(self.stream(name, kind, properties)),
             "MSK" | "SelfManagedKafka" | "MQ" => Source::Other(name.to_owned()),
             _ => return None,
         };
-        let reports = match properties.get("FunctionResponseTypes") {
-            // Amazon MQ has no such reply.
-            _ if kind == "MQ" => None,
-            Some(Value::Array(types)) => Some(types.contains(&json!("ReportBatchItemFailures"))),
-            Some(_) => self.unknown(name, "FunctionResponseTypes"),
-            None => Some(false),
+        let reports = |value: &Value| {
+            let types = value.as_array()?;
+            let reports = types.contains(&json!("ReportBatchItemFailures"));
+            (reports || !types.contains(&Value::Null)).then_some(reports)
         };
-        let enabled = match properties.get("Enabled").map(text) {
-            Some(Some(enabled)) => Some(!enabled.eq_ignore_ascii_case("false")),
-            Some(None) => self.unknown(name, "Enabled"),
-            None => Some(true),
-        };
+        let (responses, window) = ("FunctionResponseTypes", "MaximumBatchingWindowInSeconds");
+        let concurrency = "ScalingConfig.MaximumConcurrency";
+        let some_count = |value: &Value| count(value).map(Some);
         Some(Mapping {
             id: "UUID".to_owned(),
-            enabled,
-            reports_item_failures: reports,
-            window: seconds(&properties["MaximumBatchingWindowInSeconds"]).unwrap_or_default(),
-            maximum_concurrency: count(&properties["ScalingConfig"]["MaximumConcurrency"]),
+            enabled: self.known(name, properties, "Enabled", true, truth),
+            // Amazon MQ has no such reply.
+            reports_item_failures: (kind != "MQ")
+                .then(|| self.known(name, properties, responses, false, reports))
+                .flatten(),
+            window: self.time(name, properties, window, 0),
+            maximum_concurrency: self.known(name, properties, concurrency, None, some_count),
             source,
         })
     }
 
+    /// The properties of a source, or of a table; `None` where it isn't in the template.
     fn properties(&mut self, name: Option<&str>, of: &str) -> Option<Value> {
         let found = name.and_then(|name| self.template.resource(name));
         let Some((template, resource)) = found else {
-            self.not_read
-                .push(format!("{of}: its source is not in the template"));
+            self.not_in_template(of);
             return None;
         };
-        Some(template.resolve(&resource["Properties"]))
+        Some(resolved(template, resource, "Properties"))
+    }
+
+    fn not_in_template(&mut self, of: &str) {
+        self.not_read
+            .push(format!("{of}: its source is not in the template"));
+    }
+
+    /// Reads the property at a path of names: `default`, where the template has none.
+    fn known<T>(
+        &mut self,
+        of: &str,
+        properties: &Value,
+        path: &str,
+        default: T,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        match at(properties, path) {
+            Some(value) => read(value).or_else(|| self.unknown(of, path)),
+            None => Some(default),
+        }
     }
 
     /// A time in seconds; AWS's default, where the template has none.
     fn time(&mut self, of: &str, properties: &Value, name: &str, default: u64) -> Option<Duration> {
-        let Some(value) = properties.get(name) else {
-            return Some(Duration::from_secs(default));
-        };
-        seconds(value).or_else(|| self.unknown(of, name))
+        let default = Duration::from_secs(default);
+        self.known(of, properties, name, default, seconds)
     }
 
     /// Notes a value that a template alone doesn't tell.
@@ -206,99 +244,132 @@ impl Reading<'_> {
         None
     }
 
-    fn queue(&mut self, event: &str, name: Option<&str>) -> Option<Queue> {
-        let properties = self.properties(name, event)?;
-        let policy = &properties["RedrivePolicy"];
-        let dead_letters = if policy.is_null() {
-            None
-        } else {
-            let target = policy["deadLetterTargetArn"].as_str();
-            let theirs = self.properties(target, event);
-            let max_receive_count = count(&policy["maxReceiveCount"]);
-            if max_receive_count.is_none() {
-                self.unknown::<()>(event, "maxReceiveCount");
-            }
-            let retention = theirs.and_then(|theirs| {
-                self.time(event, &theirs, "MessageRetentionPeriod", QUEUE_RETENTION)
-            });
-            Some(DeadLetters {
-                name: target.unwrap_or_default().to_owned(),
-                max_receive_count,
-                retention,
-            })
+    fn queue(&mut self, event: &str, name: Option<&str>) -> Queue {
+        let mut queue = Queue {
+            name: name.unwrap_or(event).to_owned(),
+            ..Queue::default()
         };
-        Some(Queue {
-            name: name.unwrap_or_default().to_owned(),
-            fifo: properties["FifoQueue"] == json!(true)
-                || properties["FifoQueue"] == json!("true"),
-            visibility: self.time(event, &properties, "VisibilityTimeout", VISIBILITY),
-            retention: self.time(
-                event,
-                &properties,
-                "MessageRetentionPeriod",
-                QUEUE_RETENTION,
-            ),
-            dead_letters: Some(dead_letters),
-        })
+        let Some(properties) = self.properties(name, event) else {
+            return queue;
+        };
+        let fifo = self.known(event, &properties, "FifoQueue", false, truth);
+        let kept = "MessageRetentionPeriod";
+        let retention = self.time(event, &properties, kept, QUEUE_RETENTION);
+        queue.fifo = fifo.unwrap_or_default();
+        // What its retention means depends on the kind of the queue.
+        queue.retention = fifo.and(retention);
+        queue.visibility = self.time(event, &properties, "VisibilityTimeout", VISIBILITY);
+        queue.dead_letters = match properties.get("RedrivePolicy") {
+            None => Some(None),
+            Some(Value::Null) => self.unknown(event, "RedrivePolicy"),
+            Some(policy) => Some(Some(self.dead_letters(event, policy))),
+        };
+        queue
+    }
+
+    fn dead_letters(&mut self, event: &str, policy: &Value) -> DeadLetters {
+        let target = policy["deadLetterTargetArn"].as_str();
+        let theirs = self.properties(target, event);
+        let receives = count(&policy["maxReceiveCount"]);
+        let kept = "MessageRetentionPeriod";
+        DeadLetters {
+            name: target.unwrap_or_default().to_owned(),
+            max_receive_count: receives.or_else(|| self.unknown(event, "maxReceiveCount")),
+            retention: theirs.and_then(|theirs| self.time(event, &theirs, kept, QUEUE_RETENTION)),
+        }
     }
 
     fn stream(&mut self, event: &str, kind: &str, properties: &Value) -> Stream {
         let name = properties["Stream"].as_str();
         let hours = match kind {
-            "DynamoDB" => Some(24),
-            _ => self
-                .properties(name, event)
-                .map(|stream| count(&stream["RetentionPeriodHours"]).unwrap_or(24)),
+            "DynamoDB" => Some(STREAM_HOURS),
+            _ => self.properties(name, event).and_then(|stream| {
+                self.known(event, &stream, "RetentionPeriodHours", STREAM_HOURS, count)
+            }),
         };
-        let bounded = |value: &Value| value.as_i64().is_none_or(|number| number >= 0);
+        let mut bounded = |path| self.known(event, properties, path, None, bounded);
+        let retries = bounded("MaximumRetryAttempts");
+        let max_age = bounded("MaximumRecordAgeInSeconds");
+        let destination = "DestinationConfig.OnFailure.Destination";
         Stream {
             name: name.unwrap_or(event).to_owned(),
             retention: hours.map(|hours| Duration::from_hours(hours.into())),
-            bisects: Some(properties["BisectBatchOnFunctionError"] == json!(true)),
-            retries: Some(
-                count(&properties["MaximumRetryAttempts"])
-                    .filter(|_| bounded(&properties["MaximumRetryAttempts"])),
+            bisects: self.known(
+                event,
+                properties,
+                "BisectBatchOnFunctionError",
+                false,
+                truth,
             ),
-            max_age: Some(seconds(&properties["MaximumRecordAgeInSeconds"])),
-            on_failure: Some(present(&properties["DestinationConfig"]["OnFailure"])),
+            retries,
+            max_age: max_age.map(|age| age.map(|age| Duration::from_secs(age.into()))),
+            on_failure: self.known(event, properties, destination, None, some_text),
         }
     }
 
-    fn table(&mut self, name: &str) -> Option<Table> {
+    fn table(&mut self, name: &str, layout: &Layout) -> Option<Table> {
         let properties = self.properties(Some(name), "the table of the records")?;
-        let mut keys: Vec<&Value> = properties["KeySchema"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .collect();
-        keys.sort_by_key(|key| key["KeyType"] != "HASH");
-        let keys = keys
-            .iter()
-            .filter_map(|key| key["AttributeName"].as_str().map(str::to_owned));
-        let ttl = &properties["TimeToLiveSpecification"];
-        let on = is(&ttl["Enabled"])
-            .then(|| ttl["AttributeName"].as_str().unwrap_or_default().to_owned());
+        let keys = |schema: &Value| {
+            let mut keys: Vec<&Value> = schema.as_array()?.iter().collect();
+            keys.sort_by_key(|key| key["KeyType"] != "HASH");
+            let name = |key: &Value| text(&key["AttributeName"]);
+            keys.into_iter().map(name).collect()
+        };
+        let mut known = |path, read: fn(&Value) -> Option<bool>| {
+            self.known(name, &properties, path, false, read)
+        };
+        let ttl = match known("TimeToLiveSpecification.Enabled", truth) {
+            Some(true) => {
+                let attribute = "TimeToLiveSpecification.AttributeName";
+                let attribute = self.known(name, &properties, attribute, String::new(), text);
+                attribute.map(Some)
+            }
+            is_on => is_on.map(|_| None),
+        };
+        let recovery = "PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled";
         Some(Table {
             name: name.to_owned(),
-            ttl: Some(on),
-            expected_ttl: "expiration".to_owned(),
-            keys: Some(keys.collect()),
-            expected_keys: vec!["id".to_owned()],
-            point_in_time_recovery: Some(is(
-                &properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"],
-            )),
-            deletion_protection: Some(is(&properties["DeletionProtectionEnabled"])),
+            ttl,
+            keys: self.known(name, &properties, "KeySchema", Vec::new(), keys),
+            point_in_time_recovery: self.known(name, &properties, recovery, false, truth),
+            deletion_protection: self.known(
+                name,
+                &properties,
+                "DeletionProtectionEnabled",
+                false,
+                truth,
+            ),
+            ..Table::expected(layout)
         })
     }
 }
 
-/// Puts a function's own values over those of `Globals`. Maps are merged, as SAM does.
+/// A part of a resource; an empty one, where the resource has none.
+fn resolved(template: &Template, resource: &Value, part: &str) -> Value {
+    let part = resource.get(part).map(|part| template.resolve(part));
+    part.unwrap_or_else(|| json!({}))
+}
+
+/// The property at a path of names; `null` where it, or a part that it would be in, can't be known.
+fn at<'a>(properties: &'a Value, path: &str) -> Option<&'a Value> {
+    let member = |value: &'a Value, name| match value {
+        Value::Null => Some(value),
+        _ => value.get(name),
+    };
+    path.split('.').try_fold(properties, member)
+}
+
+/// Puts a function's own values over those of `Globals`. Maps are merged, as SAM does; an intrinsic
+/// function is none.
 fn merged(globals: &Value, own: Value) -> Value {
+    if intrinsic(globals).is_some() || intrinsic(&own).is_some() {
+        return own;
+    }
     match (globals, own) {
         (Value::Object(globals), Value::Object(mut own)) => {
             for (name, value) in globals {
-                let theirs = own.remove(name).unwrap_or(Value::Null);
-                own.insert(name.clone(), merged(value, theirs));
+                let own_value = own.remove(name).map(|own| merged(value, own));
+                own.insert(name.clone(), own_value.unwrap_or_else(|| value.clone()));
             }
             Value::Object(own)
         }
@@ -307,29 +378,34 @@ fn merged(globals: &Value, own: Value) -> Value {
     }
 }
 
-/// A scalar's text, as `CloudFormation` passes it on.
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
-fn is(value: &Value) -> bool {
-    *value == json!(true) || *value == json!("true")
+/// `true` or `false`, or its text.
+fn truth(value: &Value) -> Option<bool> {
+    text(value)?.to_ascii_lowercase().parse().ok()
 }
 
 /// A number, or its text: a parameter's value is often one.
 fn count(value: &Value) -> Option<u32> {
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
-    u32::try_from(number).ok()
+    text(value)?.parse().ok()
+}
+
+/// The same; `Some(None)` of a negative number, which sets no bound.
+#[allow(
+    clippy::option_option,
+    reason = "unknown, known to be absent, and known are three"
+)]
+fn bounded(value: &Value) -> Option<Option<u32>> {
+    let number: i64 = text(value)?.parse().ok()?;
+    Some(u32::try_from(number).ok())
 }
 
 fn seconds(value: &Value) -> Option<Duration> {
     count(value).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-fn present(destination: &Value) -> Option<String> {
-    destination["Destination"].as_str().map(str::to_owned)
+#[allow(
+    clippy::option_option,
+    reason = "unknown, known to be absent, and known are three"
+)]
+fn some_text(value: &Value) -> Option<Option<String>> {
+    value.as_str().map(|text| Some(text.to_owned()))
 }

@@ -1,5 +1,6 @@
 //! `complete`: stores a success, so that duplicates get it and nothing runs again.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl OutcomeArgs {
     fn text(&self) -> Result<String, Failure> {
         let text = match (&self.outcome, &self.outcome_file, self.status) {
             (Some(text), ..) => json(text)?,
-            (_, Some(path), _) => json(&String::from_utf8_lossy(&read(path)?))?,
+            (_, Some(path), _) => json(&text(path)?)?,
             (.., Some(status)) => self.response(status)?,
             _ => {
                 return Err(Failure::usage(
@@ -120,6 +121,14 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::File {
         path: path.display().to_string(),
         error,
+    })
+}
+
+/// The text of a file. Bytes that are none would be stored as others.
+fn text(path: &PathBuf) -> Result<String, Failure> {
+    String::from_utf8(read(path)?).map_err(|error| Failure::File {
+        path: path.display().to_string(),
+        error: io::Error::other(error.utf8_error()),
     })
 }
 

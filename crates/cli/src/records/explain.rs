@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::explanation::Explanation;
-use crate::records::find::{Which, find};
+use crate::records::find::{Which, find, observed};
 use crate::records::open::{Held, held};
 use crate::time;
 
@@ -79,6 +79,14 @@ impl RuleArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
+    let observed = observed(&target.id);
+    if let Some(namespace) = observed.filter(|_| !args.derive.is_empty()) {
+        return Err(Failure::usage(format!(
+            "this is a record of an engine that only observes, and its id doesn't tell what --derive needs: the id that the \
+             key has in the namespace `{namespace}`. Give --namespace {namespace} with --operation and --token, or the id that \
+             your code gives the key"
+        )));
+    }
     let at = match args.at {
         Some(at) => at,
         None => records.now(context).await?,
@@ -89,6 +97,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         explanation.assumes_crashed(&target.id);
     }
     explanation.derive(&target.id, found, &args.derive);
+    if observed.is_some() {
+        explanation.is_observed();
+    }
     if explanation.runs() {
         let held = held(&records, &target.id, found, context).await?;
         match held.words() {

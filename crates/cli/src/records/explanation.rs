@@ -262,6 +262,12 @@ impl Explanation {
         )];
     }
 
+    /// Says that the engine only observes: what is explained is not what happens.
+    pub(crate) fn is_observed(&mut self) {
+        self.words
+            .push_str("; its engine only observes, and runs the handler for each delivery");
+    }
+
     /// Says that a transaction may hold the key.
     pub(crate) fn may_be_held(&mut self) {
         self.words.push_str(

@@ -19,7 +19,7 @@ pub struct Args {
     #[command(flatten)]
     pub order: OrderArgs,
     /// The words of the failure. Duplicates get them.
-    #[arg(long, value_name = "WORDS")]
+    #[arg(long, value_name = "WORDS", value_parser = message)]
     pub message: String,
     /// The type of the failure, as the handler's error has it.
     #[arg(long, default_value = "operator", value_name = "TYPE")]
@@ -29,15 +29,26 @@ pub struct Args {
     pub keep: Duration,
 }
 
+/// As a record keeps what a handler failed with permanently: so many characters of its words.
+const MOST_CHARS: usize = 1_000;
+
+fn message(text: &str) -> Result<String, String> {
+    let chars = text.chars().count();
+    if chars > MOST_CHARS {
+        return Err(format!(
+            "it has {chars} characters, and a record keeps {MOST_CHARS}"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 /// Stores a failure. Right where the effect did not happen, and must not any more.
 ///
 /// # Errors
 ///
 /// When the record is final, is live, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
-    // As a record keeps what a handler failed with permanently: so many characters of its words.
-    let message: String = args.message.chars().take(1_000).collect();
-    let failure = json!({ "kind": args.kind, "message": message }).to_string();
+    let failure = json!({ "kind": args.kind, "message": args.message }).to_string();
     let ending = |record: &Record, now| Ending::Final {
         status: Status::Failed,
         outcome: StoredOutcome::Inline(failure),

@@ -15,9 +15,12 @@ use crate::records::search;
 #[command(next_help_heading = "Which record")]
 pub struct Which {
     /// The record's id, as the table has it.
-    #[arg(conflicts_with_all = ["token", "hash"], required_unless_present_any = ["token", "hash"])]
+    #[arg(
+        conflicts_with_all = ["operation", "token", "scope", "hash"],
+        required_unless_present_any = ["token", "hash"]
+    )]
     pub id: Option<String>,
-    /// The operation of the key. With --hash it makes a scan needless.
+    /// The operation of the key. With the whole --hash it makes a scan needless.
     #[arg(long, value_name = "NAME")]
     pub operation: Option<String>,
     /// The token of the key.
@@ -27,11 +30,16 @@ pub struct Which {
     #[arg(long, requires = "token", value_name = "SCOPE")]
     pub scope: Option<String>,
     /// The hash of a log line (`key`), or how it begins.
-    #[arg(long, conflicts_with = "token", value_name = "HEX", value_parser = hash)]
+    #[arg(long, conflicts_with_all = ["token", "scope"], value_name = "HEX", value_parser = hash)]
     pub hash: Option<String>,
 }
 
 const HASH_DIGITS: usize = 64;
+
+/// Tells whether a text is a whole hash, as ids end with one.
+pub(super) fn is_hash(text: &str) -> bool {
+    text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -68,7 +76,9 @@ pub(crate) async fn find(
             let namespace = needed(namespace, "the id of a hash and an operation")?;
             raw_id(&id_of_hash(namespace, operation, hash)?)?
         }
-        (.., Some(hash)) => search::by_hash(hash, records, context).await?,
+        (_, operation, _, Some(hash)) => {
+            search::by_hash(hash, operation.as_deref(), records, context).await?
+        }
         _ => {
             return Err(Failure::usage(
                 "say which record: its id, --operation and --token, or --hash",
@@ -108,6 +118,15 @@ fn id_of_hash(namespace: &str, operation: &str, hash: &str) -> Result<String, Fa
     let id = id_of(&Key::new(operation, "any"), namespace)?;
     let id = id.as_str().strip_suffix(id.hash()).unwrap_or_default();
     Ok(format!("{id}{hash}"))
+}
+
+/// The namespace of the engine whose record this is, where it only observes: its records are in a
+/// namespace of their own.
+pub(crate) fn observed(id: &RecordId) -> Option<&str> {
+    let (namespace, rest) = id.as_str().split_once('#')?;
+    let hash = rest.rsplit('#').next()?;
+    let namespace = namespace.strip_suffix(".observed")?;
+    is_hash(hash).then_some(namespace)
 }
 
 #[cfg(test)]

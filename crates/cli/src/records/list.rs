@@ -1,6 +1,7 @@
 //! `list`: finds records by what became of them.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::records::explain::SKEW_MARGIN;
+use crate::records::find::is_hash;
 use crate::records::operate::waiting_steps;
 use crate::records::scan::{Fate, Progress, scan};
 use crate::records::search::cost;
@@ -46,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     pub abandoned: bool,
     /// The time for which an abandoned record has been quiet.
-    #[arg(long, default_value = "15m", value_parser = time::duration, value_name = "DURATION")]
+    #[arg(long, requires = "abandoned", default_value = "15m", value_parser = time::duration, value_name = "DURATION")]
     pub quiet: Duration,
     /// Its last attempt began longer ago than this.
     #[arg(long, value_parser = time::duration, value_name = "DURATION")]
@@ -59,7 +61,7 @@ pub struct Args {
     pub operation: Option<String>,
     /// Ends after so many.
     #[arg(long, value_name = "NUMBER")]
-    pub limit: Option<usize>,
+    pub limit: Option<NonZeroUsize>,
     /// Keeps in this file how far the scan has come, and goes on from there.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
@@ -132,7 +134,6 @@ impl Args {
             resume: None,
             ..self.clone()
         };
-        let namespace = namespace.filter(|_| self.operation.is_some());
         format!("{filter:?} {namespace:?}")
     }
 
@@ -146,7 +147,7 @@ impl Args {
     ) -> bool {
         let operation = self.operation.as_ref();
         let is_another = operation.is_some_and(|of| !is_of_operation(namespace, of, id));
-        if state == State::Expired || is_another {
+        if state == State::Expired || is_another || is_elsewhere(namespace, id) {
             return false;
         }
         let record = found.content.as_deref().ok();
@@ -185,14 +186,20 @@ pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str
     let operation = operation
         .get(..operation.floor_char_boundary(255))
         .unwrap_or(operation);
-    let Some((of, rest)) = id.split_once('#') else {
-        return false;
-    };
-    let is_hash =
-        |hash: &str| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let inner = rest.rsplit_once('#');
-    namespace.is_none_or(|namespace| namespace == of)
-        && inner.is_some_and(|(inner, hash)| inner == operation && is_hash(hash))
+    parts(id).is_some_and(|(_, of)| of == operation) && !is_elsewhere(namespace, id)
+}
+
+/// Tells whether an id is one of another namespace than the one that is given. A raw id is of none.
+pub(crate) fn is_elsewhere(namespace: Option<&str>, id: &str) -> bool {
+    let namespace = namespace.zip(parts(id));
+    namespace.is_some_and(|(namespace, (of, _))| of != namespace)
+}
+
+/// The namespace and the operation of an id that an engine made; `None` of a raw one.
+fn parts(id: &str) -> Option<(&str, &str)> {
+    let (namespace, rest) = id.split_once('#')?;
+    let (operation, hash) = rest.rsplit_once('#')?;
+    is_hash(hash).then_some((namespace, operation))
 }
 
 /// Finds records by what became of them, by a scan that says first what it costs.
@@ -212,9 +219,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let namespace = context.global().namespace.as_deref();
     let filter = args.filter(namespace);
     let progress = Progress::resume(file, &records.place, &cost, filter)?;
-    if args.limit == Some(0) {
-        return Ok(Exit::Fine);
-    }
     let ahead = records.ahead(context).await?;
     let mut listed = 0;
     let each = |id: String, found: Found| {
@@ -225,7 +229,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
         context.output().line(&Entry::of(id, &found, state, now))?;
         listed += 1;
-        let is_last = args.limit.is_some_and(|limit| listed >= limit);
+        let is_last = args.limit.is_some_and(|limit| listed >= limit.get());
         Ok(if is_last { Fate::Last } else { Fate::Taken })
     };
     let progress = scan(&records, context, progress, file, cost.records, each).await?;

@@ -43,10 +43,10 @@ pub struct OrderArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct WhyArgs {
     /// The reason. It is kept in the record, and shown by `get` and `explain`.
-    #[arg(long, value_name = "WHY", value_parser = reason)]
+    #[arg(long, value_name = "WHY", value_parser = line)]
     pub reason: String,
     /// Your name.
-    #[arg(long, env = "USER", value_name = "NAME")]
+    #[arg(long, env = "USER", value_name = "NAME", value_parser = line)]
     pub by: String,
 }
 
@@ -63,10 +63,10 @@ impl WhyArgs {
     }
 }
 
-fn reason(text: &str) -> Result<String, String> {
+fn line(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > 500 || text.chars().any(char::is_control) {
-        return Err("say why in 1 to 500 characters, on one line".to_owned());
+        return Err("give 1 to 500 characters, on one line".to_owned());
     }
     Ok(text.to_owned())
 }

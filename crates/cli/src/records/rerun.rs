@@ -1,6 +1,7 @@
 //! `rerun`: gives the keys of final records back, on purpose.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
@@ -83,7 +84,7 @@ const WHICH_KEYS: &str = "say which keys the handler derives from now on (`claim
 pub struct WhichArgs {
     /// The record's id, as the table has it.
     #[arg(
-        conflicts_with_all = ["token", "from", "operation"],
+        conflicts_with_all = ["token", "scope", "from", "operation", "completed_before"],
         required_unless_present_any = ["token", "from", "completed_since"]
     )]
     pub id: Option<String>,
@@ -94,7 +95,11 @@ pub struct WhichArgs {
     #[arg(long, requires = "token", value_name = "SCOPE")]
     pub scope: Option<String>,
     /// A file with an id on each line, or with what `list --json` prints.
-    #[arg(long, conflicts_with_all = ["token", "operation"], value_name = "FILE")]
+    #[arg(
+        long,
+        conflicts_with_all = ["token", "scope", "operation", "completed_before"],
+        value_name = "FILE"
+    )]
     pub from: Option<PathBuf>,
     /// The operation of the key, or of all records that are to run again.
     #[arg(long, value_name = "NAME")]
@@ -103,13 +108,19 @@ pub struct WhichArgs {
     #[arg(
         long,
         requires_all = ["operation", "completed_before"],
-        conflicts_with_all = ["id", "token", "from"],
+        conflicts_with_all = ["id", "token", "scope", "from"],
         value_name = "TIME",
         value_parser = time::parse
     )]
     pub completed_since: Option<EpochMillis>,
     /// And before this time.
-    #[arg(long, requires = "completed_since", value_name = "TIME", value_parser = time::parse)]
+    #[arg(
+        long,
+        requires = "completed_since",
+        conflicts_with = "token",
+        value_name = "TIME",
+        value_parser = time::parse
+    )]
     pub completed_before: Option<EpochMillis>,
 }
 
@@ -193,6 +204,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         let ending = |_: &Record, _| args.ending();
         return give(&order, WORD, context, ending, |record| args.check(record)).await;
     }
+    if args.which.times().is_some_and(|times| times.is_empty()) {
+        return Err(Failure::usage(
+            "give --completed-before a later time than --completed-since",
+        ));
+    }
     let records = context.records().await?;
     let ids = match from {
         Some(file) => listed(file)?,
@@ -240,15 +256,15 @@ impl Args {
 }
 
 impl WhichArgs {
+    /// The times between which records became final, where they are given.
+    fn times(&self) -> Option<Range<EpochMillis>> {
+        Some(self.completed_since?..self.completed_before?)
+    }
+
     /// Tells whether a record that became final then is asked for: each, unless times are given.
     fn takes(&self, completed: Option<EpochMillis>) -> bool {
-        let since = self
-            .completed_since
-            .is_none_or(|since| completed.is_some_and(|at| since <= at));
-        since
-            && self
-                .completed_before
-                .is_none_or(|before| completed.is_some_and(|at| at < before))
+        let times = self.times();
+        times.is_none_or(|times| completed.is_some_and(|at| times.contains(&at)))
     }
 }
 

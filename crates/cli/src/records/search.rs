@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, words};
 use crate::output::note;
 use crate::records::find::raw_id;
+use crate::records::list::{is_elsewhere, is_of_operation};
 use crate::records::open::AS_THE_STORE;
 use crate::records::scan::{Fate, Progress, scan};
 
@@ -144,13 +145,15 @@ where
     }
 }
 
-/// Finds the one record whose hash begins with these digits.
+/// Finds the one record whose hash begins with these digits, among those of the operation and of the
+/// namespace, where they are given.
 ///
 /// # Errors
 ///
 /// Where none has, or more than one.
 pub(crate) async fn by_hash(
     hash: &str,
+    operation: Option<&str>,
     records: &Records,
     context: &Context,
 ) -> Result<RecordId, Failure> {
@@ -160,10 +163,13 @@ pub(crate) async fn by_hash(
         context,
         "Without --operation and the whole hash, the record is looked for by a scan. Go on?",
     )?;
+    let namespace = context.global().namespace.as_deref();
     let mut found = Vec::new();
     let progress = Progress::resume(None, &records.place, &cost, String::new())?;
     scan(records, context, progress, None, cost.records, |id, _| {
-        if !has_hash(&id, hash)? {
+        let is_asked_for = operation.is_none_or(|of| is_of_operation(namespace, of, &id))
+            && !is_elsewhere(namespace, &id);
+        if !is_asked_for || !has_hash(&id, hash)? {
             return Ok(Fate::Left);
         }
         found.push(id);
@@ -177,7 +183,8 @@ pub(crate) async fn by_hash(
     .await?;
     match found.as_slice() {
         [] => Err(Failure::usage(format!(
-            "no record's hash begins with {hash}: it may have expired, or be in another table"
+            "no record's hash begins with {hash}: it may have expired, or be in another table or namespace{}",
+            operation.map_or("", |_| ", of another operation, or under an id of your own")
         ))),
         [id] => raw_id(id),
         several => Err(Failure::usage(format!(

@@ -145,6 +145,25 @@ async fn each_planted_misconfiguration_is_found() {
     }
 }
 
+/// Amazon MQ reads no `batchItemFailures`: that it doesn't is no finding.
+#[tokio::test]
+async fn a_broker_is_judged_by_what_it_has() {
+    let wire = Wire::sound(true).await;
+    for (state, found, code) in [
+        ("Enabled", &[][..], 0),
+        ("Disabled", &["mapping-disabled"], 1),
+    ] {
+        wire.change(|it| {
+            it["mappings"] = json!([{
+                "UUID": "33333333", "State": state, "Queues": ["jobs"], "BatchSize": 10,
+                "EventSourceArn": "arn:aws:mq:eu-central-1:123456789012:broker:jobs:b-0f",
+            }]);
+        });
+        let said = doctor(&wire, "idempotency", &[]).await.ended_with(code);
+        assert_eq!(ids(&said), found);
+    }
+}
+
 #[tokio::test]
 async fn what_the_code_sets_is_judged_too() {
     let wire = Wire::sound(true).await;

@@ -292,3 +292,36 @@ async fn a_reader_that_went_away_stops_no_work_in_silence() {
     assert!(said.err.contains("3 of 3 given back"), "{said:?}");
     std::fs::remove_file(file).unwrap();
 }
+
+#[tokio::test]
+async fn what_would_be_stored_or_computed_as_something_else_is_refused() {
+    let file = std::env::temp_dir().join(format!("cli-latin-1-{}", fastrand::u64(..)));
+    std::fs::write(&file, b"\"caf\xe9\"").unwrap();
+    let file = file.to_str().unwrap();
+    let long = "x".repeat(1_001);
+    let complete = ["complete", "any", "--reason", "why", "--outcome-file", file];
+    let fail = ["fail", "any", "--reason", "why", "--message", &long];
+    let release = ["release", "any", "--reason", "why", "--by", ""];
+    for (words, refusal) in [
+        (&complete[..], "invalid utf-8"),
+        (&fail, "1001 characters"),
+        (&release, "1 to 500 characters"),
+        (
+            &["plan", "--requests", "9", "--read-price=nan"],
+            "give dollars",
+        ),
+        (
+            &["plan", "--requests", "9", "--write-price=-1"],
+            "give dollars",
+        ),
+    ] {
+        run(words).await.refused(2, refusal);
+    }
+    std::fs::remove_file(file).unwrap();
+    let most = u64::MAX.to_string();
+    let plan = ["plan", "--json", "--requests", &most, "--duplicate-percent"];
+    for (percent, duplicates) in [("100", u64::MAX), ("50", u64::MAX / 2)] {
+        let planned = run(&[&plan[..], &[percent]].concat()).await.json();
+        assert_eq!(planned["cost"][0]["duplicates"], duplicates);
+    }
+}

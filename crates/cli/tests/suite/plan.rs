@@ -335,3 +335,190 @@ async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its
         assert!(!judged.contains(&format!("\"{unknown}\"")), "{judged}");
     }
 }
+
+/// Each property that is read, with `@` for its value, or for what it is in.
+const READ: &str = r"
+Conditions:
+  Never: !Equals [a, b]
+Resources:
+  Work:
+    Type: AWS::Serverless::Function
+    Metadata: { Idempotency: { RetentionDays: @ } }
+    Properties:
+      Timeout: @
+      ReservedConcurrentExecutions: @
+      EventInvokeConfig: { MaximumRetryAttempts: 1, DestinationConfig: { OnFailure: @ } }
+      Environment:
+        Variables:
+          IDEMPOTENCY_TABLE: !Ref Records
+          IDEMPOTENCY_DISABLED: @
+      Events:
+        Jobs:
+          Type: SQS
+          Properties:
+            Queue: !GetAtt Jobs.Arn
+            Enabled: @
+            FunctionResponseTypes: @
+            MaximumBatchingWindowInSeconds: @
+            ScalingConfig: { MaximumConcurrency: @ }
+        Moves:
+          Type: Kinesis
+          Properties:
+            Stream: !GetAtt Moves.Arn
+            FunctionResponseTypes: [ReportBatchItemFailures]
+            BisectBatchOnFunctionError: @
+            MaximumRetryAttempts: @
+            MaximumRecordAgeInSeconds: @
+            DestinationConfig: @
+  Jobs:
+    Type: AWS::SQS::Queue
+    Properties:
+      QueueName: jobs
+      FifoQueue: @
+      VisibilityTimeout: @
+      MessageRetentionPeriod: @
+      RedrivePolicy: @
+  Moves:
+    Type: AWS::Kinesis::Stream
+    Properties:
+      ShardCount: 1
+      RetentionPeriodHours: @
+  Records:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      KeySchema: @
+      TimeToLiveSpecification: { AttributeName: expiration, Enabled: @ }
+      PointInTimeRecoverySpecification: @
+      DeletionProtectionEnabled: @
+";
+
+/// What is planned for the template of this text.
+async fn planned(text: &str, words: &[&str]) -> Value {
+    let path = std::env::temp_dir().join(format!("cli-plan-{}.yaml", fastrand::u64(..)));
+    std::fs::write(&path, text).unwrap();
+    plan(path.to_str().unwrap(), words).await.json()
+}
+
+#[tokio::test]
+async fn no_value_is_as_if_the_property_were_not_there() {
+    let lines = READ.lines().filter(|line| !line.contains('@'));
+    let without = lines.collect::<Vec<_>>().join("\n");
+    // What is left of it in the template is no property of the function.
+    let without = without.replace(
+        "      Environment:",
+        "      EventInvokeConfig: { MaximumRetryAttempts: 1 }\n      Environment:",
+    );
+    let without = planned(&without, &[]).await;
+    assert!(without["check"]["findings"].as_array().unwrap().len() > 5);
+    assert_eq!(without["not_read"], Value::Array(Vec::new()));
+    for value in ["!Ref AWS::NoValue", "!If [Never, 7, !Ref AWS::NoValue]"] {
+        let read = planned(&READ.replace('@', value), &[]).await;
+        assert_eq!(read, without, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_known_is_judged_by_no_rule() {
+    let read = planned(&READ.replace('@', "!ImportValue there"), &[]).await;
+    assert_eq!(read["check"]["findings"], Value::Array(Vec::new()));
+    let not_read = read["not_read"].as_array().unwrap();
+    assert_eq!(not_read.len(), READ.matches('@').count(), "{not_read:?}");
+}
+
+#[tokio::test]
+async fn a_function_has_the_globals_that_it_does_not_set_itself() {
+    const TEMPLATE: &str = "Globals: { Function: { Timeout: 60, Environment: { Variables: { IDEMPOTENCY_TABLE: t } } } }
+Resources:
+  Jobs: { Type: AWS::SQS::Queue }
+  Other: { Type: AWS::Lambda::Function, Properties: { Role: r } }
+  Work: { Type: AWS::Serverless::Function, Properties: { @ Events: { Jobs: { Type: SQS, Properties: { Queue: !GetAtt Jobs.Arn } } } } }
+";
+    for (own, is_found) in [
+        ("", true),
+        ("Timeout: 5,", false),
+        ("Timeout: !Ref AWS::NoValue,", false),
+        ("Timeout: !ImportValue there,", false),
+    ] {
+        let read = planned(&TEMPLATE.replace('@', own), &[]).await;
+        let found = read["check"]["findings"].to_string();
+        assert_eq!(
+            found.contains("visibility-timeout"),
+            is_found,
+            "{own}: {found}"
+        );
+        let fine = read["check"]["fine"].to_string();
+        let is_fine = !is_found && !own.contains("there");
+        assert_eq!(
+            fine.contains("visibility-timeout"),
+            is_fine,
+            "{own}: {fine}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_names_of_the_layout_are_those_that_the_table_should_have() {
+    let template = changed(
+        "KeySchema: [{ AttributeName: id, KeyType: HASH }]",
+        "KeySchema: [{ AttributeName: pk, KeyType: HASH }]",
+    );
+    plan(&template, &["--partition-key", "pk"])
+        .await
+        .ended_with(0);
+    let found = plan(TEMPLATE, &["--attribute", "expiration=ttl"]).await;
+    assert_eq!(ids(&found.ended_with(1)), ["ttl-attribute"]);
+}
+
+#[tokio::test]
+async fn each_function_that_is_named_must_be_there() {
+    let words = ["--function", "PaymentsWorker", "--function", "Typo"];
+    plan(TEMPLATE, &words).await.refused(2, "`Typo`");
+}
+
+#[tokio::test]
+async fn functions_of_nested_templates_are_read_and_those_that_are_not_made_are_not() {
+    let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
+    std::fs::create_dir_all(&folder).unwrap();
+    let function = |disabled: &str| {
+        format!(
+            "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: {disabled} }} }}"
+        )
+    };
+    let root = format!(
+        "Parameters: {{ Off: {{ Type: String, Default: yes }} }}
+Conditions: {{ Never: !Equals [a, b] }}
+Resources:
+  Stack: {{ Type: AWS::CloudFormation::Stack, Properties: {{ TemplateURL: nested.yaml, Parameters: {{ Off: !Ref Off }} }} }}
+  Unmade: {{ Type: AWS::Lambda::Function, Condition: Never, Properties: {{ {} }} }}
+",
+        function("1")
+    );
+    let nested = format!(
+        "Parameters: {{ Off: {{ Type: String }} }}
+Resources:
+  Jobs: {{ Type: AWS::SQS::Queue }}
+  Mapping:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties: {{ FunctionName: !Ref Work, EventSourceArn: !GetAtt Jobs.Arn }}
+  Work: {{ Type: AWS::Lambda::Function, Properties: {{ {} }} }}
+",
+        function("!Ref Off")
+    );
+    let path = folder.join("root.yaml");
+    std::fs::write(&path, root).unwrap();
+    std::fs::write(folder.join("nested.yaml"), nested).unwrap();
+    for words in [&[][..], &["--function", "Stack/Work"]] {
+        let said = plan(path.to_str().unwrap(), words).await.ended_with(1);
+        let report = said.json();
+        let at = |id: &str| {
+            let findings = report["check"]["findings"].as_array().unwrap();
+            let found = findings.iter().filter(|finding| finding["id"] == id);
+            found
+                .map(|finding| finding["at"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(at("kill-switch"), ["Stack/Work"], "{report:#}");
+        assert_eq!(at("dead-letter-queue"), ["Stack/Jobs"], "{report:#}");
+    }
+}

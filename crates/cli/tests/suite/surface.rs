@@ -74,3 +74,54 @@ async fn a_record_that_moves_while_the_operator_thinks_is_left_alone() {
         (&json!("completed"), &json!([]))
     );
 }
+
+/// Each has a flag that the others leave no use for.
+#[tokio::test]
+async fn a_flag_that_would_be_ignored_is_refused() {
+    let table = table().await;
+    let key = ["--operation", "charge", "--token", "A-17"];
+    let hash = "0f".repeat(32);
+    let by_hash = ["get", "--hash", &hash, "--yes"];
+    let rerun = ["rerun", "--keys", "new", "--reason", "why", "--yes"];
+    let by_key = [&rerun[..], &key].concat();
+    let by_file = [&rerun[..], &["--from", "/dev/null"]].concat();
+    let by_id = [&rerun[..], &["any"]].concat();
+    let (since, before) = (["--completed-since", "1"], ["--completed-before", "2"]);
+    let by_time = [&rerun[..], &["--operation", "charge"], &since, &before].concat();
+    let audit = ["audit", "--effect-key", "id", "--effects-command", "cat"];
+    let exported = [&audit[..], &["--export", "/nonexistent"]].concat();
+    let template = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
+    let template = ["plan", "--template", template];
+    let queue = ["plan", "--function-timeout", "3s"];
+    let postgres = ["--store", "postgres://127.0.0.1:9/none"];
+    let elsewhere = [&["get", "any"][..], &postgres].concat();
+    for (words, flag) in [
+        (&["get", "any"][..], &["--operation", "charge"][..]),
+        (&["get", "any"], &["--scope", "tenant-7"]),
+        (&by_hash, &["--scope", "tenant-7"]),
+        (&by_id, &["--scope", "tenant-7"]),
+        (&by_id, &before),
+        (&by_file, &["--scope", "tenant-7"]),
+        (&by_file, &before),
+        (&by_key, &before),
+        (&by_time, &["--scope", "tenant-7"]),
+        (&["list", "--yes"], &["--quiet", "2h"]),
+        (&audit, &["--effects-attribute", "payment"]),
+        (&exported, &postgres),
+        (&["doctor"], &["--asynchronous"]),
+        (&["doctor"], &["--adapter", "http"]),
+        (&["doctor"], &postgres),
+        (&["plan"], &["--visibility", "60s"]),
+        (&["plan", "--requests", "10"], &["--fifo"]),
+        (&template, &["--window", "5s"]),
+        (&queue, &["--parameter", "A=1"]),
+        (&queue, &["--function", "Work"]),
+        (&queue, &["--record-bytes", "900"]),
+        (&elsewhere, &["--partition-key", "pk"]),
+        (&elsewhere, &["--attribute", "data=outcome"]),
+    ] {
+        let said = on(&table, &[words, flag].concat()).await;
+        said.refused(2, flag[0].trim_start_matches("--"));
+    }
+    run(&["plan"]).await.refused(2, "--requests");
+}

@@ -140,11 +140,13 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
         // Amazon MQ has no such reply.
         reports_item_failures: (service(&arn) != "mq")
             .then(|| reports.contains(&FunctionResponseType::ReportBatchItemFailures)),
-        window: mapping
-            .maximum_batching_window_in_seconds
-            .and_then(seconds)
-            .unwrap_or_default(),
-        maximum_concurrency: concurrency.and_then(|count| u32::try_from(count).ok()),
+        window: Some(
+            mapping
+                .maximum_batching_window_in_seconds
+                .and_then(seconds)
+                .unwrap_or_default(),
+        ),
+        maximum_concurrency: Some(concurrency.and_then(|count| u32::try_from(count).ok())),
         source: source(asking, &arn, &mapping).await,
     }
 }

@@ -21,11 +21,7 @@ pub(super) async fn ask(
     let described = described.map_err(|error| classify(place, "dynamodb:DescribeTable", &error))?;
     let mut table = Table {
         name: name.clone(),
-        expected_ttl: expected_ttl(names),
-        expected_keys: std::iter::once(names.partition_key.clone())
-            .chain(names.sort_key.clone())
-            .collect(),
-        ..Table::default()
+        ..Table::expected(names)
     };
     let described = described.table;
     let arn = described.as_ref().and_then(|table| table.table_arn.clone());
@@ -68,9 +64,4 @@ pub(super) async fn ask(
         ),
     }
     Ok((table, arn, ahead))
-}
-
-fn expected_ttl(names: &Layout) -> String {
-    let renamed = names.attribute.iter().find(|(of, _)| of == "expiration");
-    renamed.map_or_else(|| "expiration".to_owned(), |(_, name)| name.clone())
 }

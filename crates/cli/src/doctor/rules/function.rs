@@ -143,7 +143,7 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
             return None;
         };
         let reserved = function.reserved_concurrency?;
-        let may = mapping.maximum_concurrency;
+        let may = mapping.maximum_concurrency?;
         Some(judge(may.is_none_or(|may| may > reserved), || {
             let what = format!(
                 "{reserved} executions are reserved, and the mapping of {} takes {}",

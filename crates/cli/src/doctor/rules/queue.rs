@@ -50,7 +50,7 @@ pub(crate) fn least_visibility(timeout: Duration, window: Duration) -> (Duration
 pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, mapping, queue| {
         let (visibility, timeout) = (queue.visibility?, function.timeout?);
-        let (least, times) = least_visibility(timeout, mapping.window);
+        let (least, times) = least_visibility(timeout, mapping.window?);
         Some(judge(visibility < least, || {
             let times = if times == 1 { "" } else { "six times " };
             let what = format!(

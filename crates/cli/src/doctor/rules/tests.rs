@@ -25,8 +25,8 @@ fn mapping(source: Source) -> Mapping {
         id: "uuid".to_owned(),
         enabled: Some(true),
         reports_item_failures: Some(true),
-        window: Duration::ZERO,
-        maximum_concurrency: Some(5),
+        window: Some(Duration::ZERO),
+        maximum_concurrency: Some(Some(5)),
         source,
     }
 }
@@ -136,7 +136,7 @@ const PLANTS: [Plant; 24] = [
         it.functions[0].reserved_concurrency = Some(2);
     }),
     ("visibility-timeout", |it| {
-        it.functions[0].mappings[0].window = Duration::from_secs(1);
+        it.functions[0].mappings[0].window = Some(Duration::from_secs(1));
     }),
     ("dead-letter-queue", |it| {
         the_queue(it).dead_letters = Some(None);
@@ -231,7 +231,7 @@ fn standard_and_fifo_queues_count_ages_differently() {
 fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     let mut deployment = sound();
     deployment.functions[0].timeout = Some(Duration::from_mins(90));
-    deployment.functions[0].mappings[0].window = Duration::from_mins(1);
+    deployment.functions[0].mappings[0].window = Some(Duration::from_mins(1));
     the_queue(&mut deployment).visibility = Some(Duration::from_mins(91));
     deployment.settings.failure_retention = DAY;
     let report = check(&deployment, &[]);

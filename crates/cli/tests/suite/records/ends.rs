@@ -287,7 +287,7 @@ async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
         .refused(2, "--reason");
     on(&table, &["release", &id, "--yes", "--reason", " "])
         .await
-        .refused(2, "say why in 1 to 500 characters");
+        .refused(2, "give 1 to 500 characters");
     assert_eq!(item(&table, &id).await, before);
 }
 

@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, OnCrash, Outcome, Step, StepError};
+use lambda_idempotency::{
+    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{alive, dead, deliver, engine, id, key};
-use crate::support::{dynamodb, dynamodb_endpoint, on, run, table};
+use crate::support::{PATIENCE, dynamodb, dynamodb_endpoint, on, run, table};
 
 async fn explain(table: &str, words: &[&str]) -> Value {
     let said = on(table, &[&["explain", "--json"], words].concat()).await;
@@ -113,6 +116,50 @@ async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
         "{text}"
     );
     assert!(text.contains("Keys of ship, generation 1"), "{text}");
+}
+
+/// Its handlers derive from the id that protection will give, which the record's own doesn't tell.
+#[tokio::test]
+async fn of_an_engine_that_observes_the_keys_are_those_of_its_own_namespace() {
+    let table = table().await;
+    let store = DynamoDbStore::new(dynamodb().client(), &table);
+    let engine = Idempotency::builder(store)
+        .namespace("payments")
+        .observe(true);
+    let engine = engine.store_timeout(PATIENCE).build().unwrap();
+    let raw = Key::raw("charge", "an id of ours");
+    for (key, which) in [
+        (
+            key("A-17"),
+            &["--operation", "charge", "--token", "A-17"][..],
+        ),
+        (raw, &["an id of ours"]),
+    ] {
+        let handler = async |claim: Claim| Ok::<_, std::io::Error>(claim.derive_key("gateway"));
+        let given = engine.run(key.clone(), None, handler).await.unwrap();
+        let list = ["list", "--yes", "--json"];
+        let listed = on(&table, &list).await.ended_with(1).json();
+        let shadow = listed["id"].as_str().unwrap().to_owned();
+        assert!(shadow.starts_with("payments.observed#"), "{shadow}");
+        let derive = ["explain", &shadow, "--derive", "gateway"];
+        on(&table, &derive)
+            .await
+            .refused(2, "Give --namespace payments with --operation and --token");
+        let words = [which, &["--namespace", "payments", "--derive", "gateway"]].concat();
+        let explained = explain(&table, &words).await;
+        assert_eq!(explained["derived"][0]["key"], *given.get());
+        let explained = explain(&table, &[&shadow]).await;
+        let words = explained["words"].as_str().unwrap();
+        assert!(words.contains("only observes"), "{words}");
+        let delete = dynamodb().client().delete_item().table_name(&table);
+        let delete = delete.key("id", AttributeValue::S(shadow));
+        delete.send().await.unwrap();
+    }
+    let there = ["--namespace", "payments.observed", "--derive", "gateway"];
+    let key = ["explain", "--operation", "charge", "--token", "A-17"];
+    on(&table, &[&key[..], &there].concat())
+        .await
+        .refused(2, "only observes");
 }
 
 #[tokio::test]

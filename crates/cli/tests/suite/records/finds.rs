@@ -28,6 +28,23 @@ async fn a_record_is_found_by_its_id_its_key_and_its_hash() {
 }
 
 #[tokio::test]
+async fn an_operation_and_a_namespace_restrict_the_search_for_a_hash() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let hash = &id.rsplit('#').next().unwrap()[..8];
+    let find = ["get", "--yes", "--hash", hash];
+    for words in [&["--operation", "refund"][..], &["--namespace", "refunds"]] {
+        on(&table, &[&find[..], words].concat())
+            .await
+            .refused(2, "no record's hash begins with");
+    }
+    let words = ["--operation", "charge", "--namespace", "payments"];
+    let said = on(&table, &[&find[..], &words].concat()).await;
+    said.refused(0, &id);
+}
+
+#[tokio::test]
 async fn a_scope_is_part_of_the_key() {
     let table = table().await;
     let handler = async |_claim| Ok::<_, std::io::Error>(17);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::TestDynamoDb;
-use lambda_idempotency::{Claim, Idempotency};
+use lambda_idempotency::{Claim, Idempotency, Key};
 use tokio::io::AsyncReadExt;
 
 use super::{alive, dead, deliver, id, key};
@@ -75,6 +75,9 @@ async fn each_state_lists_its_records_alone() {
         assert_eq!(ids, expected, "{words:?}");
         said.ended_with(i32::from(!expected.is_empty()));
     }
+    on(&table, &["list", "--yes", "--limit", "0"])
+        .await
+        .refused(2, "--limit");
     on(&table, &["list"])
         .await
         .refused(2, "Go on? There is no terminal to ask at: add --yes");
@@ -110,6 +113,16 @@ async fn an_operation_is_that_of_the_namespace_that_is_given() {
     }
     let both = on(&table, &["list", "--operation", "charge", "--yes"]).await;
     assert_eq!(both.ended_with(1).out.lines().count(), 2);
+    // An id of a caller's own tells no namespace.
+    let raw = Key::raw("charge", "an id of ours");
+    refunds.run(raw, None, handler).await.unwrap();
+    let list = ["list", "--namespace", "payments", "--yes"];
+    let said = on(&table, &list).await.ended_with(1);
+    assert!(
+        said.out.contains(&mine) && said.out.contains("an id of ours"),
+        "{said:?}"
+    );
+    assert!(!said.out.contains(&theirs), "{said:?}");
     let rerun = [
         "rerun",
         "--completed-since",
@@ -133,6 +146,70 @@ async fn an_operation_is_that_of_the_namespace_that_is_given() {
     );
     assert!(deliver_there().await.is_replayed());
     assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
+}
+
+/// The times take what became final at the first of them or later, and before the second.
+#[tokio::test]
+async fn a_rerun_takes_what_became_final_within_the_times() {
+    let table = table().await;
+    let id = |second: u32| format!("payments#charge#{second:064x}");
+    for (second, status) in [
+        (9, "COMPLETED"),
+        (10, "COMPLETED"),
+        (15, "FAILED"),
+        (19, "COMPLETED"),
+        (20, "COMPLETED"),
+    ] {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let number = |number: u64| AttributeValue::N(number.to_string());
+        let put = dynamodb().client().put_item().table_name(&table);
+        put.item("id", text(&id(second)))
+            .item("status", text(status))
+            .item("owner", text("0f"))
+            .item("attempt", number(1))
+            .item("data", text("1"))
+            .item(
+                "completed_at",
+                number(1_700_000_000_000 + u64::from(second) * 1_000),
+            )
+            .item("expiration", number(4_000_000_000))
+            .item("v", number(1))
+            .send()
+            .await
+            .unwrap();
+    }
+    let which = ["--operation", "charge", "--namespace", "payments"];
+    let times = [
+        "--completed-since",
+        "1700000010",
+        "--completed-before",
+        "1700000020",
+    ];
+    let rerun = [
+        "rerun",
+        "--keys",
+        "new",
+        "--reason",
+        "charged 0",
+        "--yes",
+        "--yes",
+    ];
+    let words = [&rerun[..], &which, &times].concat();
+    for dry_run in [&["--dry-run"][..], &[]] {
+        let said = on(&table, &[&words[..], dry_run].concat()).await;
+        let said = said.ended_with(0);
+        let taken = |second: &u32| said.out.contains(&id(*second));
+        let taken: Vec<u32> = (9..=20).filter(taken).collect();
+        assert_eq!(taken, [10, 15, 19], "{said:?}");
+    }
+    let nothing = ["--completed-since", "20", "--completed-before", "20"];
+    on(&table, &[&rerun[..], &which, &nothing].concat())
+        .await
+        .refused(2, "a later time than --completed-since");
+    let left = on(&table, &["get", &id(20), "--json"]).await.json();
+    assert_eq!(left["state"], "completed");
+    let given = on(&table, &["get", &id(19), "--json"]).await.json();
+    assert_eq!(given["state"], "released");
 }
 
 /// Puts released records, as many as this and each larger by `padding`, in batches side by side.
