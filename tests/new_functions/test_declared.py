@@ -135,9 +135,7 @@ class Library(unittest.TestCase):
                 with self.subTest(kind, variables=variables):
                     found = self.dependencies(kind, *variables)
                     self.assertEqual(found["lambda-idempotency-emf"], exporter)
-                    # The API's table is tested on an emulator.
-                    tested = ["test-dynamodb", "test-util"] if kind == "api" else ["test-util"]
-                    self.assertEqual(found["for tests"], home | {"features": tested})
+                    self.assertEqual(found["for tests"], home | {"features": ["test-util"]})
                     self.assertEqual(set(found["lambda-idempotency"]), {*home, "features"})
                     self.assertEqual({name: found["lambda-idempotency"][name] for name in home}, home)
 

@@ -2,17 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use aws_sdk_dynamodb::types::AttributeValue::N;
 use http_body_util::BodyExt;
 use lambda_http::{Error, Request};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestDynamoDb, TestRequest};
+use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestRequest};
 use serde_json::json;
 use tower::ServiceExt;
 
 use crate::orders::{Order, Orders, api};
-use crate::table::Table;
 
 /// Keeps the ids of the orders.
 #[derive(Clone, Default)]
@@ -111,30 +109,5 @@ async fn an_attempt_after_a_crash_places_the_same_order() -> Result<(), Error> {
     let orders = shop.orders();
     assert_eq!(orders.len(), 2);
     assert_eq!(orders[0], orders[1]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_order_stays_when_another_has_its_id() -> Result<(), Error> {
-    let dynamodb = TestDynamoDb::start().await?;
-    dynamodb.create_table("orders", &["order_id"]).await?;
-    let table = Table {
-        client: dynamodb.client(),
-        name: "orders".to_owned(),
-    };
-    let place = |sku: &str, quantity| {
-        let sku = sku.to_owned();
-        table.place("o-1".to_owned(), Order { sku, quantity })
-    };
-
-    place("tea", 2).await?;
-    // Another attempt of the same request.
-    place("tea", 2).await?;
-    assert!(place("tea", 3).await.is_err());
-    assert!(place("milk", 2).await.is_err());
-
-    let orders = dynamodb.client().scan().table_name("orders").send().await?;
-    assert_eq!(orders.items().len(), 1);
-    assert_eq!(orders.items()[0]["quantity"], N("2".to_owned()));
     Ok(())
 }
