@@ -628,6 +628,44 @@ async fn a_provider_is_asked_after_an_error_that_leaves_its_effect_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_abort_behind_an_effect_of_unknown_fate_asks_the_provider_first() {
+    for happened in [true, false] {
+        let bench = bench(false, None);
+        let undone = AtomicUsize::new(0);
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga::<Shop>()?;
+            let query = |_| async { Ok(happened.then_some(6)) };
+            let undo = |_, _: u32| async {
+                undone.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            let down = |_| async { Err(Shop::Down) };
+            match saga.queried_step("charge", query, down, undo).await {
+                Err(SagaError::Step(StepError::Effect(_))) => {
+                    return Err(saga.abort(&Shop::Declined).await);
+                }
+                ended => ended?,
+            };
+            saga.finish().await?;
+            Ok(6)
+        };
+        let first = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(
+            matches!(first, Error::Handler(SagaError::Unanswered { .. })),
+            "{first:?}"
+        );
+        assert_eq!(bench.status().await, SagaStatus::Compensating);
+        let second = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(
+            matches!(second, Error::Handler(SagaError::Compensated { .. })),
+            "{second:?}"
+        );
+        assert_eq!(undone.into_inner(), usize::from(happened));
+        assert_eq!(bench.status().await, SagaStatus::Compensated);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_abort_after_a_compensation_got_stuck_says_so() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {

@@ -72,6 +72,8 @@ pub struct Saga<'a, E> {
     undos: Vec<(Step<E>, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
     lost: Vec<String>,
+    /// Steps that may have been done in this attempt, of which the next delivery asks the provider.
+    to_ask: Vec<String>,
     /// Steps whose compensation was begun in this attempt.
     going_back: Vec<String>,
 }
@@ -102,6 +104,7 @@ impl Claim {
             is_noted,
             undos: Vec::new(),
             lost: Vec::new(),
+            to_ask: Vec::new(),
             going_back: Vec::new(),
         })
     }
@@ -237,12 +240,14 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let name = step.name.clone();
         let known = inner.steps.state().journal.get(&name).cloned();
         let is_confirmed = matches!(&known, Some(entry) if is_confirmed(entry));
-        if self.state.failure.is_some() && !is_confirmed {
+        let is_unknown = known.is_some_and(|entry| entry.state == StepState::Pending);
+        let can_ask = query.is_some();
+        let goes_back = self.state.failure.is_some() && !is_confirmed;
+        let may_be_done = is_unknown && self.state.confirmed.contains(&name);
+        if goes_back && !(can_ask && may_be_done) {
             return Err(self.go_back().await);
         }
         self.note_once().await?;
-        let is_unknown = known.is_some_and(|entry| entry.state == StepState::Pending);
-        let can_ask = query.is_some();
         let asked = match query.filter(|_| is_unknown) {
             Some(query) => {
                 let asking = tokio::time::timeout(ASKING, query(claim.derive_key(&name)));
@@ -261,6 +266,10 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             Ok(Begun::Turn(turn)) => {
                 let done = match asked.flatten() {
                     Some(value) => Ok(value),
+                    None if goes_back => {
+                        turn.fail("not done", false).await;
+                        return Err(self.go_back().await);
+                    }
                     None => effect(claim.derive_key(&name)).await,
                 };
                 match done {
@@ -274,6 +283,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                         // The provider tells the next delivery whether the effect happened.
                         let unsure = step.is_unsure(&error) || (can_ask && !is_permanent);
                         turn.fail(error_kind::<E>(), unsure).await;
+                        if can_ask && unsure {
+                            self.to_ask.push(name);
+                        }
                         if !is_permanent {
                             return Err(StepError::Effect(error).into());
                         }
@@ -397,8 +409,22 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .iter()
             .map(|(step, _)| step.name.clone())
             .collect();
+        if let Some(step) = self.to_ask.first().cloned() {
+            return SagaError::Unanswered { step };
+        }
+        let was_done = |name: &&String| {
+            let state = inner.steps.state();
+            let entry = state.journal.get(name);
+            entry.is_none_or(|entry| entry.state != StepState::Failed)
+        };
         // Those whose result was not kept, and those that the handler doesn't name any more.
-        let confirmed = self.state.confirmed.clone();
+        let confirmed: Vec<_> = self
+            .state
+            .confirmed
+            .iter()
+            .filter(was_done)
+            .cloned()
+            .collect();
         for unknown in confirmed.iter().filter(|name| !names.contains(name)) {
             let undo_name = undo_of(unknown);
             match inner.begin_named(&undo_name, OnCrash::Interrupt).await {
@@ -447,7 +473,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 }
             }
         }
-        let undone: Vec<_> = self.state.confirmed.iter().rev().cloned().collect();
+        let undone: Vec<_> = confirmed.into_iter().rev().collect();
         let Some(failure) = self.state.failure.clone() else {
             return SagaError::Nested;
         };
