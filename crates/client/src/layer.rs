@@ -12,6 +12,8 @@ use crate::policy::{Attempts, Policy, RequestError};
 
 /// Gives each logical request one key, and sends it again as its [`Policy`] says.
 ///
+/// Put it outside any other layer that repeats requests, which else gets a new key for each repetition.
+///
 /// It wraps a client: any tower service of `http::Request` whose body can be cloned. The answer is the
 /// last attempt's, whatever its status, with a [`Delivery`](crate::Delivery) in its extensions.
 ///

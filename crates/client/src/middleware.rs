@@ -9,6 +9,9 @@ use crate::policy::{Attempts, Policy};
 
 /// Gives each logical request of a `reqwest` client one key, and sends it again as its [`Policy`] says.
 ///
+/// Attach it before any other middleware that repeats requests: such a one gets a new key for each of its
+/// repetitions where it stands outside.
+///
 /// A request whose body is a stream can't be sent twice: it gets a key, and one attempt. The answer has a
 /// [`Delivery`](crate::Delivery) in its extensions. A request that got no answer is a
 /// [`RequestError`](crate::RequestError) of `reqwest_middleware::Error`, within

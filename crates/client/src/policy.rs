@@ -101,7 +101,8 @@ impl Policy {
     }
 
     fn header(&self, key: &IdempotencyKey) -> HeaderValue {
-        if !self.is_quoted {
+        // A key that the caller wrote into the header itself may have quotes.
+        if !self.is_quoted || key.as_header().as_bytes().starts_with(b"\"") {
             return key.as_header().clone();
         }
         let quoted = [b"\"", key.as_header().as_bytes(), b"\""].concat();
@@ -139,7 +140,9 @@ impl Attempts {
         headers: &mut HeaderMap,
         extensions: &Extensions,
     ) -> Self {
-        let given = headers.get(IDEMPOTENCY_KEY).map(IdempotencyKey::of_header);
+        let given = headers.get(IDEMPOTENCY_KEY);
+        let given = given.filter(|value| !value.as_bytes().trim_ascii().is_empty());
+        let given = given.map(IdempotencyKey::of_header);
         let key = if extensions.get::<Unkeyed>().is_some() || (given.is_none() && method.is_safe())
         {
             None

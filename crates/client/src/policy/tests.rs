@@ -172,3 +172,31 @@ async fn a_replay_is_handed_over_as_one() {
     assert!(!is_replayed("idempotent-replayed", "false"));
     assert!(!is_replayed("replayed", "true"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_header_is_no_key() {
+    let mut headers = HeaderMap::new();
+    headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(" "));
+    let unkeyed = Attempts::of(
+        &Policy::default(),
+        &Method::POST,
+        &mut headers,
+        &Extensions::new(),
+    );
+    let key = unkeyed.key.unwrap();
+    assert_eq!(headers.get(IDEMPOTENCY_KEY), Some(key.as_header()));
+    assert!(!key.as_header().as_bytes().trim_ascii().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_from_a_header_is_quoted_once_when_it_is_sent_again() {
+    let policy = Policy::default().quoted();
+    let mut headers = HeaderMap::new();
+    headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("\"order-17\""));
+    let given = Attempts::of(&policy, &Method::POST, &mut headers, &Extensions::new());
+    let mut extensions = Extensions::new();
+    extensions.insert(given.key.unwrap());
+    let mut again = HeaderMap::new();
+    Attempts::of(&policy, &Method::POST, &mut again, &extensions);
+    assert_eq!(again, headers);
+}
