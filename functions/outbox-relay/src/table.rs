@@ -195,9 +195,10 @@ impl Table {
             .update_item()
             .table_name(&self.name)
             .set_key(Some(key(parked)))
-            .update_expression("SET #parked = :now REMOVE #pending")
+            .update_expression("SET #parked = :now REMOVE #pending, #expiration")
             .condition_expression("attribute_exists(#pending)")
             .expression_attribute_names("#parked", "parked_at")
+            .expression_attribute_names("#expiration", "expiration")
             .expression_attribute_names("#pending", "pending")
             .expression_attribute_values(":now", N(seconds(SystemTime::now()).to_string()));
         done_or_gone(request.send().await)

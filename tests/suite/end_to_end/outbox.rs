@@ -59,7 +59,9 @@ impl Put<'_> {
                 "recorded_at",
                 AttributeValue::N(self.recorded_at.to_string()),
             )
-            .item("pending", text("0"));
+            .item("pending", text("0"))
+            // Of an earlier publication: an operator wants another.
+            .item("expiration", AttributeValue::N("4102444800".to_owned()));
         let put = match self.data {
             Some(data) => put.item("data", text(data)),
             None => put,
