@@ -33,7 +33,7 @@ const REGION: &str = "eu-central-1";
 const ACCESS_KEY: (&str, &str) = ("local", "local");
 
 /// Each table: the variable that a function reads its name from, its name, its key.
-const TABLES: [(&str, &str, &[Attribute]); 7] = [
+const TABLES: [(&str, &str, &[Attribute]); 8] = [
     ("IDEMPOTENCY_TABLE", "idempotency", &[text("id")]),
     ("ORDERS_TABLE", "orders", &[text("order_id")]),
     ("OUTBOX_TABLE", "outbox", &[text("aggregate"), text("id")]),
@@ -41,6 +41,7 @@ const TABLES: [(&str, &str, &[Attribute]); 7] = [
     ("MOVEMENTS_TABLE", "movements", &[text("entry_id")]),
     ("JOURNAL_TABLE", "journal", &[text("entry_id")]),
     ("PAYOUTS_TABLE", "payouts", &[text("payout_id")]),
+    ("SHOP_TABLE", "shop", &[text("effect_id")]),
 ];
 
 /// The key of the outbox's index.

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Failure> {
         .build()?;
     let mut worker = BatchLayer::new(once)
         .operation("charge")
-        .key(|payment: &Value| payment["payment_id"].to_string())
+        .key(|payment: &Value| payment["payment_id"].as_u64().map(|id| id.to_string()))
         .handler(|_: Message<Value>| async { Ok::<_, Failure>(RUNS.fetch_add(1, SeqCst)) });
     let mut deliver = async |payments: &[Value]| -> Result<usize, Failure> {
         let record = |payment: &Value| json!({"messageId": "m", "body": payment.to_string()});
