@@ -174,7 +174,15 @@ impl PostgresError {
             "08P01" if !ends_session => Problem::Refused,
             _ if code.starts_with("23") => Problem::Constraint,
             _ if code.starts_with("53") => Problem::OutOfResources,
-            _ if code.starts_with("08") || ends_session => Problem::Unreachable,
+            _ if code.starts_with("08") => Problem::Unreachable,
+            // Others refuse the session from its beginning: a setting that the server doesn't know, say.
+            _ if ends_session
+                && ["57", "58", "XX"]
+                    .iter()
+                    .any(|class| code.starts_with(class)) =>
+            {
+                Problem::Unreachable
+            }
             _ => Problem::Refused,
         };
         Self::new(problem, source)

@@ -16,6 +16,9 @@ use conditional::Conditional;
 /// Gives the transaction an id, which all that it writes has.
 pub(crate) const XID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
+/// Answers as [`XID`] does, and assigns none.
+pub(crate) const NO_XID: &str = "SELECT 0::bigint";
+
 /// Tells whether a transaction is in progress, committed or aborted; NULL of one that was long ago.
 pub(crate) const STATE: &str = "SELECT pg_xact_status($1::text::xid8)";
 

@@ -12,7 +12,7 @@ use super::{Isolation, Transaction, TransactionError};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
-use crate::statement::XID;
+use crate::statement::{NO_XID, XID};
 use crate::store::PostgresStore;
 use crate::store::ready::{Ready, millis};
 use crate::value::{Cell, Value, first};
@@ -106,7 +106,12 @@ impl<P: Pool> PostgresStore<P> {
             }
             let begin = self.ready().await?.begin(self.isolation.begin(), None);
             let mut connection = self.pool().connect().await?;
-            let rows = connection.session()?.begin(&begin, XID, &[]).await?;
+            // Without protection no record is written, and a replica takes reads.
+            let first_of_it = if claim.is_protected() { XID } else { NO_XID };
+            let rows = connection
+                .session()?
+                .begin(&begin, first_of_it, &[])
+                .await?;
             let Some(Cell::Int(xid)) = first(&rows) else {
                 return Err(PostgresError::from(Problem::Refused).into());
             };

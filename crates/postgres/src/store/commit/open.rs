@@ -147,7 +147,7 @@ async fn left<S: Session>(
     let id = record.completion.id.as_str();
     let expiration = record.completion.expiration.0.into();
     let owner = found.version.owner.as_deref().into();
-    // Where it has begun another one.
+    // The handler may have begun another transaction.
     session.batch("ROLLBACK").await?;
     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
     let statements = &ready.statements;

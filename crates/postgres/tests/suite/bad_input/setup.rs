@@ -7,15 +7,15 @@ use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::store::{MemoryStore, Store as Records};
 use lambda_idempotency::testing::conformance;
 use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
-use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, schema};
+use lambda_idempotency_postgres::{Pool as Connections, PostgresStore, Problem, Sql, schema};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
 use super::{add, claimed, insert, says, store_error};
 use crate::support::{
-    Failed, MINUTE, Store, count, engine, eventually, name, pool_of, problem, sql, store_of, table,
-    transact, url, url_with,
+    Engine, Failed, MINUTE, Store, count, engine, eventually, name, pool_of, problem, sql,
+    store_of, table, transact, url, url_with,
 };
 
 /// The time to wait for something that never comes.
@@ -23,39 +23,39 @@ const SHORT: Duration = Duration::from_millis(50);
 
 /// Returns the errors of both forms, on both drivers, with this server and table. No handler runs.
 async fn refused(url: &str, table: &str, words: &str) -> Vec<StoreError> {
-    refused_within(MINUTE, url, table, words).await
+    refused_within([MINUTE; 2], url, table, words).await
 }
 
-/// The same, where the pool of `sqlx` tries to connect for this long.
-async fn refused_within(wait: Duration, url: &str, table: &str, words: &str) -> Vec<StoreError> {
+/// The same, where the pool of `sqlx` tries to connect, and the engine tries what may go better, for this long.
+async fn refused_within(
+    [wait, time]: [Duration; 2],
+    url: &str,
+    table: &str,
+    words: &str,
+) -> Vec<StoreError> {
     let store = PostgresStore::with_table(pool_of(url, 2), table).unwrap();
     let options = PgPoolOptions::new().acquire_timeout(wait);
     let sqlx = PostgresStore::with_table(options.connect_lazy(url).unwrap(), table).unwrap();
-    let once = engine(store.clone());
+    let once = tried_for(time, store.clone());
     let open = transact(&once, Key::new("op", "a"), None, async |_| {
         panic!("the handler ran");
         #[allow(unreachable_code)]
         Ok::<i64, Failed>(0)
     });
-    let claim = engine(store)
-        .run(
-            Key::new("op", "a"),
-            None,
-            async |_| -> Result<i64, Failed> { panic!("the handler ran") },
-        )
-        .await;
-    let on_sqlx = engine(sqlx)
-        .run(
-            Key::new("op", "a"),
-            None,
-            async |_| -> Result<i64, Failed> { panic!("the handler ran") },
-        )
-        .await;
-    let errors: Vec<_> = [open.await, claim, on_sqlx].map(store_error).into();
+    let unrun = async |_| -> Result<i64, Failed> { panic!("the handler ran") };
+    let (claiming, on_sqlx) = (tried_for(time, store), tried_for(time, sqlx));
+    let claim = claiming.run(Key::new("op", "a"), None, unrun);
+    let on_sqlx = on_sqlx.run(Key::new("op", "a"), None, unrun);
+    let (open, claim, on_sqlx) = tokio::join!(open, claim, on_sqlx);
+    let errors: Vec<_> = [open, claim, on_sqlx].map(store_error).into();
     for error in &errors {
         says(error, words);
     }
     errors
+}
+
+fn tried_for<P: Connections>(time: Duration, store: PostgresStore<P>) -> Engine<P> {
+    Engine::of(store, |builder| builder.store_timeout(time))
 }
 
 #[tokio::test]
@@ -99,7 +99,9 @@ async fn a_read_only_server_names_the_primary() {
         "postgres",
         "options=-c%20default_transaction_read_only%3Don",
     );
-    for error in refused(&read_only, &table, "connect to the primary").await {
+    // Another server may become the primary, so that it is tried again.
+    let times = [MINUTE, Duration::from_secs(10)];
+    for error in refused_within(times, &read_only, &table, "connect to the primary").await {
         assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::ReadOnly);
     }
@@ -137,7 +139,7 @@ async fn a_server_that_wants_tls_says_so() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
     let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
-    for error in refused_within(SHORT, nowhere, "keys", "reached").await {
+    for error in refused_within([SHORT, MINUTE], nowhere, "keys", "reached").await {
         assert!(error.is_unreachable(), "{error:?}");
     }
 }

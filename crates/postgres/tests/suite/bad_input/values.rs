@@ -278,8 +278,6 @@ async fn a_proxy_that_has_no_connection_left_is_no_refusal() {
     let admin = tokio_postgres::connect(&admin, tokio_postgres::NoTls);
     let (admin, connection) = admin.await.unwrap();
     tokio::spawn(connection);
-    let hasty = admin.simple_query("SET query_wait_timeout = 1").await;
-    hasty.unwrap();
     let (store, _) = store_of(&through, 4).await;
     let mut held = Vec::new();
     for _ in 0..3 {
@@ -287,6 +285,8 @@ async fn a_proxy_that_has_no_connection_left_is_no_refusal() {
         client.batch_execute("BEGIN").await.unwrap();
         held.push(client);
     }
+    let hasty = admin.simple_query("SET query_wait_timeout = 1").await;
+    hasty.unwrap();
     let estimated = store.estimated_records(tokio::time::Instant::now() + MINUTE);
     let error = estimated.await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
