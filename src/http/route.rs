@@ -144,7 +144,7 @@ pub(super) enum Position {
 
 /// Finds a parameter in a template.
 pub(super) fn position(template: &str, name: &str) -> Option<Position> {
-    let all: Vec<&str> = segments(template).collect();
+    let all: Vec<&str> = segments(template.trim_end_matches('/')).collect();
     let is_wanted = |segment: &&str| is_parameter(segment) && parameter(segment) == name;
     let index = all.iter().position(is_wanted)?;
     let last = all.len() - 1;
