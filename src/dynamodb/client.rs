@@ -1,6 +1,7 @@
 //! Makes the clients of a function: their credentials are kept until they expire, their throttled
 //! writes are left to the engine. Tells a request that was sent from one that waited in this process.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::error::Error as StdError;
 use std::ffi::OsString;
@@ -23,7 +24,7 @@ use aws_sdk_dynamodb::config::{
     ConfigBag, IdentityCache, Intercept, RuntimeComponents, SharedHttpClient, SharedIdentityCache,
     SharedInterceptor,
 };
-use aws_sdk_dynamodb::error::{BoxError, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{BoxError, SdkError};
 use aws_sdk_dynamodb::{Client, config};
 use aws_smithy_runtime_api::client::identity::{
     IdentityFuture, ResolveCachedIdentity, SharedIdentityResolver,
@@ -33,6 +34,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::retries::classifiers::{
     ClassifyRetry, RetryAction, RetryClassifierPriority,
 };
+use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use crate::dynamodb::error::{EXPIRED, unsent};
@@ -199,15 +201,19 @@ impl Intercept for Renewed {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if refuses(reply, &EXPIRED) {
+        let reply = reply.response();
+        let is_refusal = reply.status().is_client_error();
+        let body = reply.body().bytes().filter(|_| is_refusal);
+        let says = |code: &&str| {
+            let code = code.as_bytes();
+            body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
+        };
+        if EXPIRED.iter().any(says) {
             self.forget();
         }
         Ok(())
     }
 }
-
-/// The code of a refusal that tells what the item is.
-const CONDITION_FAILED: &str = "ConditionalCheckFailedException";
 
 tokio::task_local! {
     /// The sends of the request under way.
@@ -267,29 +273,33 @@ impl Intercept for Noted {
 /// and a body that can't be read say nothing. A send that times out or loses its connection has no
 /// reply.
 pub(super) fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
+    let http = reply.response();
     reply.output_or_error().is_ok()
-        || (reply.response().status().is_client_error() && !refuses(reply, &["RequestTimeout"]))
+        || (http.status().is_client_error() && !http.body().bytes().is_some_and(is_late))
 }
 
-/// Tells whether the service refused a request with one of these codes. The reply's body was read.
-fn refuses(reply: &AfterDeserializationInterceptorContextRef<'_>, codes: &[&str]) -> bool {
-    let reply = reply.response();
-    let is_refusal = reply.status().is_client_error();
-    let body = reply.body().bytes().filter(|_| is_refusal);
-    let says = |code: &&str| {
-        let code = code.as_bytes();
-        body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
-    };
-    codes.iter().any(says)
+/// Tells whether the service waited in vain for the rest of the request. The item that a condition met
+/// may have any text, so that the code alone is looked at.
+fn is_late(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Refusal<'a> {
+        #[serde(rename = "__type", borrow)]
+        code: Cow<'a, str>,
+    }
+    let refusal = serde_json::from_slice::<Refusal<'_>>(body);
+    let code = refusal
+        .as_ref()
+        .ok()
+        .and_then(|refusal| refusal.code.rsplit('#').next());
+    matches!(code, Some("RequestTimeout" | "RequestTimeoutException"))
 }
 
-/// Gives the reply to a request of such a client. One that was not sent says nothing of the store. One
-/// that is refused after a send without an answer may have applied, unless the refusal says that a
-/// condition failed.
-pub(super) async fn in_time<T, E: StdError + ProvideErrorMetadata + 'static>(
+/// Gives the reply to a request of such a client, and whether an earlier send of it had no answer. One
+/// that was not sent says nothing of the store.
+pub(super) async fn in_time<T, E: StdError + 'static>(
     deadline: Instant,
     request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-) -> Result<Result<T, SdkError<E, HttpResponse>>, StoreError> {
+) -> Result<(Result<T, SdkError<E, HttpResponse>>, bool), StoreError> {
     if Instant::now() >= deadline {
         return Err(StoreError::NotSent);
     }
@@ -304,14 +314,7 @@ pub(super) async fn in_time<T, E: StdError + ProvideErrorMetadata + 'static>(
     match reply {
         Err(_) if made == 0 => Err(StoreError::NotSent),
         Ok(Err(error @ SdkError::DispatchFailure(_))) if made == 0 => Err(unsent(in_words(&error))),
-        Ok(Err(SdkError::ServiceError(refusal)))
-            if made > answered && refusal.err().code() != Some(CONDITION_FAILED) =>
-        {
-            let refusal = in_words(refusal.err());
-            let text = format!("a send had no answer, and the next was refused: {refusal}");
-            Err(StoreError::Unavailable(text.into()))
-        }
-        reply => reply,
+        reply => reply.map(|reply| (reply, made > answered)),
     }
 }
 

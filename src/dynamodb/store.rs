@@ -157,12 +157,20 @@ impl DynamoDbStore {
         E: Refusal,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>> + ?Sized,
     {
-        match client::in_time(deadline, request).await? {
+        let (reply, is_silent) = client::in_time(deadline, request).await?;
+        match reply {
             Ok(reply) => Ok(Ok(reply)),
-            Err(error) => match error.as_service_error().and_then(Refusal::met) {
-                Some(Met(item)) => Ok(Err(item.map(|item| self.layout.read(&item)))),
-                None => Err(classify(&self.table, &self.layout, action, &error)),
-            },
+            Err(error) => {
+                if let Some(Met(item)) = error.as_service_error().and_then(Refusal::met) {
+                    return Ok(Err(item.map(|item| self.layout.read(&item))));
+                }
+                let error = classify(&self.table, &self.layout, action, &error);
+                Err(if is_silent {
+                    error.after_silence()
+                } else {
+                    error
+                })
+            }
         }
     }
 

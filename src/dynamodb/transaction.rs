@@ -59,7 +59,8 @@ async fn send(
         .customize()
         .config_override(client::sent_once(&store.client))
         .send();
-    match client::in_time(deadline, Box::pin(request)).await? {
+    let (reply, _) = client::in_time(deadline, Box::pin(request)).await?;
+    match reply {
         Ok(_) => Ok(Committed::Applied),
         Err(error) => match error.as_service_error() {
             Some(ServiceError::TransactionCanceledException(cancelled)) => {

@@ -22,7 +22,7 @@ use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
-    Completion, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
+    Completion, NOT_STARTED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, OnCrash, decide};
 use crate::store::{Answer, StoreError};
@@ -150,7 +150,10 @@ impl UnsentEndings {
     /// Tells whether an ending of this key waits which says that its work is done, or may be.
     pub(super) fn has_work_of(&self, id: &RecordId) -> bool {
         let is_work = |unsent: &Arc<Unsent>| match &unsent.write {
-            RecordWrite::Release(release) => release.last_error.as_deref() != Some(WITHOUT_REPLY),
+            RecordWrite::Release(release) => {
+                let error = release.last_error.as_deref();
+                ![Some(WITHOUT_REPLY), Some(NOT_STARTED)].contains(&error)
+            }
             _ => true,
         };
         let is_empty = self.count.load(Ordering::Relaxed) == 0;

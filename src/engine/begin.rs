@@ -353,9 +353,9 @@ impl Engine {
             let was_silent = is_silent.swap(true, Ordering::Relaxed);
             let answer = self.write(request, &write, deadline).await;
             // A claim that was not sent may be in a group which is sent later.
-            let is_answered = !answer
-                .as_ref()
-                .is_err_and(|error| error.is_unreachable() || matches!(error, StoreError::NotSent));
+            let is_answered = !answer.as_ref().is_err_and(|error| {
+                error.may_have_applied() || matches!(error, StoreError::NotSent)
+            });
             is_silent.store(was_silent || !is_answered, Ordering::Relaxed);
             answer
         };

@@ -67,8 +67,7 @@ impl Engine {
             }
             (Some(failure), _) => {
                 request.meter.count(Count::Failures);
-                self.fail_for(&request, &hold, &failure, request.retention)
-                    .await;
+                self.fail_for_long(&request, &hold, &failure).await;
                 Ok(Ended::Done)
             }
             (None, _) => {
@@ -126,8 +125,7 @@ impl Engine {
         match failure {
             // A retry behind the failure would fire the steps again, without their journal.
             Some(failure) if claim.may_have_effects() => {
-                let retention = request.retention.max(self.settings.failure_retention);
-                self.fail_for(request, hold, &failure, retention).await;
+                self.fail_for_long(request, hold, &failure).await;
             }
             Some(failure) => self.fail(request, hold, &failure).await,
             None => self.release(request, hold, last_error.as_deref()).await,

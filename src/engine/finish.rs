@@ -72,14 +72,9 @@ impl Engine {
         let _ = self.finish(request, hold, completion).await;
     }
 
-    /// Stores a failure for this long.
-    pub(super) async fn fail_for(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        failure: &Failure,
-        retention: Duration,
-    ) {
+    /// Stores a failure behind effects, for as long as an outcome.
+    pub(super) async fn fail_for_long(&self, request: &Request, hold: &Hold, failure: &Failure) {
+        let retention = request.retention.max(self.settings.failure_retention);
         let mut completion = self.failure_of(request, &hold.owner, failure);
         completion.expiration = (completion.completed_at + retention).ceil_seconds();
         let _ = self.finish(request, hold, completion).await;

@@ -40,7 +40,7 @@ where
     let mut left = None;
     loop {
         let Some(turn) = turns.next(deadline).await else {
-            return Err(told(earlier, no_turn()));
+            return Err(earlier.unwrap_or_else(no_turn));
         };
         let error = match send().await {
             Ok(answer) => return Ok(answer),

@@ -275,6 +275,9 @@ pub(crate) struct SagaState {
     /// The step, or the compensation, that an operator must settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stuck: Option<String>,
+    /// An operator has erased the rest.
+    #[serde(skip)]
+    pub(crate) is_erased: bool,
 }
 
 impl SagaState {
@@ -284,7 +287,10 @@ impl SagaState {
             StepState::Confirmed(StepResult::Text(text)) => {
                 serde_json::from_str(text).unwrap_or_default()
             }
-            _ => Self::default(),
+            _ => Self {
+                is_erased: true,
+                ..Self::default()
+            },
         })
     }
 

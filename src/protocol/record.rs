@@ -193,7 +193,7 @@ impl SagaStatus {
         let state = SagaState::of(&record.journal)?;
         Some(match record.status {
             Status::Completed if state.failure.is_none() => Self::Completed,
-            Status::Failed if state.failure.is_none() => Self::Failed,
+            Status::Failed if state.failure.is_none() && !state.is_erased => Self::Failed,
             // A handler may return a success from there.
             Status::Completed | Status::Failed => Self::Compensated,
             _ if state.is_stuck(&record.journal) => Self::Stuck,

@@ -55,6 +55,28 @@ impl StoreError {
         matches!(self, Self::Timeout | Self::Unavailable(_))
     }
 
+    /// Tells whether a send of the write may have applied: the last, or an earlier one.
+    pub(crate) fn may_have_applied(&self) -> bool {
+        self.is_unreachable()
+            || self
+                .source()
+                .is_some_and(<dyn StdError>::is::<AfterSilence>)
+    }
+
+    /// Notes that an earlier send of the request had no answer.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn after_silence(self) -> Self {
+        let source = |source| AfterSilence(source).into();
+        match self {
+            Self::Throttled(error) => Self::Throttled(source(error)),
+            Self::Unauthenticated(error) => Self::Unauthenticated(source(error)),
+            Self::Denied(error) => Self::Denied(source(error)),
+            Self::Misconfigured(error) => Self::Misconfigured(source(error)),
+            Self::Rejected(error) => Self::Rejected(source(error)),
+            other => other,
+        }
+    }
+
     /// Tells whether the same request may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(
@@ -68,6 +90,11 @@ impl StoreError {
         )
     }
 }
+
+/// The refusal of a request that was sent before.
+#[derive(Debug, thiserror::Error)]
+#[error("{}; an earlier send of the request had no answer", unlinked(.0))]
+struct AfterSilence(#[source] BoxError);
 
 #[cfg(test)]
 mod tests {

@@ -373,6 +373,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 failure: Some(failure),
                 confirmed,
                 stuck: None,
+                is_erased: false,
             },
         );
         if let Err(error) = self.note().await {
@@ -386,6 +387,15 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         inner.steps.state().goes_back = true;
         events::saga("saga_compensating", &inner.operation, &inner.id);
         Ok(())
+    }
+
+    /// Tells whether the step's entry has this state.
+    fn is(&self, name: &str, state: &StepState) -> bool {
+        let steps = self.claim.inner.steps.state();
+        steps
+            .journal
+            .get(name)
+            .is_some_and(|entry| entry.state == *state)
     }
 
     /// Undoes what was confirmed, the last first.
@@ -409,20 +419,19 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .iter()
             .map(|(step, _)| step.name.clone())
             .collect();
-        if let Some(step) = self.to_ask.first().cloned() {
-            return SagaError::Unanswered { step };
+        if let Some(step) = self
+            .to_ask
+            .iter()
+            .find(|name| self.is(name, &StepState::Pending))
+        {
+            return SagaError::Unanswered { step: step.clone() };
         }
-        let was_done = |name: &&String| {
-            let state = inner.steps.state();
-            let entry = state.journal.get(name);
-            entry.is_none_or(|entry| entry.state != StepState::Failed)
-        };
         // Those whose result was not kept, and those that the handler doesn't name any more.
         let confirmed: Vec<_> = self
             .state
             .confirmed
             .iter()
-            .filter(was_done)
+            .filter(|name| !self.is(name, &StepState::Failed))
             .cloned()
             .collect();
         for unknown in confirmed.iter().filter(|name| !names.contains(name)) {

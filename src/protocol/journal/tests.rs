@@ -178,6 +178,7 @@ fn the_record_and_its_journal_give_the_status() {
         }),
         confirmed: vec!["charge".to_owned()],
         stuck: None,
+        is_erased: false,
     };
     let stuck = SagaState {
         stuck: Some("charge/undo".to_owned()),

@@ -179,7 +179,9 @@ async fn a_message_that_differs_from_one_that_runs_is_delivered_again(server: Se
         ends.wait().await;
     };
     let wrong = deliver(&mut first, [payment("wrong", "p-1", 1)]);
-    let (wrong, ()) = tokio::join!(wrong, meanwhile);
+    let both = async { tokio::join!(wrong, meanwhile) };
+    let both = tokio::time::timeout(Duration::from_mins(1), both);
+    let (wrong, ()) = both.await.expect("the second is not told to wait");
     assert_eq!(wrong, ["wrong"]);
     assert_eq!(deliver(&mut worker, corrected()).await, NOTHING);
     assert_eq!(parked.take(), []);
