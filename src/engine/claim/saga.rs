@@ -158,8 +158,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     }
 
     /// Runs an effect that can be undone, and whose provider can be asked about it: where an attempt died
-    /// in the middle, or the effect failed with an error that isn't [permanent](Self::permanent), `query` is given the step's key and returns the result of the effect, or `None`
-    /// where it did not happen. It has 10 seconds.
+    /// in the middle, or the effect failed with an error that isn't [permanent](Self::permanent), `query`
+    /// is given the step's key and returns the result of the effect, or `None` where it did not happen. It
+    /// has 10 seconds.
     ///
     /// # Errors
     ///

@@ -417,7 +417,8 @@ impl<E> Step<E> {
 
     /// Sets the errors of the effect, or of its compensation, after which it isn't known whether it
     /// happened: a timeout, say. The step then counts as one whose attempt died. Default: none; an error
-    /// says that nothing happened.
+    /// says that nothing happened, except of a [`queried_step`](crate::Saga::queried_step), whose provider
+    /// is asked after each error that isn't permanent.
     pub fn unsure_after(mut self, unsure: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.unsure = Some(Box::new(unsure));
         self
