@@ -487,32 +487,8 @@ impl Idempotency {
         F: FnOnce(Claim) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
-        self.run_detached_with(key, fingerprint, handler, Verdict::of)
-            .await
-    }
-
-    /// Runs the handler as [`run_detached`](Self::run_detached) does, and lets `verdict` decide as
-    /// [`run_with`](Self::run_with) does.
-    ///
-    /// # Errors
-    ///
-    /// As [`run_detached`](Self::run_detached).
-    pub async fn run_detached_with<T, E, M, F, Fut>(
-        &self,
-        key: impl Into<Option<Key>>,
-        fingerprint: impl Into<Option<Fingerprint>>,
-        handler: F,
-        verdict: impl FnOnce(&Result<T, E>) -> Verdict + Send + 'static,
-    ) -> Result<Outcome<T>, Error<E>>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-        E: HandlerError<M> + Send,
-        M: 'static,
-        F: FnOnce(Claim) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T, E>> + Send + 'static,
-    {
         let (key, fingerprint) = (key.into(), fingerprint.into());
-        let run = async move |once: Self| once.run_with(key, fingerprint, handler, verdict).await;
+        let run = async move |once: Self| once.run(key, fingerprint, handler).await;
         if self.ends_with_invocation() {
             return run(self.clone()).await;
         }
@@ -611,29 +587,6 @@ impl<T> Outcome<T> {
             | Self::Replayed(value, _)
             | Self::Unrecorded(value)
             | Self::Unprotected(value) => value,
-        }
-    }
-
-    /// Changes a replayed value, such as a signed address that has expired meanwhile. The value of
-    /// a handler that ran now stays as it is, and so does the record.
-    ///
-    /// ```
-    /// use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let once = Idempotency::builder(MemoryStore::new()).namespace("files").build()?;
-    /// for expected in ["address 1", "address 1, renewed"] {
-    ///     let upload = |_| async { Ok::<_, std::io::Error>("address 1".to_owned()) };
-    ///     let outcome = once.run(Key::new("upload", "A-17"), None, upload).await?;
-    ///     let outcome = outcome.map_replayed(|address, _| format!("{address}, renewed"));
-    ///     assert_eq!(outcome.into_inner(), expected);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn map_replayed(self, change: impl FnOnce(T, &Replay) -> T) -> Self {
-        match self {
-            Self::Replayed(value, replay) => Self::Replayed(change(value, &replay), replay),
-            other => other,
         }
     }
 

@@ -324,7 +324,7 @@ impl ErrorKind {
     }
 
     /// As [`Error::is_retryable`].
-    pub fn is_retryable(self) -> bool {
+    fn is_retryable(self) -> bool {
         match self {
             Self::HandlerFailed
             | Self::InFlight
@@ -350,7 +350,7 @@ impl ErrorKind {
     }
 
     /// As [`Error::handler_ran`].
-    pub fn handler_ran(self) -> bool {
+    fn handler_ran(self) -> bool {
         matches!(
             self,
             Self::HandlerFailed

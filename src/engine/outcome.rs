@@ -55,15 +55,6 @@ impl Replayed {
         }
     }
 
-    /// Gives the outcome's JSON text.
-    pub fn into_json(mut self) -> String {
-        events::replayed(&self.request, &self.record);
-        match (self.unpacked, self.record.outcome.take()) {
-            (Some(text), _) | (None, Some(StoredOutcome::Inline(text))) => text,
-            _ => NOTHING.to_owned(),
-        }
-    }
-
     /// Decodes the outcome.
     ///
     /// # Errors

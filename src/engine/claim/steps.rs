@@ -537,16 +537,6 @@ impl<E> From<E> for StepError<E> {
     }
 }
 
-impl<E> StepError<E> {
-    /// Returns the effect's own error, where this is one.
-    pub fn into_effect(self) -> Option<E> {
-        match self {
-            Self::Effect(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// The error of a saga: of a step that gave no result, or of one that was undone. `E` is the effect's own
 /// error.
 ///
@@ -626,17 +616,5 @@ impl Engine {
         let send = || self.store.write(amendment, deadline);
         // Boxed, so that a step's future, which the handler holds, stays small.
         Box::pin(persist(turns, deadline, again, send)).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_effects_own_error_comes_back_out() {
-        assert_eq!(StepError::Effect("mine").into_effect(), Some("mine"));
-        let other = StepError::<&str>::Store(StoreError::Timeout);
-        assert_eq!(other.into_effect(), None);
     }
 }
