@@ -64,6 +64,7 @@ const MOST_KEYS: usize = 1 << 27;
 #[derive(Clone)]
 pub struct Window {
     hasher: RandomState,
+    /// The share of new keys that it takes for met, when both of its filters are full.
     rate: f64,
     memory: Arc<Mutex<Memory>>,
 }
@@ -109,12 +110,7 @@ impl Window {
     }
 
     /// Creates a window that takes this share of new keys for met.
-    ///
-    /// # Errors
-    ///
-    /// [`WindowError::Keys`] where `keys` is not in 1 to 134,217,728, [`WindowError::Rate`] where the rate
-    /// is not above 0 and up to 0.1.
-    pub fn with_rate(keys: usize, rate: f64) -> Result<Self, WindowError> {
+    fn with_rate(keys: usize, rate: f64) -> Result<Self, WindowError> {
         if !(1..=MOST_KEYS).contains(&keys) {
             return Err(WindowError::Keys(keys));
         }
@@ -128,7 +124,8 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// As [`with_rate`](Self::with_rate).
+    /// [`WindowError::Keys`] where `keys` is not in 1 to 134,217,728, [`WindowError::Rate`] where the rate
+    /// is not above 0 and up to 0.1.
     pub fn lossy(keys: usize, rate: f64) -> Result<LossyStore, WindowError> {
         Self::with_rate(keys, rate).map(LossyStore::new)
     }
@@ -146,13 +143,8 @@ impl Window {
         }
     }
 
-    /// Returns the share of new keys that it takes for met, when both of its filters are full.
-    pub fn rate(&self) -> f64 {
-        self.rate
-    }
-
     /// Tells whether a key was met before.
-    pub fn look(&self, key: &(impl Hash + ?Sized)) -> Seen {
+    fn look(&self, key: &(impl Hash + ?Sized)) -> Seen {
         self.memory().look(self.hasher.hash_one(key))
     }
 
@@ -284,7 +276,7 @@ impl LossyStore {
             "messages that were probably duplicates, and may have been new"
         );
         metrics::describe_gauge!(LOSSY_RATE, Unit::Percent, "of new messages that are lost");
-        metrics::gauge!(LOSSY_RATE).set(100.0 * window.rate());
+        metrics::gauge!(LOSSY_RATE).set(100.0 * window.rate);
         Self {
             window,
             claims: Arc::default(),
