@@ -324,24 +324,8 @@ impl RecordId {
 
     /// Derives the key of an effect outside, as [`Claim::derive_key`](crate::Claim::derive_key) gives it
     /// to the handler: for a tool that looks for the effect of a record. SHA-256, in hex, over the id and
-    /// the effect's name.
-    ///
-    /// An operator may have given the request other keys: see
-    /// [`derive_key_in`](Self::derive_key_in).
-    pub fn derive_key(&self, effect: &str) -> String {
-        self.derive_key_in(0, effect)
-    }
-
-    /// Derives the UUID of an effect outside, as [`Claim::derive_uuid`](crate::Claim::derive_uuid)
-    /// gives it to the handler.
-    pub fn derive_uuid(&self, effect: &str) -> String {
-        self.derive_uuid_in(0, effect)
-    }
-
-    /// Derives the key of this generation: the record's
-    /// [`Journal::key_generation`](crate::protocol::journal::Journal::key_generation) tells which one
-    /// its attempts derive. That of [`derive_key`](Self::derive_key) is 0; any other is part of what is
-    /// hashed.
+    /// the effect's name, and over the generation where it isn't 0: the record's
+    /// [`Journal::key_generation`](crate::protocol::journal::Journal::key_generation).
     pub fn derive_key_in(&self, generation: u32, effect: &str) -> String {
         let (id, effect) = (self.as_str().as_bytes(), effect.as_bytes());
         match generation {
@@ -354,7 +338,8 @@ impl RecordId {
         .to_string()
     }
 
-    /// Derives the UUID of this generation.
+    /// Derives the UUID of an effect outside, as [`Claim::derive_uuid`](crate::Claim::derive_uuid)
+    /// gives it to the handler.
     pub fn derive_uuid_in(&self, generation: u32, effect: &str) -> String {
         uuid(&self.derive_key_in(generation, effect))
     }
