@@ -33,7 +33,7 @@ use crate::testing::{ManualClock, TestError};
 ///
 /// ```
 /// use lambda_idempotency::testing::TestClaim;
-/// use lambda_idempotency::{Claim, StepError};
+/// use lambda_idempotency::{Claim, Key, StepError};
 ///
 /// async fn order(claim: Claim) -> Result<String, StepError<std::io::Error>> {
 ///     let receipt: String = claim.step("charge", async |key| Ok(format!("receipt under {key}"))).await?;
@@ -43,7 +43,7 @@ use crate::testing::{ManualClock, TestError};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // The first attempt charged, and died before its mail.
-/// let claim = TestClaim::new("order", "A-17").confirmed("charge", &"receipt 1")?.claim().await?;
+/// let claim = TestClaim::new(Key::new("order", "A-17")).confirmed("charge", &"receipt 1")?.claim().await?;
 /// assert_eq!(claim.attempt(), 2);
 /// assert_eq!(order(claim).await?, "receipt 1");
 /// # Ok(()) }
@@ -60,13 +60,8 @@ pub struct TestClaim {
 }
 
 impl TestClaim {
-    /// Starts with the first attempt on this operation and token.
-    pub fn new(operation: impl Into<String>, token: impl Into<String>) -> Self {
-        Self::of(Key::new(operation, token))
-    }
-
     /// Starts with the first attempt on this key.
-    pub fn of(key: Key) -> Self {
+    pub fn new(key: Key) -> Self {
         Self {
             key,
             namespace: "tests".into(),

@@ -116,6 +116,7 @@ impl TestMessage {
     /// that [`TestClaim`](super::TestClaim) makes.
     ///
     /// ```
+    /// use lambda_idempotency::Key;
     /// use lambda_idempotency::sqs::Message;
     /// use lambda_idempotency::testing::{TestClaim, TestMessage};
     ///
@@ -124,7 +125,7 @@ impl TestMessage {
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let claim = TestClaim::new("charge", "A-17").attempt(2).claim().await?;
+    /// let claim = TestClaim::new(Key::new("charge", "A-17")).attempt(2).claim().await?;
     /// assert_eq!(charge(TestMessage::new("m-1", "1250").with_claim(claim)?).await?, "1250 in attempt 2");
     /// # Ok(()) }
     /// ```

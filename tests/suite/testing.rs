@@ -71,7 +71,7 @@ async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {
         panic!("{begun:?}")
     };
 
-    let claim = TestClaim::of(key).namespace("payments").claim().await;
+    let claim = TestClaim::new(key).namespace("payments").claim().await;
 
     let claim = claim.unwrap();
     assert_eq!(
@@ -86,7 +86,7 @@ async fn a_test_claim_derives_the_keys_of_an_engine_with_its_namespace() {
 #[tokio::test(start_paused = true)]
 async fn a_test_claim_ends_with_its_lease_by_its_clock() {
     let clock = ManualClock::default();
-    let claim = TestClaim::new("charge", "A-17")
+    let claim = TestClaim::new(Key::new("charge", "A-17"))
         .attempt(4)
         .lease(Duration::from_secs(30))
         .clock(clock.clone());
@@ -105,7 +105,11 @@ async fn a_test_claim_ends_with_its_lease_by_its_clock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_an_operator() {
-    let claim = || TestClaim::new("order", "A-17").pending("charge").claim();
+    let claim = || {
+        TestClaim::new(Key::new("order", "A-17"))
+            .pending("charge")
+            .claim()
+    };
 
     let again = claim().await.unwrap();
     assert_eq!(again.attempt(), 2);
@@ -120,7 +124,9 @@ async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_an_operator() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_without_a_usable_name_is_an_error_of_the_test_claim() {
-    let claim = TestClaim::new("order", "A-17").confirmed("", &1).unwrap();
+    let claim = TestClaim::new(Key::new("order", "A-17"))
+        .confirmed("", &1)
+        .unwrap();
     let made = claim.claim().await;
     assert!(matches!(made, Err(TestError::Step { .. })), "{made:?}");
 }
@@ -130,7 +136,7 @@ async fn a_run_of_a_test_claim_commits_with_the_store_it_was_given(server: Serve
     use aws_sdk_dynamodb::types::{AttributeValue::S, Put};
     let orders = server.table_with_key("orders", "order_id").await;
     let store = server.store().await;
-    let claim = TestClaim::new("place", "A-17").attempt(2);
+    let claim = TestClaim::new(Key::new("place", "A-17")).attempt(2);
     let run = claim.clone().begin(store.clone()).await.unwrap();
     assert_eq!(run.claim().attempt(), 2);
 

@@ -5,7 +5,7 @@ use lambda_http::{Body, Error, Request, Response};
 use lambda_idempotency::http::{IdempotencyLayer, ResponseBody, scope};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestRequest};
-use lambda_idempotency::{Claim, Idempotency};
+use lambda_idempotency::{Claim, Idempotency, Key};
 use serde_json::json;
 use tokio::sync::Notify;
 use tower::{Service, ServiceBuilder, ServiceExt};
@@ -53,7 +53,7 @@ async fn send(once: &Idempotency, request: TestRequest) -> Result<(u16, String),
 
 #[tokio::test]
 async fn the_handler_answers_with_the_id_of_its_claim() -> Result<(), Error> {
-    let claim = TestClaim::new("POST /orders", "cart-17").attempt(3);
+    let claim = TestClaim::new(Key::new("POST /orders", "cart-17")).attempt(3);
     let claim = claim.claim().await?;
     let mut request = tea(2)?.request()?;
     request.extensions_mut().insert(claim.clone());

@@ -1,7 +1,7 @@
-use lambda_idempotency::Idempotency;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, FaultyStore, ManualClock, TestClaim, TestInvocation};
+use lambda_idempotency::{Idempotency, Key};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -71,7 +71,7 @@ async fn invoke(once: &Idempotency, event: TestInvocation) -> Result<String, Opt
 
 #[tokio::test]
 async fn the_handler_pays_under_the_key_of_its_claim() -> Result<(), Error> {
-    let claim = TestClaim::new("settle", "s-1").claim().await?;
+    let claim = TestClaim::new(Key::new("settle", "s-1")).claim().await?;
     let expected = claim.derive_key("bank");
 
     let event = settlement(1250)?.with_claim(claim)?;
@@ -123,7 +123,7 @@ async fn after_a_crash_a_retry_pays_under_the_same_key() -> Result<(), Error> {
     assert_eq!(invoke(&once, settlement(1250)?).await, in_flight);
 
     clock.pass_lease(&once);
-    let claim = TestClaim::new("settle", "s-1").namespace("settlements");
+    let claim = TestClaim::new(Key::new("settle", "s-1")).namespace("settlements");
     let key = claim.claim().await?.derive_key("bank");
     let paid = invoke(&once, settlement(1250)?).await;
     assert_eq!(paid, Ok(format!("\"{key}\"")));

@@ -6,7 +6,7 @@ use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage,
 };
-use lambda_idempotency::{Idempotency, StepError};
+use lambda_idempotency::{Idempotency, Key, StepError};
 use lambda_runtime::{Error, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use tower::{Service, ServiceBuilder};
@@ -103,7 +103,7 @@ async fn deliver(
 
 #[tokio::test]
 async fn the_handler_charges_under_the_key_of_its_step() -> Result<(), Error> {
-    let claim = TestClaim::new("pay", "A-17").namespace("payments");
+    let claim = TestClaim::new(Key::new("pay", "A-17")).namespace("payments");
     let claim = claim.claim().await?;
     let expected = claim.derive_key("charge");
     let gateway = FakeGateway::default();
@@ -117,7 +117,7 @@ async fn the_handler_charges_under_the_key_of_its_step() -> Result<(), Error> {
 
 #[tokio::test]
 async fn a_second_attempt_does_not_repeat_a_confirmed_charge() -> Result<(), Error> {
-    let claim = TestClaim::new("pay", "A-17").confirmed("charge", "receipt 1")?;
+    let claim = TestClaim::new(Key::new("pay", "A-17")).confirmed("charge", "receipt 1")?;
     let gateway = FakeGateway::default();
 
     let message = message("m-1")?.receives(2);
