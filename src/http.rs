@@ -27,7 +27,7 @@
 //!     // Outside: a layer of your own that verifies the client, answers 401, or puts its `Tenant` into the extensions.
 //!     .layer(IdempotencyLayer::scoped(once, |parts| {
 //!         Some(parts.extensions.get::<Tenant>()?.0.to_owned())
-//!     }).require_scope())
+//!     }))
 //!     .service_fn(charge);
 //! // In a function: lambda_http::run(api).await
 //!

@@ -33,7 +33,6 @@ use crate::protocol::pointer::Pointer;
 /// struct Tenant(String);
 /// let tenant = |parts: &http::request::Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
 /// let layer = IdempotencyLayer::scoped(once, tenant)
-///     .require_scope()
 ///     .methods([Method::POST, Method::PATCH, Method::PUT])
 ///     .body_limit(64 * 1_024);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -65,9 +64,9 @@ impl IdempotencyLayer {
     /// The scope names the client. Take it from what was verified
     /// [outside of the layer](super#whose-key), never from a header that a client chooses: a claim
     /// of a verified token, an IAM identity, an extension that an authentication layer has set; the
-    /// feature `lambda-http` has the usual ones ready made, in `http::scope`. Where the closure gives `None`, the request shares
-    /// its keys with all others that have no scope, unless [`require_scope`](Self::require_scope)
-    /// refuses it.
+    /// feature `lambda-http` has the usual ones ready made, in `http::scope`. A request with a key for which
+    /// the closure gives `None`, or a blank text, is refused with a 403. Where some clients may share their
+    /// keys, give the same text for all of them.
     pub fn scoped<F>(once: Idempotency, scope: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -143,13 +142,6 @@ impl IdempotencyLayer {
     /// exist then gets its 404, and not a 400 for want of a key.
     pub fn other_routes(mut self, policy: RoutePolicy) -> Self {
         self.settings.other_routes = policy;
-        self
-    }
-
-    /// Refuses a request with a key whose scope is `None`, or a blank text, with a 403: each one, where the layer is
-    /// [`unscoped`](Self::unscoped).
-    pub fn require_scope(mut self) -> Self {
-        self.settings.requires_scope = true;
         self
     }
 

@@ -6,14 +6,13 @@
 //!
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
 //! // Each subject of the API's JWT authorizer has keys of its own; a request without one is refused.
-//! let layer = IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope();
+//! let layer = IdempotencyLayer::scoped(once, scope::jwt_claim("sub"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Each reads what API Gateway, a function URL, VPC Lattice or Lambda says *about* the request,
-//! which a client can't choose; none reads a header. Where they say nothing, there is no scope: use
-//! them with [`require_scope`](super::IdempotencyLayer::require_scope), so that a forgotten
-//! authorizer refuses requests instead of letting clients share their keys.
+//! which a client can't choose; none reads a header. Where they say nothing, there is no scope,
+//! and the request is refused: a forgotten authorizer never lets clients share their keys.
 
 use http::request::Parts;
 use lambda_http::request::RequestContext;

@@ -33,7 +33,6 @@ pub(super) struct Settings {
     pub(super) routes: Vec<(Route, RoutePolicy)>,
     pub(super) other_routes: RoutePolicy,
     pub(super) scope: Option<Arc<Scope>>,
-    pub(super) requires_scope: bool,
     pub(super) operation: Option<Arc<Operation>>,
     pub(super) fingerprint: FingerprintSettings,
     pub(super) body_limit: usize,
@@ -57,7 +56,6 @@ impl Default for Settings {
             routes: Vec::new(),
             other_routes: RoutePolicy::UNDECLARED,
             scope: None,
-            requires_scope: false,
             operation: None,
             fingerprint: FingerprintSettings::default(),
             body_limit: super::BODY_LIMIT,
@@ -137,13 +135,13 @@ impl Settings {
             Some(closure) => Key::new(closure(parts), token),
             None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
         };
-        match self.scope.as_ref().and_then(|scope| scope(parts)) {
-            // All whose name is blank would share their keys.
-            Some(tenant) if self.requires_scope && is_blank(&tenant) => Err(Problem::ScopeMissing),
-            Some(tenant) => Ok(Some(key.scope(tenant))),
-            None if self.requires_scope => Err(Problem::ScopeMissing),
-            None => Ok(Some(key)),
-        }
+        let Some(scope) = &self.scope else {
+            return Ok(Some(key));
+        };
+        // All whose name is blank would share their keys.
+        let tenant = scope(parts).filter(|tenant| !is_blank(tenant));
+        let tenant = tenant.ok_or(Problem::ScopeMissing)?;
+        Ok(Some(key.scope(tenant)))
     }
 
     /// Makes the response to a request of a route that is refused. For a missing key, the detail
@@ -290,7 +288,7 @@ mod tests {
             (settings.body_limit, settings.response_limit),
             (lambdas_own, lambdas_own)
         );
-        assert!(settings.server_error_retention.is_none() && !settings.requires_scope);
+        assert!(settings.server_error_retention.is_none());
     }
 
     #[test]
@@ -348,15 +346,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_that_is_required_names_somebody() {
+    fn a_scope_names_somebody() {
         let request = http::Request::post("/orders")
             .header("idempotency-key", "7")
             .body(());
         let parts = request.unwrap().into_parts().0;
-        let key = |scope: Option<&'static str>, requires_scope| {
+        let key = |scope: Option<&'static str>| {
             let settings = Settings {
                 scope: Some(Arc::new(move |_| scope.map(str::to_owned))),
-                requires_scope,
                 ..Settings::default()
             };
             let route = settings.guarded_route(&parts).unwrap();
@@ -369,10 +366,9 @@ mod tests {
             Some("\t\u{3000}\u{0}"),
             Some("\u{202e}\u{2069}\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
         ] {
-            assert_eq!(key(scope, true), Err(Problem::ScopeMissing), "{scope:?}");
-            assert!(key(scope, false).is_ok(), "{scope:?}");
+            assert_eq!(key(scope), Err(Problem::ScopeMissing), "{scope:?}");
         }
-        assert!(key(Some("tenant 7"), true).is_ok());
+        assert!(key(Some("tenant 7")).is_ok());
     }
 
     #[test]

@@ -271,8 +271,11 @@ async fn through_http(identity: &Identity) -> Option<(String, String)> {
     let once = identity.engine()?;
     let expected = once.record_id(&identity.key()).ok()?.hash().to_owned();
     let (seen, noted) = slot();
-    let layer = IdempotencyLayer::scoped(once, move |_| scope.clone())
-        .operation(move |_| operation.clone());
+    let layer = match scope {
+        Some(scope) => IdempotencyLayer::scoped(once, move |_| Some(scope.clone())),
+        None => IdempotencyLayer::unscoped(once),
+    };
+    let layer = layer.operation(move |_| operation.clone());
     let service = layer.layer(service_fn(move |request: Request<Body>| {
         note(
             &noted,
@@ -282,7 +285,10 @@ async fn through_http(identity: &Identity) -> Option<(String, String)> {
     }));
     let mut request = Request::post("/").body(Body::Empty).expect("a request");
     request.headers_mut().insert("idempotency-key", token);
-    service.oneshot(request).await.expect("an answer");
+    let answer = service.oneshot(request).await.expect("an answer");
+    if answer.status() == 403 {
+        return None; // The scope names nobody.
+    }
     Some((
         taken(&seen).expect("the identity is usable, so that it ran"),
         expected,

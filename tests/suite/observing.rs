@@ -219,9 +219,7 @@ async fn the_kill_switch_ends_the_watching_too() {
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
-    let layer = IdempotencyLayer::unscoped(observer())
-        .body_limit(4)
-        .require_scope();
+    let layer = IdempotencyLayer::scoped(observer(), |_| None).body_limit(4);
     let mut api = layer.layer(service_fn(move |_: Request<Body>| {
         let number = runs.fetch_add(1, Ordering::SeqCst);
         async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }

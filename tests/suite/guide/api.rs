@@ -25,7 +25,7 @@ async fn order(request: Request) -> Result<Response<Body>, Error> {
 }
 
 fn layer(once: Idempotency) -> IdempotencyLayer {
-    IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope()
+    IdempotencyLayer::scoped(once, scope::jwt_claim("sub"))
 }
 
 fn api(

@@ -18,7 +18,7 @@ fn client_of(parts: &Parts) -> Option<String> {
 }
 
 fn router(once: Idempotency) -> Router {
-    let layer = IdempotencyLayer::scoped(once, client_of).require_scope();
+    let layer = IdempotencyLayer::scoped(once, client_of);
     Router::new().route("/orders", post(order)).layer(layer)
 }
 

@@ -27,8 +27,7 @@ fn authorized(door: Door, authorizer: Value) -> Call {
 on_each_server!(each_subject_of_a_token_has_keys_of_its_own);
 async fn each_subject_of_a_token_has_keys_of_its_own(server: Server) {
     for door in [Door::Rest, Door::Http] {
-        let by_subject =
-            |once| IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope();
+        let by_subject = |once| IdempotencyLayer::scoped(once, scope::jwt_claim("sub"));
         let api = Api::layered(&server, by_subject, place_order).await;
         let client = |subject: &str| {
             authorized(
@@ -63,7 +62,7 @@ async fn each_tenant_of_a_lambda_authorizer_has_keys_of_its_own(server: Server) 
 
 on_each_server!(each_iam_identity_has_keys_of_its_own_in_all_its_sessions);
 async fn each_iam_identity_has_keys_of_its_own_in_all_its_sessions(server: Server) {
-    let by_identity = |once| IdempotencyLayer::scoped(once, scope::iam_identity()).require_scope();
+    let by_identity = |once| IdempotencyLayer::scoped(once, scope::iam_identity());
     let api = Api::layered(&server, by_identity, place_order).await;
     let client = |role: &str, session: &str| {
         let arn = format!("arn:aws:sts::123456789012:assumed-role/{role}/{session}");
@@ -75,7 +74,7 @@ async fn each_iam_identity_has_keys_of_its_own_in_all_its_sessions(server: Serve
 
 on_each_server!(each_tenant_of_the_function_has_keys_of_its_own);
 async fn each_tenant_of_the_function_has_keys_of_its_own(server: Server) {
-    let by_tenant = |once| IdempotencyLayer::scoped(once, scope::tenant_id()).require_scope();
+    let by_tenant = |once| IdempotencyLayer::scoped(once, scope::tenant_id());
     let api = Api::layered(&server, by_tenant, place_order).await;
     let client = |tenant: &str| {
         let mut context = lambda_http::Context::default();
@@ -88,10 +87,10 @@ async fn each_tenant_of_the_function_has_keys_of_its_own(server: Server) {
         .assert_problem(403, "scope-missing");
 }
 
-on_each_server!(a_request_whose_scope_is_unknown_is_refused_where_one_is_required);
-async fn a_request_whose_scope_is_unknown_is_refused_where_one_is_required(server: Server) {
-    let required = |once| IdempotencyLayer::scoped(once, scope::jwt_claim("sub")).require_scope();
-    let api = Api::layered(&server, required, place_order).await;
+on_each_server!(a_request_whose_scope_is_unknown_is_refused);
+async fn a_request_whose_scope_is_unknown_is_refused(server: Server) {
+    let by_subject = |once| IdempotencyLayer::scoped(once, scope::jwt_claim("sub"));
+    let api = Api::layered(&server, by_subject, place_order).await;
     for door in Door::ALL {
         api.send(&door.post("cart-1"))
             .await

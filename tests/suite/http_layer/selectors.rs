@@ -162,7 +162,7 @@ async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
             let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
             Some(tenant.to_owned())
         };
-        let layer = IdempotencyLayer::scoped(once, tenant).require_scope();
+        let layer = IdempotencyLayer::scoped(once, tenant);
         layer.other_routes(RoutePolicy::required().key_from(from_body()))
     };
     let api = Api::layered(&server, layer, place_order).await;

@@ -142,7 +142,7 @@ async fn scenario(canary: &Canary) -> Seen {
 async fn event(seen: &mut Seen, layer: &IdempotencyLayer, secret: &str, key: &str) {
     let event = json!({
         "version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
-        "headers": { "idempotency-key": key, "authorization": secret }, "cookies": [secret],
+        "headers": { "idempotency-key": key, "x-tenant": format!("{secret}1"), "authorization": secret }, "cookies": [secret],
         "requestContext": { "stage": "$default", "http": { "method": "POST", "path": "/orders" } },
         "body": secret, "isBase64Encoded": false,
     });
