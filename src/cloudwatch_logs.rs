@@ -19,7 +19,7 @@
 //! let mut worker = cloudwatch_logs::BatchLayer::with_decoder(once, line)
 //!     .operation("alert")
 //!     .handler(|event: cloudwatch_logs::Message<String>| async move {
-//!         println!("{}: {}", event.metadata.log_group(), event.body);
+//!         println!("{}: {}", event.metadata.log_group, event.body);
 //!         Ok::<_, std::io::Error>(())
 //!     });
 //! // In a function: `lambda_runtime::run(worker).await`. Here, the message that checks the destination.
@@ -103,36 +103,18 @@ pub struct LogRecord {
     pub timestamp: Option<i64>,
     /// The text that was logged.
     pub message: Option<String>,
-    stream: Arc<LogStream>,
-}
-
-/// Names the log stream of a batch.
-#[derive(Debug)]
-struct LogStream {
-    owner: String,
-    group: String,
-    stream: String,
+    /// The account that owns the log group.
+    pub owner: Arc<str>,
+    /// The name of the log group.
+    pub log_group: Arc<str>,
+    /// The name of the log stream.
+    pub log_stream: Arc<str>,
 }
 
 impl LogRecord {
-    /// Gives the account that owns the log group.
-    pub fn owner(&self) -> &str {
-        &self.stream.owner
-    }
-
-    /// Names the log group.
-    pub fn log_group(&self) -> &str {
-        &self.stream.group
-    }
-
-    /// Names the log stream.
-    pub fn log_stream(&self) -> &str {
-        &self.stream.stream
-    }
-
     /// An account's id has no colon, so no two groups have one name.
     fn token(&self) -> Option<String> {
-        let group = format!("{}:{}", self.owner(), self.log_group());
+        let group = format!("{}:{}", self.owner, self.log_group);
         Some(token(&group, self.id.as_deref()?))
     }
 }
@@ -151,9 +133,9 @@ struct Packed {
 #[serde(rename_all = "camelCase")]
 struct Unpacked {
     message_type: MessageType,
-    owner: String,
-    log_group: String,
-    log_stream: String,
+    owner: Arc<str>,
+    log_group: Arc<str>,
+    log_stream: Arc<str>,
     log_events: Vec<Entry>,
 }
 
@@ -192,16 +174,13 @@ impl<'de> Deserialize<'de> for LogsEvent {
 
 impl From<Unpacked> for LogsEvent {
     fn from(unpacked: Unpacked) -> Self {
-        let stream = Arc::new(LogStream {
-            owner: unpacked.owner,
-            group: unpacked.log_group,
-            stream: unpacked.log_stream,
-        });
         let record = |entry: Entry| LogRecord {
             id: entry.id,
             timestamp: entry.timestamp,
             message: entry.message,
-            stream: Arc::clone(&stream),
+            owner: Arc::clone(&unpacked.owner),
+            log_group: Arc::clone(&unpacked.log_group),
+            log_stream: Arc::clone(&unpacked.log_stream),
         };
         let is_data = unpacked.message_type == MessageType::Data;
         let entries = unpacked.log_events.into_iter().filter(|_| is_data);
@@ -244,17 +223,17 @@ impl Source for CloudWatchLogs {
     }
 
     fn origin(record: &LogRecord) -> Option<&str> {
-        Some(record.log_group()).filter(|group| !group.is_empty())
+        Some(&*record.log_group).filter(|group| !group.is_empty())
     }
 
     fn order_key(record: &LogRecord) -> Option<&str> {
-        Some(record.log_stream())
+        Some(&record.log_stream)
     }
 
     fn reply(_: Vec<String>) {}
 
     fn batch_span(records: &[LogRecord], context: &Context) -> Span {
-        let group = records.first().map_or("", LogRecord::log_group);
+        let group = records.first().map_or("", |record| &record.log_group);
         info_span!(
             "cloudwatch_logs_batch",
             otel.kind = "consumer",
@@ -262,7 +241,7 @@ impl Source for CloudWatchLogs {
             faas.trigger = "other",
             faas.invocation_id = context.request_id,
             aws.log.group.names = group,
-            aws.log.stream.names = records.first().map(LogRecord::log_stream),
+            aws.log.stream.names = records.first().map(|record| &*record.log_stream),
             messaging.batch.message_count = records.len(),
         )
     }
@@ -271,8 +250,8 @@ impl Source for CloudWatchLogs {
         info_span!(
             "cloudwatch_logs_record",
             otel.kind = "consumer",
-            otel.name = format_args!("process {}", record.log_group()),
-            aws.log.group.names = record.log_group(),
+            otel.name = format_args!("process {}", record.log_group),
+            aws.log.group.names = &*record.log_group,
             messaging.message.id = record.id.as_deref().unwrap_or_default(),
         )
     }

@@ -66,7 +66,7 @@
 //!
 //! The body is `{"event": "INSERT", "keys": {…}, "old": {…}, "new": {…}}`, in plain JSON; a
 //! [`Change`] decodes it. Images that the stream doesn't have are left out.
-//! [`Message::is_expiry`](crate::batch::Message::is_expiry) tells a removal by time to live from
+//! [`is_expiry`](DynamoDbStreamRecord::is_expiry), in the metadata, tells a removal by time to live from
 //! others.
 //!
 //! # In which order
@@ -160,46 +160,16 @@ pub struct DynamoDbStreamRecord {
     pub sequence_number: Option<String>,
     /// The time of the change, with a resolution of seconds.
     pub approximate_creation: Option<SystemTime>,
-    /// The service that made the change on its own account.
-    pub user_identity: Option<UserIdentity>,
+    /// Says whether DynamoDB removed the item because its
+    /// [time to live](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-streams.html)
+    /// was over. In a global table, the replicas' streams don't tell such a removal from another:
+    /// it is `true` only in the region where the item expired.
+    pub is_expiry: bool,
     body: Result<Vec<u8>, BodyError>,
     order_key: Option<String>,
 }
 
-/// Names the service that made a change on its own account.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct UserIdentity {
-    /// The kind of the identity, such as `Service`.
-    pub r#type: Option<String>,
-    /// The name of the identity, such as `dynamodb.amazonaws.com`.
-    pub principal_id: Option<String>,
-}
-
 impl DynamoDbStreamRecord {
-    /// Tells whether DynamoDB removed the item because its
-    /// [time to live](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-streams.html)
-    /// was over. In a global table, the replicas' streams don't tell such a removal from another:
-    /// it is `true` only in the region where the item expired.
-    ///
-    /// ```
-    /// use lambda_idempotency::dynamodb_streams::DynamoDbStreamRecord;
-    ///
-    /// let record: DynamoDbStreamRecord = serde_json::from_str(
-    ///     r#"{"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}"#,
-    /// )?;
-    /// assert!(record.is_expiry());
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
-    pub fn is_expiry(&self) -> bool {
-        let is_of_dynamodb = self.user_identity.as_ref().is_some_and(|identity| {
-            identity.r#type.as_deref() == Some("Service")
-                && identity.principal_id.as_deref() == Some("dynamodb.amazonaws.com")
-        });
-        is_of_dynamodb && self.event_name.as_deref() == Some("REMOVE")
-    }
-
     fn body(&self) -> Result<&[u8], BodyError> {
         self.body.as_deref().map_err(|error| *error)
     }
@@ -219,7 +189,7 @@ impl fmt::Debug for DynamoDbStreamRecord {
             .field("event_source_arn", &self.event_source_arn)
             .field("sequence_number", &self.sequence_number)
             .field("approximate_creation", &self.approximate_creation)
-            .field("user_identity", &self.user_identity)
+            .field("is_expiry", &self.is_expiry)
             .finish_non_exhaustive()
     }
 }
@@ -240,6 +210,14 @@ struct Received {
     dynamodb: Option<Images>,
 }
 
+/// The service that made a change on its own account.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UserIdentity {
+    r#type: Option<String>,
+    principal_id: Option<String>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Images {
@@ -255,6 +233,11 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
 
     fn try_from(received: Received) -> Result<Self, OtherService> {
         check_service(received.event_source, "aws:dynamodb")?;
+        let is_of_dynamodb = received.user_identity.is_some_and(|identity| {
+            identity.r#type.as_deref() == Some("Service")
+                && identity.principal_id.as_deref() == Some("dynamodb.amazonaws.com")
+        });
+        let is_expiry = is_of_dynamodb && received.event_name.as_deref() == Some("REMOVE");
         let images = received.dynamodb.unwrap_or_default();
         let keys = keys(&images);
         let table = received.event_source_arn.as_deref().and_then(table_arn);
@@ -267,7 +250,7 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
             event_source_arn: received.event_source_arn,
             sequence_number: images.sequence_number,
             approximate_creation: images.approximate_creation_date_time.and_then(seconds),
-            user_identity: received.user_identity,
+            is_expiry,
             body,
             order_key,
         })
@@ -438,12 +421,4 @@ impl Source for DynamoDbStreams {
 
 fn table(record: &DynamoDbStreamRecord) -> &str {
     DynamoDbStreams::origin(record).unwrap_or_default()
-}
-
-impl<T> Message<T> {
-    /// Tells whether DynamoDB removed the item because its time to live was over, as
-    /// [`DynamoDbStreamRecord::is_expiry`] does.
-    pub fn is_expiry(&self) -> bool {
-        self.metadata.is_expiry()
-    }
 }

@@ -92,7 +92,7 @@ fn only_a_removal_by_dynamodb_itself_is_an_expiry() {
         ("REMOVE", &json!(null), false),
     ] {
         let record = record(json!({ "eventName": name, "userIdentity": identity }));
-        assert_eq!(record.is_expiry(), expected, "{name} {identity}");
+        assert_eq!(record.is_expiry, expected, "{name} {identity}");
     }
 }
 

@@ -11,7 +11,7 @@
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("billing").build()?;
 //! let mut worker = activemq::BatchLayer::new(once)
 //!     .handler(|message: activemq::Message<u64>| async move {
-//!         println!("{:?}: {}", message.metadata.queue(), message.body);
+//!         println!("{:?}: {}", message.metadata.queue, message.body);
 //!         Ok::<_, std::io::Error>(())
 //!     });
 //! // In a function: `lambda_runtime::run(worker).await`. Here, one message by hand; its data is `1250`.
@@ -69,8 +69,9 @@ pub struct ActiveMqMessage {
     pub timestamp: Option<i64>,
     /// Says whether the broker has delivered the message before.
     pub redelivered: bool,
+    /// The name of the queue.
+    pub queue: Option<String>,
     broker: Option<Arc<str>>,
-    queue: Option<String>,
     data: Data,
     properties: BTreeMap<String, Value>,
 }
@@ -123,7 +124,10 @@ impl From<Wire> for ActiveMqEvent {
             timestamp: fields.timestamp,
             redelivered: fields.redelivered.unwrap_or_default(),
             broker: broker.clone(),
-            queue: fields.destination.and_then(|place| place.physical_name),
+            queue: fields
+                .destination
+                .and_then(|place| place.physical_name)
+                .filter(|queue| !queue.is_empty()),
             data: fields.data,
             properties: fields.properties.unwrap_or_default(),
         };
@@ -134,11 +138,6 @@ impl From<Wire> for ActiveMqEvent {
 }
 
 impl ActiveMqMessage {
-    /// Names the queue.
-    pub fn queue(&self) -> Option<&str> {
-        self.queue.as_deref().filter(|queue| !queue.is_empty())
-    }
-
     /// Gives the text of a property that the producer set: a string, or the JSON text of a number
     /// or a truth value.
     pub fn property(&self, name: &str) -> Option<String> {
@@ -161,7 +160,7 @@ impl ActiveMqMessage {
     /// Copies of one message in several queues have one id, so the queue is in the token.
     fn token(&self) -> Option<String> {
         let broker = self.broker.as_deref()?;
-        let queue = token(broker, self.queue().unwrap_or_default());
+        let queue = token(broker, self.queue.as_deref().unwrap_or_default());
         Some(token(&queue, self.message_id.as_deref()?))
     }
 }
@@ -198,11 +197,11 @@ impl Source for ActiveMq {
     }
 
     fn origin(message: &ActiveMqMessage) -> Option<&str> {
-        message.queue()
+        message.queue.as_deref()
     }
 
     fn order_key(message: &ActiveMqMessage) -> Option<&str> {
-        message.queue()
+        message.queue.as_deref()
     }
 
     /// Lambda promises no order: by default, up to five invocations read one queue side by side.
@@ -222,7 +221,9 @@ impl Source for ActiveMq {
     fn reply(_: Vec<String>) {}
 
     fn batch_span(messages: &[ActiveMqMessage], context: &Context) -> Span {
-        let queue = messages.first().and_then(ActiveMqMessage::queue);
+        let queue = messages
+            .first()
+            .and_then(|message| message.queue.as_deref());
         let queue = queue.unwrap_or_default();
         info_span!(
             "activemq_batch",
@@ -239,7 +240,7 @@ impl Source for ActiveMq {
     }
 
     fn record_span(message: &ActiveMqMessage) -> Span {
-        let queue = message.queue().unwrap_or_default();
+        let queue = message.queue.as_deref().unwrap_or_default();
         info_span!(
             "activemq_message",
             otel.kind = "consumer",

@@ -12,7 +12,7 @@
 //! let mut worker = rabbitmq::BatchLayer::new(once)
 //!     .key_from(Selector::attribute("bill-id"))
 //!     .handler(|message: rabbitmq::Message<u64>| async move {
-//!         println!("{:?}: {}", message.metadata.queue(), message.body);
+//!         println!("{:?}: {}", message.metadata.queue, message.body);
 //!         Ok::<_, std::io::Error>(())
 //!     });
 //! // In a function: `lambda_runtime::run(worker).await`. Here, one message by hand; its data is `1250`.
@@ -64,8 +64,11 @@ pub struct RabbitMqMessage {
     pub properties: BasicProperties,
     /// Says whether the broker has delivered the message before.
     pub redelivered: bool,
+    /// The queue and its virtual host, as the event names them: `bills::/`.
+    pub queue_and_host: Arc<str>,
+    /// The name of the queue.
+    pub queue: Arc<str>,
     broker: Option<Arc<str>>,
-    queue: Arc<str>,
     place: String,
     data: Data,
 }
@@ -126,13 +129,16 @@ impl From<Wire> for RabbitMqEvent {
     fn from(wire: Wire) -> Self {
         let broker = wire.event_source_arn;
         let queues = wire.rmq_messages_by_queue.into_iter();
-        let messages = queues.flat_map(|(queue, messages)| {
-            let (queue, broker): (Arc<str>, _) = (queue.into(), broker.clone());
+        let messages = queues.flat_map(|(name, messages)| {
+            let queue = name.rsplit_once("::").map_or(&*name, |(queue, _)| queue);
+            let (queue, name): (Arc<str>, Arc<str>) = (queue.into(), name.into());
+            let broker = broker.clone();
             let message = move |(position, fields): (usize, Fields)| RabbitMqMessage {
                 properties: fields.basic_properties.unwrap_or_default(),
                 redelivered: fields.redelivered.unwrap_or_default(),
                 broker: broker.clone(),
-                place: format!("{queue}[{position}]"),
+                place: format!("{name}[{position}]"),
+                queue_and_host: Arc::clone(&name),
                 queue: Arc::clone(&queue),
                 data: fields.data,
             };
@@ -145,17 +151,6 @@ impl From<Wire> for RabbitMqEvent {
 }
 
 impl RabbitMqMessage {
-    /// Names queue and virtual host as the event does, such as `bills::/`.
-    pub fn queue_and_host(&self) -> &str {
-        &self.queue
-    }
-
-    /// Names the queue.
-    pub fn queue(&self) -> &str {
-        let parts = self.queue.rsplit_once("::");
-        parts.map_or(&self.queue, |(queue, _)| queue)
-    }
-
     /// Gives the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
     /// or the JSON text of a number or a truth value.
     pub fn header(&self, name: &str) -> Option<String> {
@@ -188,7 +183,7 @@ impl RabbitMqMessage {
 
     /// Copies of one message in several queues have one id, so the queue is in the token.
     fn token(&self) -> Option<String> {
-        let queue = token(self.broker.as_deref()?, &self.queue);
+        let queue = token(self.broker.as_deref()?, &self.queue_and_host);
         Some(token(&queue, self.message_id()?))
     }
 }
@@ -227,11 +222,11 @@ impl Source for RabbitMq {
     }
 
     fn origin(message: &RabbitMqMessage) -> Option<&str> {
-        Some(message.queue_and_host()).filter(|queue| !queue.is_empty())
+        Some(&*message.queue_and_host).filter(|queue| !queue.is_empty())
     }
 
     fn order_key(message: &RabbitMqMessage) -> Option<&str> {
-        Some(message.queue_and_host())
+        Some(&message.queue_and_host)
     }
 
     /// Lambda promises no order: a message that is delivered again may come after a later one.
@@ -251,7 +246,7 @@ impl Source for RabbitMq {
     fn reply(_: Vec<String>) {}
 
     fn batch_span(messages: &[RabbitMqMessage], context: &Context) -> Span {
-        let queue = messages.first().map_or("", RabbitMqMessage::queue);
+        let queue = messages.first().map_or("", |message| &message.queue);
         info_span!(
             "rabbitmq_batch",
             otel.kind = "consumer",
@@ -267,7 +262,7 @@ impl Source for RabbitMq {
     }
 
     fn record_span(message: &RabbitMqMessage) -> Span {
-        let queue = message.queue();
+        let queue = &*message.queue;
         info_span!(
             "rabbitmq_message",
             otel.kind = "consumer",
@@ -338,7 +333,7 @@ mod tests {
     #[test]
     fn the_queue_has_its_virtual_host_where_names_must_differ() {
         let message = &messages(&[with_id(&json!(null))])[0];
-        assert_eq!(message.queue(), "bills");
+        assert_eq!(&*message.queue, "bills");
         assert_eq!(RabbitMq::origin(message), Some("bills::/"));
     }
 

@@ -81,7 +81,7 @@ async fn the_documented_event_is_given_as_plain_json(once: Idempotency) {
     let log = Arc::clone(&seen);
     let mut listener = dynamodb_streams::BatchLayer::new(once).handler(
         move |message: dynamodb_streams::Message<Change<Value>>| {
-            let is_expiry = message.is_expiry();
+            let is_expiry = message.metadata.is_expiry;
             log.lock().unwrap().push((message.body, is_expiry));
             async { Ok::<_, Closed>(()) }
         },
