@@ -100,6 +100,7 @@ use crate::streams::{Data, HeaderBytes, text, token};
 mod tests;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -147,9 +148,14 @@ impl From<Wire> for KafkaEvent {
         let servers = || wire.bootstrap_servers.as_deref().and_then(sorted);
         let cluster: Option<Arc<str>> = arn.or_else(servers).map(Arc::from);
         let records = wire.records.into_iter().flat_map(|(partition, records)| {
-            let partition: Arc<str> = partition.into();
+            let topic = partition
+                .rsplit_once('-')
+                .map_or(&*partition, |(topic, _)| topic);
+            let (topic, partition): (Arc<str>, Arc<str>) = (topic.into(), partition.into());
             let cluster = cluster.clone();
-            let record = move |fields| KafkaRecord::new(cluster.clone(), &partition, fields);
+            let record = move |fields| {
+                KafkaRecord::new(cluster.clone(), topic.clone(), partition.clone(), fields)
+            };
             records.into_iter().map(record)
         });
         Self {
@@ -184,8 +190,13 @@ pub struct KafkaRecord {
     pub key_schema: Option<SchemaMetadata>,
     /// The schema of the value, where the mapping has a schema registry.
     pub value_schema: Option<SchemaMetadata>,
+    /// The topic and the number of the partition, as the event names them: `movements-0`.
+    pub topic_partition: Arc<str>,
+    /// The name of the topic.
+    pub topic: Arc<str>,
+    /// The number of the partition.
+    pub partition: Option<u32>,
     cluster: Option<Arc<str>>,
-    topic_partition: Arc<str>,
     id: Option<String>,
     key: Option<Data>,
     value: Option<Data>,
@@ -237,7 +248,13 @@ struct Fields {
 }
 
 impl KafkaRecord {
-    fn new(cluster: Option<Arc<str>>, topic_partition: &Arc<str>, fields: Fields) -> Self {
+    fn new(
+        cluster: Option<Arc<str>>,
+        topic: Arc<str>,
+        topic_partition: Arc<str>,
+        fields: Fields,
+    ) -> Self {
+        let partition = topic_partition.rsplit_once('-');
         let offset = fields.offset.filter(|_| !topic_partition.is_empty());
         Self {
             offset: fields.offset,
@@ -245,30 +262,15 @@ impl KafkaRecord {
             timestamp_type: fields.timestamp_type,
             key_schema: fields.key_schema_metadata,
             value_schema: fields.value_schema_metadata,
+            partition: partition.and_then(|(_, number)| number.parse().ok()),
+            topic,
             cluster,
-            topic_partition: Arc::clone(topic_partition),
             id: offset.map(|offset| format!("{topic_partition}-{offset}")),
+            topic_partition,
             key: fields.key,
             value: fields.value,
             headers: fields.headers.into_iter().flatten().flatten().collect(),
         }
-    }
-
-    /// Names topic and partition as the event does, such as `movements-0`.
-    pub fn topic_partition(&self) -> &str {
-        &self.topic_partition
-    }
-
-    /// Names the topic.
-    pub fn topic(&self) -> &str {
-        let parts = self.topic_partition.rsplit_once('-');
-        parts.map_or(&self.topic_partition, |(topic, _)| topic)
-    }
-
-    /// Gives the number of the partition.
-    pub fn partition(&self) -> Option<u32> {
-        let (_, partition) = self.topic_partition.rsplit_once('-')?;
-        partition.parse().ok()
     }
 
     /// Gives the bytes of the record's key; `None` where it has none.
@@ -319,25 +321,6 @@ impl KafkaRecord {
     }
 }
 
-/// The reply of a function whose Kafka event source mapping has `ReportBatchItemFailures`. An empty
-/// list says that the whole batch is done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct KafkaItemFailures {
-    /// The records that must be delivered again.
-    pub batch_item_failures: Vec<KafkaItemFailure>,
-}
-
-/// Names one record that must be delivered again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct KafkaItemFailure {
-    /// The place of the record.
-    pub item_identifier: RecordPlace,
-}
-
 /// Holds the place of a record in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -348,30 +331,13 @@ pub struct RecordPlace {
     pub offset: u64,
 }
 
-impl KafkaItemFailures {
-    /// Names each of these records: Lambda's page says that only the failed ones are delivered again, so one
-    /// that is left out could be lost.
-    fn of(failed: Vec<String>) -> Self {
-        let item = |id: String| KafkaItemFailure {
-            item_identifier: RecordPlace::of(&id).unwrap_or(RecordPlace {
-                partition: id,
-                offset: 0,
-            }),
-        };
-        Self {
-            batch_item_failures: failed.into_iter().map(item).collect(),
-        }
-    }
-}
-
 impl RecordPlace {
     /// Reads the id of a record. A topic's name may have hyphens, an offset has none.
-    fn of(id: &str) -> Option<Self> {
-        let (partition, offset) = id.rsplit_once('-')?;
-        Some(Self {
-            partition: partition.to_owned(),
-            offset: offset.parse().ok()?,
-        })
+    fn of(id: String) -> Self {
+        let place = id.rsplit_once('-');
+        let place = place.and_then(|(name, offset)| Some((name.to_owned(), offset.parse().ok()?)));
+        let (partition, offset) = place.unwrap_or((id, 0));
+        Self { partition, offset }
     }
 }
 
@@ -383,7 +349,7 @@ pub struct Kafka;
 impl Source for Kafka {
     type Event = KafkaEvent;
     type Record = KafkaRecord;
-    type Reply = KafkaItemFailures;
+    type Reply = ItemFailures<RecordPlace>;
 
     const NAME: &'static str = "kafka";
 
@@ -405,11 +371,11 @@ impl Source for Kafka {
     }
 
     fn origin(record: &KafkaRecord) -> Option<&str> {
-        Some(record.topic())
+        Some(&record.topic)
     }
 
     fn order_key(record: &KafkaRecord) -> Option<&str> {
-        Some(record.topic_partition())
+        Some(&record.topic_partition)
     }
 
     fn is_ordered(_: &KafkaRecord) -> bool {
@@ -421,12 +387,14 @@ impl Source for Kafka {
         record.header_text(name)
     }
 
-    fn reply(failed: Vec<String>) -> KafkaItemFailures {
-        KafkaItemFailures::of(failed)
+    /// Names each of these records: Lambda's page says that only the failed ones are delivered again, so one
+    /// that is left out could be lost.
+    fn reply(failed: Vec<String>) -> ItemFailures<RecordPlace> {
+        ItemFailures::of(failed.into_iter().map(RecordPlace::of))
     }
 
     fn batch_span(records: &[KafkaRecord], context: &Context) -> Span {
-        let topic = records.first().map_or("", KafkaRecord::topic);
+        let topic = records.first().map_or("", |record| &record.topic);
         info_span!(
             "kafka_batch",
             otel.kind = "consumer",
@@ -442,7 +410,7 @@ impl Source for Kafka {
     }
 
     fn record_span(record: &KafkaRecord) -> Span {
-        let topic = record.topic();
+        let topic = &*record.topic;
         info_span!(
             "kafka_record",
             otel.kind = "consumer",
@@ -451,7 +419,7 @@ impl Source for Kafka {
             messaging.operation.name = "process",
             messaging.operation.r#type = "process",
             messaging.destination.name = topic,
-            messaging.destination.partition.id = record.partition(),
+            messaging.destination.partition.id = record.partition,
             messaging.kafka.offset = record.offset,
             messaging.kafka.message.tombstone = record.is_tombstone().then_some(true),
         )

@@ -48,21 +48,21 @@ impl<'de> Deserialize<'de> for Data {
 
 /// The reply of a function whose event source mapping has `ReportBatchItemFailures`. An empty list
 /// says that the whole batch is done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct ItemFailures {
+pub struct ItemFailures<Id = String> {
     /// The records that must be delivered again.
-    pub batch_item_failures: Vec<ItemFailure>,
+    pub batch_item_failures: Vec<ItemFailure<Id>>,
 }
 
 /// Names one record that must be delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct ItemFailure {
+pub struct ItemFailure<Id = String> {
     /// The id by which the source knows the record.
-    pub item_identifier: String,
+    pub item_identifier: Id,
 }
 
 impl ItemFailures {
@@ -74,9 +74,11 @@ impl ItemFailures {
             .min_by(|one, other| by_number(one, other));
         Self::of(lowest)
     }
+}
 
+impl<Id> ItemFailures<Id> {
     /// Names each of these ids.
-    pub(crate) fn of(failed: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn of(failed: impl IntoIterator<Item = Id>) -> Self {
         let item = |item_identifier| ItemFailure { item_identifier };
         Self {
             batch_item_failures: failed.into_iter().map(item).collect(),

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn each_failed_record_is_named_by_partition_and_offset() {
     let failed = ["stock-movements-0-15", "stock-movements-0-16", "b-12-7"];
-    let reply = KafkaItemFailures::of(failed.map(str::to_owned).to_vec());
+    let reply = Kafka::reply(failed.map(str::to_owned).to_vec());
     let expected = serde_json::json!({ "batchItemFailures": [
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 15 } },
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 16 } },
@@ -18,7 +18,7 @@ fn each_failed_record_is_named_by_partition_and_offset() {
 
 #[test]
 fn nothing_failed_is_an_empty_list() {
-    let reply = serde_json::to_string(&KafkaItemFailures::of(Vec::new())).unwrap();
+    let reply = serde_json::to_string(&Kafka::reply(Vec::new())).unwrap();
     assert_eq!(reply, r#"{"batchItemFailures":[]}"#);
 }
 
@@ -49,7 +49,7 @@ fn a_key_names_cluster_topic_partition_and_offset() {
     assert_eq!(Kafka::token(&record).unwrap(), format!("{ARN}#a-b-3-15"));
     assert_eq!(Kafka::origin(&record), Some("a-b"));
     assert_eq!(Kafka::order_key(&record), Some("a-b-3"));
-    assert_eq!(record.partition(), Some(3));
+    assert_eq!(record.partition, Some(3));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Source};
 use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
-use lambda_idempotency::kafka::{Kafka, KafkaItemFailures};
+use lambda_idempotency::kafka::{Kafka, RecordPlace};
 use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
 use lambda_idempotency::pipes::{ItemFailures, Pipe};
 use lambda_idempotency::s3_events::S3Events;
@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
         return;
     };
     match source % 6 {
-        0 => judge::<Kafka>(event, |reply: KafkaItemFailures| {
+        0 => judge::<Kafka>(event, |reply: ItemFailures<RecordPlace>| {
             let failures = reply.batch_item_failures.into_iter();
             let places = failures.map(|failure| failure.item_identifier);
             places

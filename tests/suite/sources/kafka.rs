@@ -1,7 +1,7 @@
 //! Kafka: what comes again after a failure, and under which key.
 
 use lambda_idempotency::batch::{Order, Selector};
-use lambda_idempotency::kafka::{Kafka, KafkaItemFailures, KafkaRecord};
+use lambda_idempotency::kafka::{ItemFailures, Kafka, KafkaRecord, RecordPlace};
 use serde_json::json;
 
 use super::*;
@@ -9,7 +9,7 @@ use super::*;
 const MSK: &str = include_str!("../../fixtures/kafka-msk.json");
 const SELF_MANAGED: &str = include_str!("../../fixtures/kafka-self-managed.json");
 
-fn named(reply: KafkaItemFailures) -> Vec<(String, u64)> {
+fn named(reply: ItemFailures<RecordPlace>) -> Vec<(String, u64)> {
     let failures = reply.batch_item_failures.into_iter();
     let places = failures.map(|failure| failure.item_identifier);
     places
