@@ -18,7 +18,7 @@
 //! let mut worker = s3_events::BatchLayer::new(once)
 //!     .operation("import")
 //!     .handler(|record: s3_events::Message<IgnoredAny>| async move {
-//!         println!("{}: {:?}", record.metadata.bucket, record.metadata.object_key());
+//!         println!("{}: {:?}", record.metadata.bucket, record.metadata.object_key);
 //!         Ok::<_, std::io::Error>(())
 //!     });
 //! // In a function: `lambda_runtime::run(worker).await`. Here, one record by hand.
@@ -46,7 +46,8 @@
 //! # In which order
 //!
 //! Notifications arrive in any order. Where an older one must not win over a newer one, store the
-//! [`Sequencer`] with what the handler writes, and write only where the arriving one is greater.
+//! `sequencer` as a [`Version`](crate::store::version::Version) with what the handler writes, and write
+//! only where the arriving one is greater.
 //!
 //! # What fails
 //!
@@ -62,13 +63,10 @@
 //! [twice]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventNotifications.html
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
-use std::iter::repeat;
 
 use lambda_runtime::Context;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tracing::{Span, info_span};
 
@@ -106,8 +104,10 @@ pub struct S3Record {
     pub event_time: Option<String>,
     /// The name of the bucket.
     pub bucket: String,
-    /// The object's key as it arrives, URL-encoded; [`object_key`](Self::object_key) decodes it.
+    /// The object's key as it arrives, URL-encoded, with `+` for a space.
     pub encoded_key: String,
+    /// The object's key, decoded; `None` where that is not UTF-8, which S3 never sends.
+    pub object_key: Option<String>,
     /// The object's size in bytes; `None` where it was deleted.
     pub size: Option<u64>,
     /// The object's entity tag.
@@ -116,10 +116,12 @@ pub struct S3Record {
     pub version_id: Option<String>,
     /// The place of the event among those of its object; `None` where the event has none. AWS
     /// documents it for events that create or delete an object.
-    pub sequencer: Option<Sequencer>,
+    /// [`Version::sequencer`](crate::store::version::Version::sequencer) compares it.
+    pub sequencer: Option<String>,
+    /// The JSON text of the record.
+    pub json: Box<str>,
     id: String,
     token: Option<String>,
-    json: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -165,7 +167,7 @@ struct Object {
     size: Option<u64>,
     e_tag: Option<String>,
     version_id: Option<String>,
-    sequencer: Option<Sequencer>,
+    sequencer: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for S3Event {
@@ -192,16 +194,13 @@ impl<'de> Deserialize<'de> for S3Event {
 impl S3Record {
     fn new(position: usize, fields: Fields, json: Box<RawValue>) -> Self {
         let Entity { bucket, object } = fields.s3;
-        let sequencer = object.sequencer.as_ref().map_or("", Sequencer::as_str);
-        let token = s3_identity(
-            bucket.name.clone(),
-            object.key.clone(),
-            sequencer.to_owned(),
-        );
+        let sequencer = object.sequencer.clone().unwrap_or_default();
+        let token = s3_identity(bucket.name.clone(), object.key.clone(), sequencer);
         Self {
             event_name: fields.event_name,
             event_time: fields.event_time,
             bucket: bucket.name,
+            object_key: object_key(&object.key),
             encoded_key: object.key,
             size: object.size,
             e_tag: object.e_tag,
@@ -213,17 +212,6 @@ impl S3Record {
             token,
             json: json.into(),
         }
-    }
-
-    /// Gives the object's key, decoded: notifications have it URL-encoded, with `+` for a space.
-    /// `None` where the decoded key is not UTF-8, which S3 never sends.
-    pub fn object_key(&self) -> Option<String> {
-        object_key(&self.encoded_key)
-    }
-
-    /// Gives the JSON text of the record.
-    pub fn json(&self) -> &str {
-        &self.json
     }
 
     /// The token, or the place in the event: the notification has no id of its own.
@@ -265,7 +253,7 @@ impl Source for S3Events {
 
     /// Gives the JSON text of the record.
     fn body(record: &S3Record) -> Result<&[u8], BodyError> {
-        Ok(record.json().as_bytes())
+        Ok(record.json.as_bytes())
     }
 
     fn origin(record: &S3Record) -> Option<&str> {
@@ -314,76 +302,9 @@ impl Source for S3Events {
     }
 }
 
-/// Holds the sequencer of a notification. Of two notifications on *one* object, the one with the
-/// greater sequencer happened later; those of two objects say nothing about each other.
-///
-/// Sequencers may have different lengths. They are compared [as AWS documents][page]: the shorter
-/// one is padded with zeros on the right, then both are compared as text.
-///
-/// ```
-/// use lambda_idempotency::s3_events::Sequencer;
-///
-/// let (stored, arrived) = (Sequencer::new("0055AED6DCD90281E5"), Sequencer::new("0055AED6DD"));
-/// assert!(arrived > stored); // the object changed since
-/// assert_eq!(Sequencer::new("0055"), Sequencer::new("005500"));
-/// ```
-///
-/// [page]: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Sequencer(String);
-
-impl Sequencer {
-    /// Takes the text of a sequencer.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Gives the text, as S3 sent it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn significant(&self) -> &str {
-        self.0.trim_end_matches('0')
-    }
-}
-
-impl Ord for Sequencer {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let length = self.0.len().max(other.0.len());
-        let padded = |text: &Self| -> Vec<u8> {
-            let bytes = text.0.bytes().chain(repeat(b'0'));
-            bytes.take(length).collect()
-        };
-        padded(self).cmp(&padded(other))
-    }
-}
-
-impl PartialOrd for Sequencer {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Sequencer {
-    fn eq(&self, other: &Self) -> bool {
-        self.significant() == other.significant()
-    }
-}
-
-impl Eq for Sequencer {}
-
-impl Hash for Sequencer {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.significant().hash(state);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use crate::envelope::Envelope;
@@ -404,7 +325,7 @@ mod tests {
         let queued = queued.unwrap().unwrap();
         assert!(queued.id.is_some());
         assert_eq!(S3Events::token(&record).as_deref(), queued.id.as_deref());
-        assert_eq!(record.json(), queued.text);
+        assert_eq!(*record.json, queued.text);
         let order = S3Events::order_key(&record);
         assert_eq!(order, Some("invoices/red+flower.pdf"));
     }
@@ -416,7 +337,7 @@ mod tests {
             event["Records"][0]["s3"]["object"]["key"] = json!(key);
             read(&event.to_string()).unwrap().remove(0)
         };
-        let decoded = |key: &str| record(key).object_key();
+        let decoded = |key: &str| record(key).object_key;
         assert_eq!(
             decoded("a/red+flower.pdf").as_deref(),
             Some("a/red flower.pdf")
@@ -455,31 +376,6 @@ mod tests {
                 said.contains(expected) && !said.contains("secret"),
                 "{said}"
             );
-        }
-    }
-
-    #[test]
-    fn the_shorter_one_is_padded_on_the_right() {
-        for (earlier, later) in [
-            ("0055AED6DCD90281E5", "0055AED6DD"),
-            ("0055", "00551"),
-            ("", "1"),
-            ("0A", "A"),
-            ("9F", "A"),
-        ] {
-            assert!(
-                Sequencer::new(earlier) < Sequencer::new(later),
-                "{earlier} {later}"
-            );
-        }
-        assert_eq!(Sequencer::new("00"), Sequencer::new(""));
-    }
-
-    proptest! {
-        #[test]
-        fn equal_is_what_compares_as_equal(one in "[01]{0,4}", other in "[01]{0,4}") {
-            let (one, other) = (Sequencer::new(one), Sequencer::new(other));
-            prop_assert_eq!(one == other, one.cmp(&other) == Ordering::Equal);
         }
     }
 }

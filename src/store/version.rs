@@ -1,5 +1,6 @@
 //! Versions of an item or a row, by which the newest is told.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,6 +32,7 @@ const ID_BYTES: usize = 256;
 /// let notified = Version::sequencer("0055AED6DCD90281E5")?;
 /// # Ok(()) }
 /// # assert!(versions().is_ok());
+/// assert!(Version::from(8) > Version::from(7));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Form);
@@ -138,6 +140,23 @@ impl Version {
     }
 }
 
+/// Versions of two kinds can't be compared.
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match (&self.0, &other.0) {
+            (Form::Number(one), Form::Number(other)) => Some(one.cmp(other)),
+            (
+                Form::Text { kind, text },
+                Form::Text {
+                    kind: other_kind,
+                    text: other,
+                },
+            ) => (kind == other_kind).then(|| text.cmp(other)),
+            _ => None,
+        }
+    }
+}
+
 impl From<i64> for Version {
     fn from(number: i64) -> Self {
         Self(Form::Number(number))
@@ -192,6 +211,26 @@ mod tests {
             at(2_000_000_000, ""),
         ];
         assert!(times.is_sorted(), "{times:?}");
+    }
+
+    #[test]
+    fn versions_of_one_kind_are_compared_and_those_of_two_are_not() {
+        let sequencer = |digits| Version::sequencer(digits).unwrap();
+        for (earlier, later) in [
+            ("0055AED6DCD90281E5", "0055AED6DD"),
+            ("0055", "00551"),
+            ("0", "1"),
+            ("0A", "A"),
+            ("9F", "A"),
+        ] {
+            assert!(sequencer(earlier) < sequencer(later), "{earlier} {later}");
+        }
+        assert_eq!(sequencer("0055"), sequencer("005500"));
+        assert!(Version::from(-1) < Version::from(7));
+        let sequence = Version::sequence("7").unwrap();
+        for other in [Version::from(7), sequencer("7")] {
+            assert_eq!(sequence.partial_cmp(&other), None);
+        }
     }
 
     #[test]
