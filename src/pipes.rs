@@ -40,10 +40,12 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
+use aws_lambda_events::event::sqs::SqsMessage;
 use lambda_runtime::Context;
 use tracing::Span;
 
 use crate::batch::{BodyError, Source};
+use crate::sqs::Sqs;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
 pub use crate::streams::{ItemFailure, ItemFailures};
@@ -60,82 +62,71 @@ pub type Message<Src, T> = crate::batch::Message<Pipe<Src>, T>;
 #[derive(Clone, Copy, Debug)]
 pub struct Pipe<Src>(PhantomData<Src>);
 
-/// Marks the sources whose records a pipe delivers as the source itself does. Only this crate
-/// implements it.
-pub trait PipeSource: Source + sealed::Sealed {}
-
-impl PipeSource for crate::sqs::Sqs {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::sqs::Sqs {}
-}
-
-impl<Src: PipeSource> Source for Pipe<Src> {
-    type Event = Vec<Src::Record>;
-    type Record = Src::Record;
+/// Gives all but the event and the reply as [`Sqs`] does.
+impl Source for Pipe<Sqs> {
+    type Event = Vec<SqsMessage>;
+    type Record = SqsMessage;
     type Reply = ItemFailures;
 
     const NAME: &'static str = "pipe";
 
-    fn records(event: Self::Event) -> Vec<Src::Record> {
+    fn records(event: Self::Event) -> Vec<SqsMessage> {
         event
     }
 
-    fn id(record: &Src::Record) -> Option<&str> {
-        Src::id(record)
+    fn id(record: &SqsMessage) -> Option<&str> {
+        Sqs::id(record)
     }
 
-    fn token(record: &Src::Record) -> Option<Cow<'_, str>> {
-        Src::token(record)
+    fn token(record: &SqsMessage) -> Option<Cow<'_, str>> {
+        Sqs::token(record)
     }
 
-    fn body(record: &Src::Record) -> Result<&[u8], BodyError> {
-        Src::body(record)
+    fn body(record: &SqsMessage) -> Result<&[u8], BodyError> {
+        Sqs::body(record)
     }
 
-    fn origin(record: &Src::Record) -> Option<&str> {
-        Src::origin(record)
+    fn origin(record: &SqsMessage) -> Option<&str> {
+        Sqs::origin(record)
     }
 
-    fn order_key(record: &Src::Record) -> Option<&str> {
-        Src::order_key(record)
+    fn order_key(record: &SqsMessage) -> Option<&str> {
+        Sqs::order_key(record)
     }
 
-    fn is_ordered(record: &Src::Record) -> bool {
-        Src::is_ordered(record)
+    fn is_ordered(record: &SqsMessage) -> bool {
+        Sqs::is_ordered(record)
     }
 
-    fn deliveries(record: &Src::Record) -> Option<u32> {
-        Src::deliveries(record)
+    fn deliveries(record: &SqsMessage) -> Option<u32> {
+        Sqs::deliveries(record)
     }
 
-    fn attribute(record: &Src::Record, name: &str) -> Option<String> {
-        Src::attribute(record, name)
+    fn attribute(record: &SqsMessage, name: &str) -> Option<String> {
+        Sqs::attribute(record, name)
     }
 
     fn reply(failed: Vec<String>) -> ItemFailures {
         ItemFailures::of(failed)
     }
 
-    fn batch_span(records: &[Src::Record], context: &Context) -> Span {
-        Src::batch_span(records, context)
+    fn batch_span(records: &[SqsMessage], context: &Context) -> Span {
+        Sqs::batch_span(records, context)
     }
 
-    fn record_span(record: &Src::Record) -> Span {
-        Src::record_span(record)
+    fn record_span(record: &SqsMessage) -> Span {
+        Sqs::record_span(record)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqs::Sqs;
 
     #[test]
     fn a_pipe_passes_on_how_often_its_source_has_delivered() {
         let record = |count: &str| {
-            let mut message = aws_lambda_events::event::sqs::SqsMessage::default();
+            let mut message = SqsMessage::default();
             let name = "ApproximateReceiveCount".to_owned();
             message.attributes.insert(name, count.to_owned());
             message
