@@ -309,12 +309,17 @@ pub enum Committed {
 /// handler's own statements. Where another record is in its place, the store tells it to
 /// [`meet`](Self::meet).
 pub struct Unwritten {
-    pub(crate) id: RecordId,
-    pub(crate) owner: Owner,
-    pub(crate) expiration: EpochSeconds,
+    /// The id of the record.
+    pub id: RecordId,
+    /// The owner that the record will have.
+    pub owner: Owner,
+    /// The expiration that the record will have if it is completed in this second.
+    pub expiration: EpochSeconds,
+    /// The time for which the run may wait for another one of the same key:
+    /// [`InFlight`](crate::InFlight) says so. Zero where it must not.
+    pub wait: Duration,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) rules: Rules,
-    pub(crate) wait: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) met: Mutex<Option<Found>>,
     /// Of the keys that the record lets the handler derive, as far as it is known.
@@ -322,27 +327,6 @@ pub struct Unwritten {
 }
 
 impl Unwritten {
-    /// Returns the id of the record.
-    pub fn id(&self) -> &RecordId {
-        &self.id
-    }
-
-    /// Returns the owner that the record will have.
-    pub fn owner(&self) -> &Owner {
-        &self.owner
-    }
-
-    /// Returns the expiration that the record will have if it is completed in this second.
-    pub fn expiration(&self) -> EpochSeconds {
-        self.expiration
-    }
-
-    /// Returns the time for which the run may wait for another one of the same key:
-    /// [`InFlight`](crate::InFlight) says so. Zero where it must not.
-    pub fn wait(&self) -> Duration {
-        self.wait
-    }
-
     /// Notes the record that the transaction met instead of its own, and tells whether the
     /// handler may go on: it may where the record has expired, or was released.
     ///

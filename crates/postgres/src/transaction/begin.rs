@@ -84,7 +84,9 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     async fn open(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
-        let wait = claim.unwritten().map_or(Duration::ZERO, Unwritten::wait);
+        let wait = claim
+            .unwritten()
+            .map_or(Duration::ZERO, |unwritten| unwritten.wait);
         let most = self.timeout.saturating_add(wait).min(LONGEST);
         let most = claim.remaining().map_or(most, |left| left.min(most));
         // A server that is slow, or a pool that is full, is no other run.
@@ -117,7 +119,7 @@ impl<P: Pool> PostgresStore<P> {
             };
             return Ok(Slot::new(connection, Footing::Nothing(*xid), None));
         };
-        let (began, wait) = (Instant::now(), unwritten.wait());
+        let (began, wait) = (Instant::now(), unwritten.wait);
         let Some(open) = self.inner.open.take(unwritten).await else {
             return Err(in_flight(claim, unwritten));
         };
@@ -139,8 +141,8 @@ impl<P: Pool> PostgresStore<P> {
         unwritten: &Unwritten,
         wait: impl Fn() -> Duration,
     ) -> Result<Option<(P::Connection, Footing)>, TransactionError> {
-        let id = || Value::from(unwritten.id().as_str());
-        let expiration = unwritten.expiration();
+        let id = || Value::from(unwritten.id.as_str());
+        let expiration = unwritten.expiration;
         let begin = ready.begin(self.isolation.begin(), None);
         for _ in 0..MOST_BEGINNINGS {
             let place = [id(), expiration.0.into(), millis(wait()).into()];

@@ -30,13 +30,13 @@ impl OpenIds {
     /// Waits until no other run of this process has a transaction open for this id; `None` where one
     /// still has after this time.
     pub(super) async fn take(self: &Arc<Self>, unwritten: &Unwritten) -> Option<OpenId> {
-        let (id, wait) = (unwritten.id(), unwritten.wait());
+        let (id, wait) = (&unwritten.id, unwritten.wait);
         let turn = self.turn(id);
         let turn = match Arc::clone(&turn).try_lock_owned() {
             Ok(turn) => turn,
             Err(_) => timeout(wait, turn.lock_owned()).await.ok()?,
         };
-        let owner = unwritten.owner().clone();
+        let owner = unwritten.owner.clone();
         lock(&self.outcomes).insert(id.clone(), (owner, None));
         Some(OpenId {
             ids: Arc::clone(self),
