@@ -53,7 +53,7 @@
 //! Outside Lambda, where no invocation's deadline is known, claim, handler and completion of a
 //! request with a key run in their own task, so that a client that hangs up cuts nothing off:
 //! its retry is given the answer. A server calls [`drain`](crate::Idempotency::drain) before it
-//! ends; [`detached_limit`](crate::Builder::detached_limit) bounds the tasks. In an invocation
+//! ends; [`detached_limit`](crate::Settings::detached_limit) bounds the tasks. In an invocation
 //! nothing is spawned. `docs/recipes/servers.md` in the repository says how a server is put together.
 //!
 //! # Which features
@@ -150,7 +150,7 @@
 //!
 //! # Large and streamed answers
 //!
-//! An answer larger than [`inline_limit`](crate::Builder::inline_limit) is kept compressed, beside
+//! An answer larger than [`inline_limit`](crate::Settings::inline_limit) is kept compressed, beside
 //! its record if need be. Where the store takes nothing so large (DynamoDB: 400 KB, compressed), it
 //! is sent, but not kept: a retry learns that it was [done](#outcome-omitted). So is one that
 //! streams: `text/event-stream`, or more than [`response_limit`](IdempotencyLayer::response_limit)

@@ -87,7 +87,7 @@ impl Idempotency {
     }
 
     /// Binds the engine to an invocation that ends at `deadline`: claims last until then, plus the
-    /// skew margin. [`at_deadline`](Builder::at_deadline) says what happens to a handler that still
+    /// skew margin. [`at_deadline`](crate::Settings::at_deadline) says what happens to a handler that still
     /// runs then.
     ///
     /// In a Lambda handler, `invocation` (feature `lambda`) does it. The layers of this crate do so
@@ -433,7 +433,7 @@ impl Idempotency {
     /// servers, where the caller may go away meanwhile.
     ///
     /// Claim, handler and completion go on when the returned future is dropped, so that a retry is
-    /// given the outcome. At most [`detached_limit`](crate::Builder::detached_limit) runs go on at
+    /// given the outcome. At most [`detached_limit`](crate::Settings::detached_limit) runs go on at
     /// a time. A server calls [`drain`](Self::drain) before its process ends.
     ///
     /// The task has the caller's tracing span and subscriber; task-locals stay behind. An engine

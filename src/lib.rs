@@ -240,7 +240,7 @@ pub use engine::claim::{SagaError, Step, StepError};
 pub use engine::error::{Error, ErrorKind, Obstacle};
 pub use engine::metrics;
 pub use engine::settings::{
-    AtDeadline, EVENT_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable, Unrecorded,
+    AtDeadline, EVENT_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
 };
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
 pub use idempotency::{BuildError, Builder, Idempotency};

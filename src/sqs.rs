@@ -173,7 +173,7 @@
 //! its id and the reason, and one with the counts for their batch (`batch`); never a body, a key or
 //! an outcome. A handler's error, or the hook's, is named by its type alone, because its text may
 //! quote the message: [`on_error`](BatchLayer::on_error) is shown the error and its message, and
-//! [`log_errors`](crate::Builder::log_errors) logs its text. A body that doesn't decode is logged
+//! [`log_errors`](crate::Settings::log_errors) logs its text. A body that doesn't decode is logged
 //! with the field that it lacks, or the kind of error, and the place.
 //!
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html

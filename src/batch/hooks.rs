@@ -149,7 +149,7 @@ fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
 /// [`on_rejected`](super::BatchLayer::on_rejected).
 ///
 /// The fields have the names and the texts of the log's event `rejected`. So `detail` quotes nothing
-/// of the message unless [`log_errors`](crate::Builder::log_errors) is on. As text it is
+/// of the message unless [`log_errors`](crate::Settings::log_errors) is on. As text it is
 /// `{rejection}: {detail}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -160,7 +160,7 @@ pub struct Rejected {
     /// `key_too_long`, for example.
     pub reason: &'static str,
     /// The problem, for people: for a failed handler the error's type, and its text (at most
-    /// 1,000 characters) with [`log_errors`](crate::Builder::log_errors).
+    /// 1,000 characters) with [`log_errors`](crate::Settings::log_errors).
     pub detail: String,
 }
 

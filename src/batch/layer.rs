@@ -213,7 +213,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///
     /// It must be longer than the longest redelivery of the message, its redrive from a dead-letter
     /// queue among them. Permanent failures are kept for the
-    /// [failure's retention](crate::Builder::failure_retention).
+    /// [failure's retention](crate::Settings::failure_retention).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -262,7 +262,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Selects the handler's errors that no retry will fix. Default: none.
     ///
     /// Such a failure is stored, and a message that is delivered again is reported without a run, until
-    /// the source gives it up or the [failure's retention](crate::Builder::failure_retention) is
+    /// the source gives it up or the [failure's retention](crate::Settings::failure_retention) is
     /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
@@ -587,7 +587,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///
     /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event
     /// `rejected`. For a failed handler the text is the error's type; with
-    /// [`log_errors`](crate::Builder::log_errors), which allows texts that may quote the message, it
+    /// [`log_errors`](crate::Settings::log_errors), which allows texts that may quote the message, it
     /// is the error's own text.
     ///
     /// A message that differs from an earlier one of its batch is rejected when that one is done,
@@ -634,7 +634,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// or for the error that a write's [condition](crate::store::transaction::Write::or_else)
     /// answers with. With it, each message is cloned before its handler runs.
     ///
-    /// An error's text may quote the message. [`log_errors`](crate::Builder::log_errors) logs it as
+    /// An error's text may quote the message. [`log_errors`](crate::Settings::log_errors) logs it as
     /// it is.
     ///
     /// ```

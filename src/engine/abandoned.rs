@@ -331,7 +331,7 @@ impl Engine {
         };
         let fingerprint = request.fingerprint.as_ref();
         let asking = Asking::new(&release.owner, fingerprint, self.clock.now());
-        let decision = decide(found, asking, &self.settings.rules);
+        let decision = decide(found, asking, &self.settings.rules());
         let is_open = matches!(
             decision,
             Decision::Create | Decision::TakeOver { .. } | Decision::Mine(_)
@@ -457,7 +457,7 @@ impl Engine {
         self.follow(claim, hold);
         // Tasks that the handler has spawned go on, and ask whether they may.
         claim.lose();
-        if self.settings.rules.on_crash == OnCrash::RunAgain {
+        if self.settings.on_crash == OnCrash::RunAgain {
             self.leave_release(request, hold, "dropped");
         }
     }

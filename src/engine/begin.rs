@@ -171,7 +171,7 @@ impl Engine {
     }
 
     fn claimed(self: &Arc<Self>, request: Box<Request>, hold: Hold) -> Run {
-        let until = hold.lease - self.settings.rules.skew_margin;
+        let until = hold.lease - self.settings.skew_margin;
         let journal = Some(Arc::clone(self));
         let longest = self.settings.max_duration;
         let time = if self
@@ -247,7 +247,7 @@ impl Engine {
             request.meet(found.as_ref(), now.time);
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now.time);
             let (over, attempt, keeps_fingerprint) =
-                match decide(found.as_ref(), asking, &self.settings.rules) {
+                match decide(found.as_ref(), asking, &self.settings.rules()) {
                     Decision::Create => (None, 1, false),
                     Decision::TakeOver {
                         seen,
@@ -343,7 +343,7 @@ impl Engine {
         now: Moment,
         is_silent: &AtomicBool,
     ) -> Result<Answer, StoreError> {
-        let until = claim.lease - self.settings.rules.skew_margin;
+        let until = claim.lease - self.settings.skew_margin;
         let deadline = request.store_deadline(now, until, self.settings.store_timeout);
         let write = match over {
             None => RecordWrite::Create(claim),
@@ -437,7 +437,7 @@ impl Engine {
         hold: Hold,
         right: Option<ClaimRight<'_>>,
     ) -> Result<Acquired, Obstacle> {
-        if self.clock.now() >= hold.lease - self.settings.rules.skew_margin {
+        if self.clock.now() >= hold.lease - self.settings.skew_margin {
             Box::pin(self.release(request, &hold, Some(NOT_STARTED))).await;
             return Err(Error::TooLate);
         }

@@ -329,7 +329,7 @@ impl Claim {
     }
 
     /// Returns the time when this attempt must be done: the Lambda deadline, the end of the
-    /// configured lease, or of the [longest duration](crate::Builder::max_duration) of one that is
+    /// configured lease, or of the [longest duration](crate::Settings::max_duration) of one that is
     /// renewed; without the skew margin. `None` where nothing limits the run.
     ///
     /// A handler that [goes on](crate::AtDeadline::GoOn) after the Lambda deadline is late, and its

@@ -73,7 +73,7 @@ impl Engine {
             completion: self.completion_of(request, hold, outcome).await,
             basis: Basis::Claimed,
         };
-        let until = hold.lease - self.settings.rules.skew_margin;
+        let until = hold.lease - self.settings.skew_margin;
         let token = hold.owner.as_str().to_owned();
         let began = Instant::now();
         let end = request.options.store_end();
@@ -248,7 +248,7 @@ impl Engine {
         Hold {
             owner: attempt.owner.clone(),
             attempt: 1,
-            lease: attempt.until + self.settings.rules.skew_margin,
+            lease: attempt.until + self.settings.skew_margin,
             keeps_fingerprint: false,
             journal: Journal::default(),
         }
@@ -266,7 +266,7 @@ impl Engine {
             owner: attempt.owner.clone(),
             expiration: (attempt.started_at + request.retention).ceil_seconds(),
             fingerprint: request.fingerprint.clone(),
-            rules: self.settings.rules.clone(),
+            rules: self.settings.rules(),
             wait,
             clock: Arc::clone(&self.clock),
             met: Mutex::default(),
@@ -278,7 +278,7 @@ impl Engine {
     fn keys_of(&self, request: &Request, attempt: &Unclaimed, now: EpochMillis) -> u32 {
         let asking = Asking::new(&attempt.owner, request.fingerprint.as_ref(), now);
         let found = attempt.found.as_ref();
-        decide(found, asking, &self.settings.rules).key_generation(found)
+        decide(found, asking, &self.settings.rules()).key_generation(found)
     }
 
     /// Guards the keys that a run without a claim derives.
@@ -395,7 +395,7 @@ impl Engine {
     ) -> Result<Option<Box<Record>>, Obstacle> {
         let now = self.clock.now();
         let asking = Asking::new(&attempt.owner, request.fingerprint.as_ref(), now);
-        match decide(attempt.found.as_ref(), asking, &self.settings.rules) {
+        match decide(attempt.found.as_ref(), asking, &self.settings.rules()) {
             Decision::Create | Decision::TakeOver { .. } => Ok(None),
             Decision::Replay(record) | Decision::ReplayFailure(record) => {
                 Ok(Some(Box::new(record.clone())))
@@ -433,7 +433,7 @@ impl Engine {
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
-            let decision = decide(found.as_ref(), asking, &self.settings.rules);
+            let decision = decide(found.as_ref(), asking, &self.settings.rules());
             let asked = decision.key_generation(found.as_ref());
             let (basis, number) = match decision {
                 Decision::Create | Decision::TakeOver { .. } if keys.differ_from(asked) => {

@@ -153,7 +153,7 @@ impl Engine {
     /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
     pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
         request.meter.count(Count::Failures);
-        if self.settings.rules.on_crash == OnCrash::RunAgain {
+        if self.settings.on_crash == OnCrash::RunAgain {
             Box::pin(self.release(request, hold, Some(last_error))).await;
         }
     }

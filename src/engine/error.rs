@@ -30,7 +30,7 @@ pub enum Error<E> {
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
         /// The time after which to ask again: until the other attempt's lease ends, but at most
-        /// [`Builder::max_retry_after`](crate::Builder::max_retry_after), since the other attempt is
+        /// [`Settings::max_retry_after`](crate::Settings::max_retry_after), since the other attempt is
         /// usually done long before.
         retry_after: Duration,
         /// The time until the other attempt's lease ends.
@@ -102,7 +102,7 @@ pub enum Error<E> {
     /// may write a second time.
     #[error("it is not known whether the transaction committed: retry to find out: {}{}", unlinked(.0), see!("outcome-unknown"))]
     OutcomeUnknown(#[source] StoreError),
-    /// As many detached runs as [`detached_limit`](crate::Builder::detached_limit) allows go on, or
+    /// As many detached runs as [`detached_limit`](crate::Settings::detached_limit) allows go on, or
     /// the engine [drains](crate::Idempotency::drain). Nothing ran.
     #[error("too many detached runs at a time: retry, or raise `detached_limit`{}", see!("overloaded"))]
     Overloaded,

@@ -118,7 +118,7 @@ impl Engine {
         completion: &RecordWrite,
         now: Moment,
     ) -> Result<Answer, StoreError> {
-        let until = hold.lease - self.settings.rules.skew_margin;
+        let until = hold.lease - self.settings.skew_margin;
         // Nothing depends on what is only observed, and a finished answer waits meanwhile.
         let limit = match self.observed {
             Some(_) => self.settings.store_timeout,
@@ -187,7 +187,7 @@ impl Engine {
             last_error: last_error.map(str::to_owned),
             forget_fingerprint: !hold.keeps_fingerprint,
         };
-        let until = hold.lease - self.settings.rules.skew_margin;
+        let until = hold.lease - self.settings.skew_margin;
         let timeout = self.settings.store_timeout;
         let deadline = request.store_deadline(self.moment(), until, timeout);
         let release = RecordWrite::Release(release);

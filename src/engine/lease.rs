@@ -33,7 +33,7 @@ impl Engine {
         attempt: u32,
         now: EpochMillis,
     ) -> NewClaim {
-        let margin = self.settings.rules.skew_margin;
+        let margin = self.settings.skew_margin;
         let lease = self.run_until(request, now) + margin;
         NewClaim {
             id: request.id.clone(),
@@ -49,7 +49,7 @@ impl Engine {
     /// Returns when a record in progress expires: its retention counts from the end of the lease, so
     /// that what an attempt did is known for as long after it failed, or died, as after it succeeded.
     pub(super) fn expiration(&self, request: &Request, lease: EpochMillis) -> EpochSeconds {
-        let rules = &self.settings.rules;
+        let rules = &self.settings;
         let pause = rules.on_crash.pause().unwrap_or_default();
         (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
     }
@@ -57,7 +57,7 @@ impl Engine {
     /// Takes over the end of a lease that was renewed: writes that end the claim are sent until then.
     pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
         if let Some(until) = claim.until() {
-            hold.lease = until + self.settings.rules.skew_margin;
+            hold.lease = until + self.settings.skew_margin;
         }
     }
 
@@ -140,7 +140,7 @@ impl Engine {
         (until, next): (EpochMillis, EpochMillis),
         limit: Duration,
     ) -> Result<bool, StoreError> {
-        let stored = next + self.settings.rules.skew_margin;
+        let stored = next + self.settings.skew_margin;
         let expiration = self.expiration(request, stored);
         let (id, owner) = (request.id.clone(), hold.owner.clone());
         let renewal = RecordWrite::from(Renewal::new(id, owner, stored, expiration));

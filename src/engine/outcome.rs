@@ -185,7 +185,7 @@ impl Engine {
         if content.len() <= self.settings.inline_limit {
             return StoredOutcome::Packed(packed(Place::Record(content)));
         }
-        let until = expiration.to_millis() + self.settings.rules.skew_margin + GRACE;
+        let until = expiration.to_millis() + self.settings.skew_margin + GRACE;
         let outcome = LargeOutcome {
             id: request.id.clone(),
             owner: hold.owner.clone(),
@@ -193,7 +193,7 @@ impl Engine {
             expiration: until.ceil_seconds(),
         };
         // The completion that is to follow gets as much time as this.
-        let end = hold.lease - self.settings.rules.skew_margin;
+        let end = hold.lease - self.settings.skew_margin;
         let now = self.moment();
         let deadline = request.store_deadline(now, end, end.saturating_since(now.time) / 2);
         let keep = || self.store.keep(&outcome, deadline);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::places::{CalledBy, Place};
-use crate::protocol::Rules;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
+use crate::protocol::{OnCrash, Rules};
 
 #[cfg(feature = "batch")]
 use crate::protocol::record::Owners;
@@ -85,7 +85,7 @@ pub enum AtDeadline {
     /// the layer's `reserve` says. A handler that blocks its thread can't be ended.
     End,
     /// The handler goes on. Its lease is renewed from shortly before the deadline on, each time for a
-    /// minute at most, and for [`max_duration`](crate::Builder::max_duration) after the deadline at
+    /// minute at most, and for [`max_duration`](crate::Settings::max_duration) after the deadline at
     /// most; it is ended with a lease that could not be renewed. So a duplicate is told that it is in
     /// flight; the outcome is stored and replayed, and logged as `deadline_outlived`.
     GoOn,
@@ -161,27 +161,111 @@ impl Host {
 /// this long.
 const LONGEST_BEYOND: Duration = Duration::from_mins(1);
 
-/// The settings of an engine; [`Builder`](crate::Builder) says what each means.
+/// The settings of an engine that few functions change, with their defaults: those that
+/// [`Builder::settings`](crate::Builder::settings) gives to its closure. [`Builder`](crate::Builder)
+/// has methods for the others.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::{AtDeadline, Idempotency, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new())
+///     .namespace("payments")
+///     .settings(|settings| {
+///         settings.at_deadline = AtDeadline::End;
+///         settings.store_timeout = Duration::from_secs(5);
+///     })
+///     .build()?;
+/// # Ok::<(), lambda_idempotency::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+#[non_exhaustive]
+pub struct Settings {
+    /// The time for which a permanent failure is replayed. Default: 1 hour, long enough for a
+    /// queue's retries, short enough that a redrive after a fix isn't blocked.
+    pub failure_retention: Duration,
+    /// The longest time of an attempt under a [renewed lease](crate::Builder::renewed_lease), from
+    /// its claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the
+    /// deadline on. Then the lease is renewed no more, the handler is ended, and another attempt may
+    /// take the key over. Default: 15 minutes, and 90 minutes on Lambda Managed Instances.
+    pub max_duration: Duration,
+    /// The policy for a handler that still runs shortly before the deadline of its invocation: it is
+    /// ended, or it goes on under a lease that is renewed. Default: as the place where the process
+    /// runs says, `AtDeadline::End` in a Lambda function, `AtDeadline::GoOn` on Lambda Managed
+    /// Instances and outside of Lambda.
+    ///
+    /// It holds in [`run`](crate::Idempotency::run), in the layers and in batches. A run of
+    /// [`begin`](crate::Idempotency::begin) goes on, and is ended with its lease, within
+    /// [`while_renewed`](crate::Run::while_renewed). A claimless handler that goes on has no lease;
+    /// its commit is conditional, however late it is.
+    ///
+    /// Set `GoOn` in a Lambda function only to have nothing ended: Lambda kills the process at the
+    /// deadline all the same, and the key is then in flight for up to a minute longer.
+    pub at_deadline: AtDeadline,
+    /// The time by which the clocks of two machines may differ. Default: 1 second; Amazon's time
+    /// service keeps them within milliseconds.
+    pub skew_margin: Duration,
+    /// The longest time after which a duplicate of a request in flight is told to ask again, in
+    /// HTTP's `Retry-After` and in [`Error::InFlight`](crate::Error::InFlight). The lease may last
+    /// for minutes yet, and the outcome is usually there within seconds. Default: 30 seconds.
+    ///
+    /// A message of a queue isn't told: each receive counts towards its queue's `maxReceiveCount`, so
+    /// `sqs::Visibility` hides it until the lease is over.
+    pub max_retry_after: Duration,
+    /// The policy for a success that could not be recorded. Default: [`Unrecorded::Return`].
+    pub unrecorded: Unrecorded,
+    /// The time that the store may take to answer a claim, retries included; never longer than the
+    /// remaining time. Default: 10 seconds.
+    pub store_timeout: Duration,
+    /// The largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB, since a
+    /// store may bill a condition that fails by the size of the record that it meets, as DynamoDB
+    /// does: each duplicate then pays for a large outcome again. Leave room under the largest record
+    /// that the store takes (for DynamoDB, set at most 390,000).
+    ///
+    /// A larger outcome is compressed, and where that doesn't bring it under the limit, kept beside
+    /// its record. One that is too large even for that is not kept: its request is done, and a
+    /// duplicate gets [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted).
+    pub inline_limit: usize,
+    /// The longest token, in characters. Default: 255. A lower limit isn't for the tokens that a
+    /// source itself gives its messages and events. The hash of an identity of several parts has 64.
+    pub max_token_chars: usize,
+    /// The number of detached runs that may go on at a time: those of
+    /// [`run_detached`](crate::Idempotency::run_detached), and of the HTTP layer outside Lambda.
+    /// Default: 1,024. One more is answered with [`Error::Overloaded`](crate::Error::Overloaded)
+    /// before a claim is tried.
+    ///
+    /// Clients that hang up don't end their runs, so without a limit a server has no bound on what
+    /// it holds.
+    pub detached_limit: NonZeroU32,
+    /// Logs the text of each error of a handler (the event `handler_failed`) and of a hook
+    /// (`hook_failed`), and the parser's whole message for a body that doesn't decode. Default: off,
+    /// and logs have the error's type, the place in the body and the name of a field that is
+    /// missing.
+    ///
+    /// Such texts may quote the request: switch it on where logs may hold what payloads hold, or
+    /// where your errors quote nothing.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Error, Idempotency, Key, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("payments")
+    ///     .settings(|settings| settings.log_errors = true)
+    ///     .build()?;
+    /// let run = once.run(Key::new("charge", "A-17"), None, |_| async { Err::<(), _>("card declined") });
+    /// assert!(matches!(run.await, Err(Error::Handler("card declined")))); // and logged
+    /// # Ok(()) }
+    /// ```
+    pub log_errors: bool,
+    // The builder's methods set the others.
     pub(crate) retention: Option<Duration>,
-    pub(crate) failure_retention: Duration,
     pub(crate) lease: Duration,
     pub(crate) renewed_lease: Option<Duration>,
-    pub(crate) max_duration: Duration,
-    pub(crate) at_deadline: AtDeadline,
-    pub(crate) rules: Rules,
-    pub(crate) store_timeout: Duration,
-    pub(crate) inline_limit: usize,
-    pub(crate) max_token_chars: usize,
+    pub(crate) max_attempts: Option<NonZeroU32>,
+    pub(crate) on_crash: OnCrash,
     pub(crate) in_flight: InFlight,
-    pub(crate) max_retry_after: Duration,
     pub(crate) on_store_unavailable: OnStoreUnavailable,
     pub(crate) on_missing_key: OnMissingKey,
-    pub(crate) unrecorded: Unrecorded,
-    pub(crate) detached_limit: NonZeroU32,
-    /// The texts of errors that may quote a payload are logged.
-    pub(crate) logs_errors: bool,
     /// A step's result that does not read back from JSON is an error: in tests.
     pub(crate) is_strict: bool,
 }
@@ -190,24 +274,35 @@ impl Settings {
     /// Makes the defaults of an engine that runs there.
     pub(crate) fn of(host: Host) -> Self {
         Self {
-            retention: None,
             failure_retention: Duration::from_hours(1),
-            lease: host.longest(),
-            renewed_lease: None,
             max_duration: host.longest(),
             at_deadline: host.at_deadline(),
-            rules: Rules::new(Duration::from_secs(1)),
+            skew_margin: Duration::from_secs(1),
+            max_retry_after: Duration::from_secs(30),
+            unrecorded: Unrecorded::Return,
             store_timeout: Duration::from_secs(10),
             inline_limit: 8 * 1_024,
             max_token_chars: DEFAULT_MAX_TOKEN_CHARS,
+            detached_limit: DETACHED_LIMIT,
+            log_errors: false,
+            retention: None,
+            lease: host.longest(),
+            renewed_lease: None,
+            max_attempts: None,
+            on_crash: OnCrash::RunAgain,
             in_flight: InFlight::FailFast,
-            max_retry_after: Duration::from_secs(30),
             on_store_unavailable: OnStoreUnavailable::FailClosed,
             on_missing_key: OnMissingKey::Refuse,
-            unrecorded: Unrecorded::Return,
-            detached_limit: DETACHED_LIMIT,
-            logs_errors: false,
             is_strict: false,
+        }
+    }
+
+    /// Returns the settings on which decisions depend.
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            on_crash: self.on_crash,
+            max_attempts: self.max_attempts,
+            skew_margin: self.skew_margin,
         }
     }
 

@@ -307,7 +307,7 @@ impl IdempotencyLayer {
     /// of 500 is no error of the handler's, and a panic isn't either. With it, the parts of each
     /// guarded request are cloned.
     ///
-    /// An error's text may quote the request. [`log_errors`](crate::Builder::log_errors) logs it as
+    /// An error's text may quote the request. [`log_errors`](crate::Settings::log_errors) logs it as
     /// it is.
     ///
     /// ```

@@ -7,9 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::engine::claim::Claim;
-use crate::engine::settings::{
-    AtDeadline, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
-};
+use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Settings};
 use crate::engine::{
     Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
 };
@@ -89,16 +87,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long a permanent failure is replayed. Default: 1 hour, long enough for a queue's
-    /// retries, short enough that a redrive after a fix isn't blocked.
-    pub fn failure_retention(mut self, retention: Duration) -> Self {
-        self.settings.failure_retention = retention;
-        self
-    }
-
     /// Sets how long a claim lasts where no Lambda deadline is known. Default: 15 minutes, and 90
     /// minutes on Lambda Managed Instances, the longest that an invocation can last there. With a
-    /// deadline, the claim lasts until then. The skew margin is added to either.
+    /// deadline, the claim lasts until then. The [skew margin](Settings::skew_margin) is added to either.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -106,7 +97,7 @@ impl Builder {
 
     /// Sets a short lease that is renewed for as long as the handler runs, where no Lambda deadline
     /// is known: three times in its own length, and never beyond
-    /// [`max_duration`](Self::max_duration). A handler is ended with a lease that could not be
+    /// [`max_duration`](Settings::max_duration). A handler is ended with a lease that could not be
     /// renewed, before another attempt may take the key over. Default: none, and a claim lasts for
     /// [`lease`](Self::lease).
     ///
@@ -122,7 +113,7 @@ impl Builder {
     /// let once = Idempotency::builder(MemoryStore::new())
     ///     .namespace("reports")
     ///     .renewed_lease(Duration::from_secs(30))
-    ///     .max_duration(Duration::from_secs(3_600))
+    ///     .settings(|settings| settings.max_duration = Duration::from_secs(3_600))
     ///     .build()?;
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
@@ -136,50 +127,6 @@ impl Builder {
         self
     }
 
-    /// Sets how long an attempt may take under a [renewed lease](Self::renewed_lease), from its
-    /// claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the
-    /// deadline on. Then the lease is renewed no more, the handler is ended, and another attempt may
-    /// take the key over.
-    /// Default: 15 minutes, and 90 minutes on Lambda Managed Instances.
-    pub fn max_duration(mut self, duration: Duration) -> Self {
-        self.settings.max_duration = duration;
-        self
-    }
-
-    /// Sets what happens to a handler that still runs shortly before the deadline of its invocation:
-    /// it is ended, or it goes on under a lease that is renewed. Default: as the place where the
-    /// process runs says, `AtDeadline::End` in a Lambda function, `AtDeadline::GoOn` on Lambda
-    /// Managed Instances and outside of Lambda.
-    ///
-    /// It holds in [`run`](Idempotency::run), in the layers and in batches. A run of
-    /// [`begin`](Idempotency::begin) goes on, and is ended with its lease, within
-    /// [`while_renewed`](crate::Run::while_renewed). A claimless handler that goes on has no lease;
-    /// its commit is conditional, however late it is.
-    ///
-    /// Set `GoOn` in a Lambda function only to have nothing ended: Lambda kills the process at the
-    /// deadline all the same, and the key is then in flight for up to a minute longer.
-    ///
-    /// ```
-    /// use lambda_idempotency::{AtDeadline, Idempotency, store::MemoryStore};
-    ///
-    /// let once = Idempotency::builder(MemoryStore::new())
-    ///     .namespace("payments")
-    ///     .at_deadline(AtDeadline::End)
-    ///     .build()?;
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn at_deadline(mut self, policy: AtDeadline) -> Self {
-        self.settings.at_deadline = policy;
-        self
-    }
-
-    /// Sets by how much the clocks of two machines may differ. Default: 1 second; Amazon's time
-    /// service keeps them within milliseconds.
-    pub fn skew_margin(mut self, margin: Duration) -> Self {
-        self.settings.rules.skew_margin = margin;
-        self
-    }
-
     /// Sets how many attempts a key may have before a *crashed* one is no longer taken over, but
     /// answered with [`Error::Exhausted`](crate::Error::Exhausted). Attempts that failed count, too,
     /// but no limit keeps the next one from running after a failure. An attempt that was released
@@ -187,13 +134,13 @@ impl Builder {
     /// applied. Default: no limit, because the source of the requests has its own limit
     /// (`maxReceiveCount`, a client's patience).
     pub fn max_attempts(mut self, max: NonZeroU32) -> Self {
-        self.settings.rules.max_attempts = Some(max);
+        self.settings.max_attempts = Some(max);
         self
     }
 
     /// Sets what may happen to an attempt that crashed. Default: [`OnCrash::RunAgain`].
     pub fn on_crash(mut self, policy: OnCrash) -> Self {
-        self.settings.rules.on_crash = policy;
+        self.settings.on_crash = policy;
         self
     }
 
@@ -216,80 +163,20 @@ impl Builder {
         self
     }
 
-    /// Sets the longest time after which a duplicate of a request in flight is told to ask again, in
-    /// HTTP's `Retry-After` and in [`Error::InFlight`](crate::Error::InFlight). The lease may last for
-    /// minutes yet, and the outcome is usually there within seconds. Default: 30 seconds.
-    ///
-    /// A message of a queue isn't told: each receive counts towards its queue's `maxReceiveCount`, so
-    /// `sqs::Visibility` hides it until the lease is over.
-    pub fn max_retry_after(mut self, limit: Duration) -> Self {
-        self.settings.max_retry_after = limit;
-        self
-    }
-
-    /// Sets what to do with a success that could not be recorded. Default: [`Unrecorded::Return`].
-    pub fn unrecorded(mut self, policy: Unrecorded) -> Self {
-        self.settings.unrecorded = policy;
-        self
-    }
-
-    /// Sets how long the store may take to answer a claim, retries included; never longer than the
-    /// remaining time. Default: 10 seconds.
-    pub fn store_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.store_timeout = timeout;
-        self
-    }
-
-    /// Sets the largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB,
-    /// since a store may bill a condition that fails by the size of the record that it meets, as
-    /// DynamoDB does: each duplicate then pays for a large outcome again. Leave room under the
-    /// largest record that the store takes (for DynamoDB, set at most 390,000).
-    ///
-    /// A larger outcome is compressed, and where that doesn't bring it under the limit, kept beside
-    /// its record. One that is too large even for that is not kept: its request is done, and a
-    /// duplicate gets [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted).
-    pub fn inline_limit(mut self, bytes: usize) -> Self {
-        self.settings.inline_limit = bytes;
-        self
-    }
-
-    /// Sets the longest token, in characters. Default: 255. A lower limit isn't for the tokens that a
-    /// source itself gives its messages and events. The hash of an identity of several parts has 64.
-    pub fn max_token_chars(mut self, chars: usize) -> Self {
-        self.settings.max_token_chars = chars;
-        self
-    }
-
-    /// Sets how many detached runs may go on at a time: those of
-    /// [`run_detached`](Idempotency::run_detached), and of the HTTP layer outside Lambda. Default:
-    /// 1,024. One more is answered with [`Error::Overloaded`](crate::Error::Overloaded) before a
-    /// claim is tried.
-    ///
-    /// Clients that hang up don't end their runs, so without a limit a server has no bound on what
-    /// it holds.
-    pub fn detached_limit(mut self, runs: NonZeroU32) -> Self {
-        self.settings.detached_limit = runs;
-        self
-    }
-
-    /// Logs the text of each error of a handler (the event `handler_failed`) and of a hook
-    /// (`hook_failed`), and the parser's whole message for a body that doesn't decode. Default: off,
-    /// and logs have the error's type, the place in the body and the name of a field that is
-    /// missing.
-    ///
-    /// Such texts may quote the request: switch it on where logs may hold what payloads hold, or
-    /// where your errors quote nothing.
+    /// Changes the [settings](Settings) that few functions change.
     ///
     /// ```
-    /// # use lambda_idempotency::{Error, Idempotency, Key, store::MemoryStore};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").log_errors(true).build()?;
-    /// let run = once.run(Key::new("charge", "A-17"), None, |_| async { Err::<(), _>("card declined") });
-    /// assert!(matches!(run.await, Err(Error::Handler("card declined")))); // and logged
-    /// # Ok(()) }
+    /// use std::time::Duration;
+    /// use lambda_idempotency::{Idempotency, store::MemoryStore};
+    ///
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("payments")
+    ///     .settings(|settings| settings.store_timeout = Duration::from_secs(5))
+    ///     .build()?;
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn log_errors(mut self, log_errors: bool) -> Self {
-        self.settings.logs_errors = log_errors;
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
         self
     }
 
@@ -449,7 +336,7 @@ impl Idempotency {
     /// ```
     ///
     /// Permanent failures are kept for
-    /// [`Builder::failure_retention`](crate::Builder::failure_retention) all the same.
+    /// [`Settings::failure_retention`](crate::Settings::failure_retention) all the same.
     #[must_use]
     pub fn retention(&self, retention: Duration) -> Self {
         self.with(|options| options.retention = Some(retention))
@@ -523,12 +410,12 @@ impl Idempotency {
     /// Tells whether texts that may quote a payload are logged.
     #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn logs_errors(&self) -> bool {
-        self.engine.settings.logs_errors
+        self.engine.settings.log_errors
     }
 
     /// Logs the text of a handler's error, where the setting asks for it.
     pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
-        if self.engine.settings.logs_errors {
+        if self.engine.settings.log_errors {
             claim.log_error(error);
         }
     }
@@ -543,7 +430,7 @@ impl Idempotency {
     #[cfg(feature = "test-util")]
     pub(crate) fn stored_lease(&self) -> Duration {
         let settings = &self.engine.settings;
-        settings.lease + settings.rules.skew_margin
+        settings.lease + settings.skew_margin
     }
 
     /// Returns the time after which no outcome counts any more, unless a route keeps it for longer.
@@ -552,7 +439,7 @@ impl Idempotency {
         let settings = &self.engine.settings;
         let retention = self.options.retention.or(settings.retention);
         let retention = retention.unwrap_or(EVENT_RETENTION.max(HTTP_RETENTION));
-        retention.max(settings.failure_retention) + settings.rules.skew_margin
+        retention.max(settings.failure_retention) + settings.skew_margin
     }
 }
 
@@ -574,7 +461,7 @@ mod tests {
         for (built, setting) in [
             (builder().retention(Duration::ZERO), "retention"),
             (
-                builder().failure_retention(Duration::ZERO),
+                builder().settings(|settings| settings.failure_retention = Duration::ZERO),
                 "failure_retention",
             ),
         ] {

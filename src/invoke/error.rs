@@ -38,7 +38,7 @@ pub enum InvokeError<E> {
     #[error("the payload doesn't decode: {reason}{}", see!("undecodable"))]
     Undecodable {
         /// The field that it lacks, or the kind of error, and the place; the payload is not quoted
-        /// unless [`log_errors`](crate::Builder::log_errors) is set.
+        /// unless [`log_errors`](crate::Settings::log_errors) is set.
         reason: String,
     },
     /// The layer was given no key. Nothing ran. A hash of the payload would be unsafe as a default:

@@ -145,7 +145,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// all events, make the layer of [`Idempotency::retention`](crate::Idempotency::retention).
     ///
     /// Permanent failures are kept for the
-    /// [failure's retention](crate::Builder::failure_retention).
+    /// [failure's retention](crate::Settings::failure_retention).
     pub fn retention<V: Into<Option<Duration>>>(
         mut self,
         retention: impl Fn(&T) -> V + Send + Sync + 'static,
@@ -169,7 +169,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// Selects the handler's errors that no retry will fix. Default: none.
     ///
     /// Such a failure is stored, and a retry fails with `Idempotency.Failed` without a run, until
-    /// the [failure's retention](crate::Builder::failure_retention) is over.
+    /// the [failure's retention](crate::Settings::failure_retention) is over.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
         self

@@ -14,7 +14,7 @@ use crate::protocol::hash::{Hex, digest};
 mod tests;
 
 /// The number of characters that a token may have, unless
-/// [`Builder::max_token_chars`](crate::Builder::max_token_chars) says otherwise.
+/// [`Settings::max_token_chars`](crate::Settings::max_token_chars) says otherwise.
 pub(crate) const DEFAULT_MAX_TOKEN_CHARS: usize = 255;
 
 /// The number of bytes that a raw id may have. The ids that an engine makes have fewer than 600.

@@ -28,7 +28,9 @@ fn failed() -> Failed {
 
 fn engine() -> Idempotency {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    once.log_errors(true).build().unwrap()
+    once.settings(|settings| settings.log_errors = true)
+        .build()
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,7 +55,7 @@ fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
     let builder = Idempotency::builder(store.clone())
         .namespace("engine")
         .lease(LEASE)
-        .skew_margin(MARGIN)
+        .settings(|settings| settings.skew_margin = MARGIN)
         .clock(clock.clone());
     let once = settings(builder).build().unwrap();
     Bench { clock, store, once }

@@ -191,7 +191,7 @@ async fn a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks(se
     bench.proxy.inject("UpdateItem", Fault::DENY);
     let once = bench
         .builder()
-        .unrecorded(Unrecorded::Fail)
+        .settings(|settings| settings.unrecorded = Unrecorded::Fail)
         .build()
         .unwrap();
     let Err(Error::Unrecorded(error)) = run(&once, 1).await else {
@@ -241,7 +241,7 @@ async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
     }
     let once = bench
         .builder()
-        .store_timeout(Duration::from_millis(600))
+        .settings(|settings| settings.store_timeout = Duration::from_millis(600))
         .build()
         .unwrap();
     let error = run(&once, 1).await.unwrap_err();
@@ -457,7 +457,7 @@ async fn throttling_never_opens_the_door(server: Server) {
     let builder = bench
         .builder()
         .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .store_timeout(Duration::from_secs(2));
+        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
     let refused = run(&builder.build().unwrap(), 1).await;
     assert!(
         matches!(refused, Err(Error::Store(StoreError::Throttled(_)))),

@@ -74,7 +74,7 @@ impl Runs {
 
 fn builder<S: Store>(store: S) -> Builder {
     Idempotency::builder(store)
-        .at_deadline(AtDeadline::End)
+        .settings(|settings| settings.at_deadline = AtDeadline::End)
         .clock(VirtualClock)
         .namespace("invoke")
 }

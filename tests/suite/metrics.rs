@@ -104,7 +104,10 @@ async fn a_panic_is_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn each_decision_is_counted() {
     let counted = Counted::new();
-    let once = engine().inline_limit(100).build().unwrap();
+    let once = engine()
+        .settings(|settings| settings.inline_limit = 100)
+        .build()
+        .unwrap();
     let payload = || Fingerprint::json(b"1");
 
     let failing = |_| async { Err::<String, _>(HandlerError::other("no")) };

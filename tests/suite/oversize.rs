@@ -183,7 +183,11 @@ async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_
     server: Server,
 ) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().inline_limit(1_000_000).build().unwrap();
+    let once = bench
+        .builder()
+        .settings(|settings| settings.inline_limit = 1_000_000)
+        .build()
+        .unwrap();
     let huge = noise(450_000);
     assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
     assert_eq!(

@@ -163,7 +163,11 @@ async fn what_a_failed_attempt_did_is_known_for_the_retention_after_its_failure(
 #[tokio::test(start_paused = true)]
 async fn what_was_done_before_a_permanent_failure_is_not_repeated_within_the_retention() {
     let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
-    let bench = &bench_with(|builder| builder.failure_retention(hour).retention(day));
+    let bench = &bench_with(|builder| {
+        builder
+            .settings(|settings| settings.failure_retention = hour)
+            .retention(day)
+    });
     let attempt = async || {
         let handler = async |claim: Claim| {
             claim.step("charge", |_| bench.effect()).await?;

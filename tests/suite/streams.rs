@@ -198,7 +198,7 @@ async fn a_streams_own_key_is_not_subject_to_the_limit_of_a_callers_token() {
     let once = Idempotency::builder(lambda_idempotency::store::MemoryStore::new())
         .clock(VirtualClock)
         .namespace("streams")
-        .max_token_chars(16)
+        .settings(|settings| settings.max_token_chars = 16)
         .build()
         .unwrap();
     let ledger = Ledger::default();

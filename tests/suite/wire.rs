@@ -140,7 +140,7 @@ async fn every_read_asks_for_strong_consistency(server: Server) {
     let once = Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("wire")
-        .inline_limit(10)
+        .settings(|settings| settings.inline_limit = 10)
         .build()
         .unwrap();
     let keys = ["1", "2"].map(|token| Key::new("charge", token));

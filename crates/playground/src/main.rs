@@ -359,8 +359,10 @@ async fn environment(
     let once = Idempotency::builder(store)
         .namespace("payments")
         .lease(LEASE)
-        .store_timeout(Duration::from_secs(2))
-        .max_retry_after(Duration::MAX)
+        .settings(|settings| {
+            settings.store_timeout = Duration::from_secs(2);
+            settings.max_retry_after = Duration::MAX;
+        })
         .clock(stage.clock.clone())
         .build();
     let once = match once {

@@ -92,7 +92,7 @@ impl<C: Connection> RedisStore<C> {
     /// Sentinel led to, or a `ClusterConnection` (feature `cluster`).
     ///
     /// Give a connection no response timeout of its own that is shorter than the engine's
-    /// [`store_timeout`](lambda_idempotency::Builder::store_timeout).
+    /// [`store_timeout`](lambda_idempotency::Settings::store_timeout).
     pub fn new(connection: C) -> Self {
         Self::over(Line::over(connection))
     }

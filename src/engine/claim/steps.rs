@@ -526,7 +526,7 @@ pub enum StepError<E> {
     #[error("the step could not be recorded, and was not begun: {}{}", unlinked(.0), see!("step-not-recorded"))]
     Store(#[source] StoreError),
     /// The effect happened, and its result could not be recorded: only where the
-    /// [setting](crate::Builder::unrecorded) asks to report this.
+    /// [setting](crate::Settings::unrecorded) asks to report this.
     #[error("the step's effect happened, but its result could not be recorded: {}{}", unlinked(.0), see!("step-unrecorded"))]
     Unrecorded(#[source] StoreError),
 }

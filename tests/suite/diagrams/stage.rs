@@ -158,7 +158,7 @@ impl Table {
         let once = Idempotency::builder(store)
             .namespace("payments")
             // As a message of a queue is told.
-            .max_retry_after(Duration::MAX)
+            .settings(|settings| settings.max_retry_after = Duration::MAX)
             .lease(LEASE);
         let once = once.clock(self.stage.clock.clone()).build().unwrap();
         let stage = self.stage.clone();

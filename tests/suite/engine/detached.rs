@@ -42,7 +42,9 @@ async fn a_detached_run_goes_on_when_its_caller_has_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
-    let bench = bench_with(|builder| builder.detached_limit(NonZeroU32::MIN));
+    let bench = bench_with(|builder| {
+        builder.settings(|settings| settings.detached_limit = NonZeroU32::MIN)
+    });
     let gate = Gate::default();
     let handler = gate.clone();
     let first = bench.once.clone();
@@ -70,7 +72,7 @@ async fn duplicates_that_wait_for_a_detached_run_keep_no_other_request_out() {
     let bench = bench_with(|builder| {
         let two = NonZeroU32::new(2).unwrap();
         builder
-            .detached_limit(two)
+            .settings(|settings| settings.detached_limit = two)
             .in_flight(InFlight::WaitUpTo(LEASE))
     });
     let gate = Gate::default();
@@ -198,7 +200,7 @@ async fn the_panic_of_a_detached_handler_reaches_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_in_an_invocation_spawns_nothing() {
-    let bench = bench_with(|once| once.at_deadline(AtDeadline::End));
+    let bench = bench_with(|once| once.settings(|settings| settings.at_deadline = AtDeadline::End));
     let deadline = bench.clock.now() + LEASE;
     let once = bench.once.deadline(deadline.into());
     let gate = Gate::default();

@@ -22,7 +22,7 @@ fn pair(settings: impl Fn(Builder) -> Builder) -> Pair {
         let builder = Idempotency::builder(table.clone()).namespace("engine");
         let builder = builder
             .lease(LEASE)
-            .skew_margin(MARGIN)
+            .settings(|settings| settings.skew_margin = MARGIN)
             .clock(clock.clone());
         settings(builder).build().unwrap()
     };
@@ -181,7 +181,7 @@ async fn an_outcome_whose_completion_applied_unheard_stands() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_outcome_that_was_dropped_on_its_way_is_kept_by_the_next_call() {
-    let pair = pair(|builder| builder.inline_limit(10));
+    let pair = pair(|builder| builder.settings(|settings| settings.inline_limit = 10));
     let large: String = (0..5_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_769) >> 8).to_string())
         .collect();

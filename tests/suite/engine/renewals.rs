@@ -56,8 +56,10 @@ impl Bench {
         let once = Idempotency::builder(store.clone())
             .namespace("engine")
             .renewed_lease(RENEWED)
-            .max_duration(LONGEST)
-            .skew_margin(MARGIN)
+            .settings(|settings| {
+                settings.max_duration = LONGEST;
+                settings.skew_margin = MARGIN;
+            })
             .clock(clock.clone());
         let once = settings(once).build().unwrap();
         Self { store, once, clock }
@@ -94,7 +96,7 @@ impl Bench {
     async fn elsewhere(&self) -> Result<i32, Error<HandlerError>> {
         let once = Idempotency::builder(self.store.clone())
             .namespace("engine")
-            .skew_margin(MARGIN)
+            .settings(|settings| settings.skew_margin = MARGIN)
             .clock(self.clock.clone());
         let once = once.build().unwrap();
         let run = once.run(key(), payload(), |_| async { Ok(2) });
@@ -308,7 +310,10 @@ async fn a_run_without_a_closure_is_renewed_by_its_caller() {
 #[tokio::test(start_paused = true)]
 async fn the_expiration_follows_each_renewal_by_the_retention() {
     let retention = Duration::from_mins(5);
-    let bench = &Bench::with(|once| once.max_duration(Duration::MAX).retention(retention));
+    let bench = &Bench::with(|once| {
+        once.settings(|settings| settings.max_duration = Duration::MAX)
+            .retention(retention)
+    });
     let run = bench.run(|_| async {
         for _ in 0..2 {
             let record = bench.record().await;

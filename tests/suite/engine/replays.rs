@@ -79,7 +79,9 @@ async fn by_default_an_outcome_is_kept_for_seven_days_and_a_failure_for_an_hour(
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_replayed_for_its_retention() {
-    let bench = bench_with(|builder| builder.failure_retention(Duration::from_mins(10)));
+    let bench = bench_with(|builder| {
+        builder.settings(|settings| settings.failure_retention = Duration::from_mins(10))
+    });
     let decline = || {
         let declined = |_| async { Err::<i32, _>(HandlerError::other("declined")) };
         bench
@@ -101,7 +103,7 @@ async fn a_permanent_failure_is_replayed_for_its_retention() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_with_much_to_say_is_still_a_failure() {
-    let bench = bench_with(|builder| builder.inline_limit(10));
+    let bench = bench_with(|builder| builder.settings(|settings| settings.inline_limit = 10));
     for _ in 0..2 {
         let declined = |_| async { Err::<i32, _>(HandlerError::other("x".repeat(100_000))) };
         let run = bench
@@ -130,7 +132,7 @@ async fn an_expired_outcome_counts_as_absent_though_nothing_swept_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_over_the_inline_limit_is_compressed_and_replays() {
-    let bench = bench_with(|builder| builder.inline_limit(10));
+    let bench = bench_with(|builder| builder.settings(|settings| settings.inline_limit = 10));
     assert_eq!(value(bench.run("x".repeat(5_000)).await).len(), 5_000);
     let again = bench.run(String::new()).await.unwrap();
     assert!(again.is_replayed());

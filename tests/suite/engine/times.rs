@@ -31,7 +31,9 @@ async fn claimed_after(
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_may_take_the_store_timeout_and_no_longer() {
-    let with_three = |builder: Builder| builder.store_timeout(Duration::from_secs(3));
+    let with_three = |builder: Builder| {
+        builder.settings(|settings| settings.store_timeout = Duration::from_secs(3))
+    };
     let quick = claimed_after(Duration::from_millis(2_900), with_three).await;
     assert_eq!(quick.unwrap(), Outcome::Executed(1));
     let slow = claimed_after(Duration::from_millis(3_100), with_three).await;
@@ -161,7 +163,10 @@ async fn a_lease_counts_from_when_the_record_in_its_way_was_seen() {
         began: Instant::now(),
     };
     let once = Idempotency::builder(store.clone()).namespace("engine");
-    let once = once.lease(LEASE).skew_margin(MARGIN).clock(clock);
+    let once = once
+        .lease(LEASE)
+        .settings(|settings| settings.skew_margin = MARGIN)
+        .clock(clock);
     let once = once.build().unwrap();
     let failed = once.run(key(), payload(), |_| async {
         Err::<i32, _>(HandlerError::other("down"))
@@ -188,7 +193,10 @@ async fn an_outcome_kept_beside_its_record_may_take_half_of_the_attempts_time() 
         let store = FaultyStore::new(MemoryStore::new());
         store.inject(Call::Keep, Fault::Delayed(Duration::from_secs(delay)));
         let once = Idempotency::builder(store).namespace("engine");
-        let once = once.clock(clock.clone()).inline_limit(10).lease(LEASE);
+        let once = once
+            .clock(clock.clone())
+            .settings(|settings| settings.inline_limit = 10)
+            .lease(LEASE);
         let once = once.build().unwrap();
         let large = || async { Ok::<_, Infallible>("x".repeat(100_000)) };
         once.run(key(), payload(), |_| large()).await.unwrap();

@@ -189,7 +189,11 @@ async fn a_permanent_failure_is_one_write_too(server: Server) {
 on_each_server!(an_outcome_that_no_item_takes_is_left_out);
 async fn an_outcome_that_no_item_takes_is_left_out(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().inline_limit(1_024 * 1_024).build().unwrap();
+    let once = bench
+        .builder()
+        .settings(|settings| settings.inline_limit = 1_024 * 1_024)
+        .build()
+        .unwrap();
     let large = "x".repeat(450 * 1_024);
     assert!(matches!(
         answer(&once, large.clone()).await,

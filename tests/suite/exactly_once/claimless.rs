@@ -375,7 +375,9 @@ async fn a_retention_under_an_hour_is_refused_before_the_handler_runs(server: Se
     let short = Duration::from_secs(3_599);
     for builder in [
         bench.builder().retention(short),
-        bench.builder().failure_retention(short),
+        bench
+            .builder()
+            .settings(|settings| settings.failure_retention = short),
     ] {
         let refused = deposit(&bench, &builder.build().unwrap(), 1).await;
         assert_eq!(refused.unwrap_err().code(), "retention_too_short");
@@ -387,7 +389,11 @@ on_each_server!(a_handler_that_outlives_its_deadline_is_ended_or_commits_late_an
 async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(server: Server) {
     for (policy, balance) in [(AtDeadline::End, 0), (AtDeadline::GoOn, 5)] {
         let bench = Bench::on(&server).await;
-        let once = bench.builder().at_deadline(policy).build().unwrap();
+        let once = bench
+            .builder()
+            .settings(|settings| settings.at_deadline = policy)
+            .build()
+            .unwrap();
         let run = || {
             let deadline = VirtualClock.now() + Duration::from_secs(2);
             let once = once.deadline(deadline.into()).claimless();

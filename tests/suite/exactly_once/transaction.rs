@@ -368,7 +368,11 @@ on_each_server!(an_outcome_over_the_limit_replays_whole_in_both_forms);
 async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
     for is_claimless in [false, true] {
         let bench = Bench::on(&server).await;
-        let once = bench.builder().inline_limit(10).build().unwrap();
+        let once = bench
+            .builder()
+            .settings(|settings| settings.inline_limit = 10)
+            .build()
+            .unwrap();
         let once = if is_claimless { once.claimless() } else { once };
         let run = async || {
             once.run(key(), payload(), async |claim| {
@@ -388,7 +392,11 @@ async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
 on_each_server!(an_outcome_too_large_for_an_item_commits_with_a_marker);
 async fn an_outcome_too_large_for_an_item_commits_with_a_marker(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().inline_limit(1_000_000).build().unwrap();
+    let once = bench
+        .builder()
+        .settings(|settings| settings.inline_limit = 1_000_000)
+        .build()
+        .unwrap();
     let run = async || {
         once.run(key(), payload(), async |claim| {
             claim.write(bench.deposit(5))?;

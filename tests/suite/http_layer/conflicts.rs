@@ -81,7 +81,7 @@ async fn a_request_in_flight_is_answered_409_until_it_is_done(server: Server) {
 on_each_server!(the_invocations_deadline_ends_the_claim);
 async fn the_invocations_deadline_ends_the_claim(server: Server) {
     let (gate, api) = Gate::with(&server, |once| {
-        once.max_retry_after(Duration::from_hours(1))
+        once.settings(|settings| settings.max_retry_after = Duration::from_hours(1))
     })
     .await;
     let mut context = lambda_http::Context::default();
@@ -104,7 +104,7 @@ async fn the_invocations_deadline_ends_the_claim(server: Server) {
 on_each_server!(a_deadline_earlier_than_the_engine_leaves_the_configured_lease);
 async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
     let (gate, api) = Gate::with(&server, |once| {
-        once.max_retry_after(Duration::from_hours(1))
+        once.settings(|settings| settings.max_retry_after = Duration::from_hours(1))
     })
     .await;
     // As `cargo lambda watch` sends it.
@@ -241,7 +241,7 @@ async fn a_success_that_cannot_be_recorded_is_answered_unless_the_setting_says_o
         let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
         let api = Api::on(
             store,
-            |once| once.unrecorded(policy),
+            |once| once.settings(|settings| settings.unrecorded = policy),
             |layer| layer,
             place_order,
         );
@@ -293,7 +293,7 @@ async fn a_record_that_cannot_be_understood_is_a_500_and_nothing_runs(server: Se
 /// An API whose first handler takes longer than the invocations of `call` have.
 async fn slow(server: &Server, policy: Option<AtDeadline>) -> Api {
     let engine = |once: Builder| match policy {
-        Some(policy) => once.at_deadline(policy),
+        Some(policy) => once.settings(|settings| settings.at_deadline = policy),
         None => once,
     };
     let handler = |run, _| async move {
@@ -345,7 +345,9 @@ async fn a_request_whose_lease_is_not_renewed_is_answered_503_and_has_no_effect(
         store.inject(testing::Call::Renew, testing::Fault::RequestLost);
     }
     let once = Idempotency::builder(store).namespace("orders");
-    let once = once.at_deadline(AtDeadline::GoOn).clock(VirtualClock);
+    let once = once
+        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+        .clock(VirtualClock);
     let effects = Arc::new(AtomicUsize::new(0));
     let placed = Arc::clone(&effects);
     let orders = service_fn(move |_: Request<_>| {

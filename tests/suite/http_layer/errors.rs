@@ -23,7 +23,7 @@ async fn failing(server: &Server, logs: bool, panics: bool) -> (String, Vec<Stri
     let once = Idempotency::builder(server.store().await)
         .clock(VirtualClock)
         .namespace("shop")
-        .log_errors(logs)
+        .settings(|settings| settings.log_errors = logs)
         .build()
         .unwrap();
     let layer = IdempotencyLayer::unscoped(once).on_error(move |parts, error| {

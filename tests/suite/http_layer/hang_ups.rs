@@ -231,7 +231,7 @@ on_each_server!(
 );
 async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
-    let one = |once: Builder| once.detached_limit(NonZeroU32::MIN);
+    let one = |once: Builder| once.settings(|settings| settings.detached_limit = NonZeroU32::MIN);
     let shop = Shop::open(server.store().await, one, &gate).await;
     let client = shop.ask("k-1", "").await;
     shop.begun().await;
@@ -357,7 +357,8 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
             Ok::<_, Failure>(answer(201, format!("order {run}")))
         }
     };
-    let in_lambda = |once: Builder| once.at_deadline(AtDeadline::End);
+    let in_lambda =
+        |once: Builder| once.settings(|settings| settings.at_deadline = AtDeadline::End);
     let api = Api::configured(&server, in_lambda, |layer| layer, handler).await;
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_mins(2));

@@ -99,7 +99,7 @@ async fn the_header_and_the_length_of_a_key_are_settings(server: Server) {
     let name = HeaderName::from_static("x-request-token");
     let api = Api::configured(
         &server,
-        |once| once.max_token_chars(4),
+        |once| once.settings(|settings| settings.max_token_chars = 4),
         |layer| layer.header(name),
         place_order,
     )

@@ -79,7 +79,12 @@ async fn an_answer_that_cannot_be_read_now_is_of_a_request_that_was_done() {
         Ok(answer(201, lines.join(",")))
     };
     // So small that the answer has its own item.
-    let api = Api::on(store, |once| once.inline_limit(90), |layer| layer, handler);
+    let api = Api::on(
+        store,
+        |once| once.settings(|settings| settings.inline_limit = 90),
+        |layer| layer,
+        handler,
+    );
     let call = Door::Alb.post("k-1");
     assert_eq!(api.send(&call).await.status, 201);
     proxy.inject("GetItem", Fault::DENY);

@@ -129,7 +129,7 @@ async fn an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so(s
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
     let api = Api::on(
         store,
-        |once| once.unrecorded(Unrecorded::Return),
+        |once| once.settings(|settings| settings.unrecorded = Unrecorded::Return),
         |layer| layer,
         place_order,
     );
@@ -146,8 +146,10 @@ on_each_server!(a_claim_that_comes_too_late_is_a_503_and_nothing_runs);
 async fn a_claim_that_comes_too_late_is_a_503_and_nothing_runs(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let short =
-        |once: lambda_idempotency::Builder| once.lease(Duration::ZERO).skew_margin(Duration::ZERO);
+    let short = |once: lambda_idempotency::Builder| {
+        once.lease(Duration::ZERO)
+            .settings(|settings| settings.skew_margin = Duration::ZERO)
+    };
     let api = Api::on(store, short, |layer| layer, place_order);
     proxy.inject("PutItem", Fault::Delay(Duration::from_millis(100)));
     let refused = api.send(&Door::Http.post("k-1")).await;

@@ -82,7 +82,7 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
         let (log, _capture) = Log::capture();
         let failing = |_| async { Answer::Err(std::io::Error::other("no key to sign with")) };
         let layer = |layer: IdempotencyLayer| layer.on_replay(failing);
-        let engine = |once: Builder| once.log_errors(log_errors);
+        let engine = |once: Builder| once.settings(|settings| settings.log_errors = log_errors);
         let api = Api::configured(&server, engine, layer, place_order).await;
         let call = Door::Http.post("k-1");
         api.send(&call).await;
@@ -99,7 +99,7 @@ async fn a_hook_that_hangs_ends_before_its_invocation_whatever_goes_on() {
     for policy in [AtDeadline::GoOn, AtDeadline::End] {
         let server = Server::dynoxide().await;
         let layer = |layer: IdempotencyLayer| layer.on_replay(|_| std::future::pending::<Answer>());
-        let engine = |once: Builder| once.at_deadline(policy);
+        let engine = |once: Builder| once.settings(|settings| settings.at_deadline = policy);
         let api = Api::configured(&server, engine, layer, place_order).await;
         for _ in ["first", "replay"] {
             let mut context = lambda_http::Context::default();

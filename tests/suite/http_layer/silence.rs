@@ -29,7 +29,10 @@ async fn secrets_reach_neither_problems_nor_logs() {
     };
     // So small that the large answer has its own item.
     let once = Idempotency::builder(store).namespace("shop");
-    let once = once.inline_limit(90).build().unwrap();
+    let once = once
+        .settings(|settings| settings.inline_limit = 90)
+        .build()
+        .unwrap();
     let hook = |_| async { Err::<http::Response<_>, _>(std::io::Error::other("secret-hook")) };
     let layer = IdempotencyLayer::scoped(once, scope).on_replay(hook);
     let api = Api::under(&layer, handler);

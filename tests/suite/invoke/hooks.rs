@@ -65,7 +65,10 @@ async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are
     for log_errors in [false, true] {
         let (log, _capture) = Log::capture();
         let once = Idempotency::builder(MemoryStore::new()).namespace("bank");
-        let once = once.log_errors(log_errors).build().unwrap();
+        let once = once
+            .settings(|settings| settings.log_errors = log_errors)
+            .build()
+            .unwrap();
         let layer = settle(&once)
             .on_rejected(|_, _| async { Err::<(), _>("the lot is full") })
             .on_replay(|_| async { Err::<(), _>("no key to sign with") });

@@ -82,7 +82,8 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
     let store = FaultyStore::new(MemoryStore::new());
-    let once = builder(store.clone()).store_timeout(Duration::from_secs(20));
+    let once = builder(store.clone())
+        .settings(|settings| settings.store_timeout = Duration::from_secs(20));
     let once = once.build().unwrap();
     let runs = Runs::default();
     store.inject(Call::Create, Fault::Delayed(Duration::from_millis(9_600)));
@@ -147,7 +148,8 @@ async fn a_slow_store_behind_a_handler_that_hung_or_panicked_does_not_hold_the_a
 
 #[tokio::test(start_paused = true)]
 async fn an_invocation_that_outlives_its_deadline_runs_once_where_it_goes_on() {
-    let once = builder(MemoryStore::new()).at_deadline(AtDeadline::GoOn);
+    let once =
+        builder(MemoryStore::new()).settings(|settings| settings.at_deadline = AtDeadline::GoOn);
     let once = once.build().unwrap();
     let runs = Runs::default();
     let count = runs.clone();
@@ -179,7 +181,7 @@ async fn an_invocation_that_outlives_its_deadline_runs_once_where_it_goes_on() {
 async fn a_hook_that_hangs_is_given_up_before_the_deadline_whatever_goes_on() {
     const TIME: Duration = Duration::from_secs(2);
     for policy in [AtDeadline::GoOn, AtDeadline::End] {
-        let once = builder(MemoryStore::new()).at_deadline(policy);
+        let once = builder(MemoryStore::new()).settings(|settings| settings.at_deadline = policy);
         let layer = settle(&once.build().unwrap())
             .on_replay(|_| std::future::pending::<Result<(), SettleError>>())
             .on_rejected(|_, _| std::future::pending::<Result<(), SettleError>>());
@@ -206,7 +208,7 @@ async fn an_invocation_whose_lease_is_not_renewed_is_ended_and_a_retry_runs() {
         store.inject(Call::Renew, Fault::RequestLost);
     }
     let once = builder(store)
-        .at_deadline(AtDeadline::GoOn)
+        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
         .build()
         .unwrap();
     let runs = Runs::default();

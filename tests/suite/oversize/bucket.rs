@@ -151,7 +151,7 @@ async fn a_replay_that_may_not_read_is_told_what_to_allow(server: Server) {
         with.bucket.refuse(Some((status, code)));
         let once = with
             .builder_on(Bucket::NAME)
-            .store_timeout(Duration::from_secs(3))
+            .settings(|settings| settings.store_timeout = Duration::from_secs(3))
             .build()
             .unwrap();
         let error = replay(&once).await.unwrap_err();

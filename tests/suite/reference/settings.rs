@@ -26,18 +26,23 @@ const VALUES: &[&str] = &[
     "Write",
 ];
 
-/// A public method that gives the type back, or the service of a layer: with its
-/// documentation.
+/// The structs of fields that a builder or a layer has, by their files.
+const FIELDS: &[(&str, &str)] = &[("src/engine/settings.rs", "Builder")];
+
+/// A public method that gives the type back, or the service of a layer, or a public field of `Settings`:
+/// with its documentation, and the end of the address of that.
 struct Setting {
     of: String,
     name: String,
     doc: String,
+    address: String,
 }
 
 fn settings(folder: &str) -> Vec<Setting> {
     let mut found = Vec::new();
-    for (_, code) in sources(&[folder]) {
+    for (path, code) in sources(&[folder]) {
         let mut of = String::new();
+        let mut fields_of = None;
         let mut doc = String::new();
         let mut lines = code.lines();
         while let Some(line) = lines.next() {
@@ -45,6 +50,19 @@ fn settings(folder: &str) -> Vec<Setting> {
                 let head = line.split(" for ").last().unwrap_or_default();
                 of = type_of(head);
                 doc.clear();
+            } else if line == "pub struct Settings {" {
+                let owner = FIELDS.iter().find(|(file, _)| path.ends_with(file));
+                fields_of = Some(owner.unwrap_or_else(|| panic!("{}", path.display())).1);
+                doc.clear();
+            } else if line == "}" {
+                fields_of = None;
+            } else if let Some((of, name)) = fields_of.zip(field(line)) {
+                found.push(Setting {
+                    of: of.to_owned(),
+                    name: name.to_owned(),
+                    doc: std::mem::take(&mut doc),
+                    address: format!("/struct.Settings.html#structfield.{name}"),
+                });
             } else if let Some(text) = line.strip_prefix("    ///") {
                 doc.push_str(text);
             } else if let Some(rest) = method(line) {
@@ -53,12 +71,15 @@ fn settings(folder: &str) -> Vec<Setting> {
                     signature.push_str(lines.next().unwrap().trim());
                 }
                 let name = rest.split(['<', '(']).next().unwrap().to_owned();
-                if is_setting(&signature) {
+                // The fields are settings, and not the method that gives them.
+                if is_setting(&signature) && name != "settings" {
+                    let address = format!("/struct.{of}.html#method.{name}");
                     let doc = std::mem::take(&mut doc);
                     found.push(Setting {
                         of: of.clone(),
                         name,
                         doc,
+                        address,
                     });
                 }
                 doc.clear();
@@ -73,6 +94,11 @@ fn settings(folder: &str) -> Vec<Setting> {
 fn method(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("    pub ")?;
     rest.trim_start_matches("const ").strip_prefix("fn ")
+}
+
+fn field(line: &str) -> Option<&str> {
+    let (name, _) = line.strip_prefix("    pub ")?.split_once(": ")?;
+    Some(name)
 }
 
 /// `impl Builder {` is of `Builder`.
@@ -119,10 +145,15 @@ fn page() -> BTreeMap<String, BTreeMap<String, String>> {
 
 #[test]
 fn each_setting_has_a_row_and_each_row_a_setting() {
+    let text = read(PAGE);
     let page = page();
     let mut by_type: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let all = settings("src").into_iter();
     for setting in all.filter(|setting| !VALUES.contains(&setting.of.as_str())) {
+        let row = format!("| [`{}`](https://docs.rs/", setting.name);
+        let mut rows = text.lines().filter(|line| line.starts_with(&row));
+        let end = format!("{}) |", setting.address);
+        assert!(rows.any(|row| row.contains(&end)), "no row links to {end}");
         by_type.entry(setting.of).or_default().insert(setting.name);
     }
     for setting in settings("crates/emf/src") {

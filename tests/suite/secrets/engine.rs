@@ -54,7 +54,7 @@ impl Bench {
         builder
             .clock(self.clock.clone())
             .lease(LEASE)
-            .inline_limit(200)
+            .settings(|settings| settings.inline_limit = 200)
     }
 
     fn once(&self) -> Idempotency {
@@ -208,7 +208,9 @@ async fn crashed(bench: &Bench, seen: &mut Seen) {
             .await
             .unwrap_err(),
     );
-    let ending = bench.builder().at_deadline(AtDeadline::End);
+    let ending = bench
+        .builder()
+        .settings(|settings| settings.at_deadline = AtDeadline::End);
     let soon = bench.clock.now() + Duration::from_secs(2);
     let ending = ending.build().unwrap().deadline(soon.into());
     let hangs = async |_| {
@@ -252,7 +254,7 @@ async fn stored(bench: &Bench, seen: &mut Seen) {
 async fn faults(bench: &Bench, seen: &mut Seen) {
     let once = bench
         .builder()
-        .unrecorded(Unrecorded::Fail)
+        .settings(|settings| settings.unrecorded = Unrecorded::Fail)
         .build()
         .unwrap();
     // More than it has time for.

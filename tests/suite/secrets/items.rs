@@ -46,7 +46,7 @@ impl Bench {
         Idempotency::builder(self.store())
             .clock(VirtualClock)
             .namespace("secrets")
-            .inline_limit(100)
+            .settings(|settings| settings.inline_limit = 100)
             .build()
             .unwrap()
     }
@@ -363,8 +363,10 @@ async fn no_large_outcome_tells_a_secret(server: Server) {
     let once = Idempotency::builder(store)
         .clock(VirtualClock)
         .namespace("secrets")
-        .inline_limit(10)
-        .store_timeout(std::time::Duration::from_secs(3))
+        .settings(|settings| {
+            settings.inline_limit = 10;
+            settings.store_timeout = std::time::Duration::from_secs(3);
+        })
         .build()
         .unwrap();
     // Numbers, so that it stays large.

@@ -33,7 +33,7 @@ async fn scenario(canary: &Canary) -> Seen {
         .clock(clock.clone());
     let once = builder
         .lease(Duration::from_mins(1))
-        .unrecorded(Unrecorded::Fail)
+        .settings(|settings| settings.unrecorded = Unrecorded::Fail)
         .build()
         .unwrap();
     let key = || Key::new("order", secret.as_str());

@@ -167,7 +167,7 @@ async fn every_outcome_replays_even_those_that_look_like_nothing(server: Server)
 on_each_server!(an_outcome_that_was_not_kept_does_not_bring_its_message_back);
 async fn an_outcome_that_was_not_kept_does_not_bring_its_message_back(server: Server) {
     let once = builder(server.store().await)
-        .inline_limit(8)
+        .settings(|settings| settings.inline_limit = 8)
         .build()
         .unwrap();
     let effects = Effects::default();

@@ -44,7 +44,7 @@ async fn the_hook_is_shown_each_error_with_its_message_and_the_log_has_its_type_
 on_each_server!(the_setting_logs_the_text_of_an_error_and_of_the_parser);
 async fn the_setting_logs_the_text_of_an_error_and_of_the_parser(server: Server) {
     let (log, _capture) = Log::capture();
-    let once = builder(server.store().await).log_errors(true);
+    let once = builder(server.store().await).settings(|settings| settings.log_errors = true);
     let (once, seen) = (once.build().unwrap(), Seen::default());
     let mut worker = declining(&once, &seen);
     let quoted = message("m-2", r#"{"payment_id": "p-2", "amount": "five"}"#);

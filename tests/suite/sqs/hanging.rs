@@ -28,7 +28,7 @@ impl Bench {
     fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let once = Idempotency::builder(MemoryStore::new())
             .namespace("sqs")
-            .at_deadline(AtDeadline::End)
+            .settings(|settings| settings.at_deadline = AtDeadline::End)
             .clock(VirtualClock);
         let once = settings(once).build().unwrap();
         Self { once }
@@ -138,7 +138,7 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
         let store = FaultyStore::new(MemoryStore::new());
         let once = Idempotency::builder(store.clone())
             .namespace("sqs")
-            .at_deadline(AtDeadline::End)
+            .settings(|settings| settings.at_deadline = AtDeadline::End)
             .clock(VirtualClock)
             .build()
             .unwrap();
@@ -297,7 +297,8 @@ async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_outlive_their_deadline_take_effect_once_where_they_go_on() {
-    let bench = Bench::with(|once| once.at_deadline(AtDeadline::GoOn));
+    let bench =
+        Bench::with(|once| once.settings(|settings| settings.at_deadline = AtDeadline::GoOn));
     let effects = Effects::default();
     let worker = || {
         let ran = effects.clone();
@@ -340,7 +341,9 @@ async fn a_message_whose_lease_is_not_renewed_is_reported_alone_and_has_no_effec
         store.inject(Call::Renew, Fault::RequestLost);
     }
     let once = Idempotency::builder(store).namespace("sqs");
-    let once = once.at_deadline(AtDeadline::GoOn).clock(VirtualClock);
+    let once = once
+        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+        .clock(VirtualClock);
     let layer = BatchLayer::new(once.build().unwrap()).operation("charge");
     let effects = Effects::default();
     let ran = effects.clone();

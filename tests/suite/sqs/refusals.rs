@@ -270,7 +270,7 @@ async fn a_message_is_reported_when_its_claim_stays_throttled_or_is_refused(serv
     let proxy = Proxy::before(&server).await;
     let store = proxy.server().store().await;
     let once = builder(store)
-        .store_timeout(Duration::from_millis(300))
+        .settings(|settings| settings.store_timeout = Duration::from_millis(300))
         .build()
         .unwrap();
     let effects = Effects::default();
@@ -299,7 +299,10 @@ async fn a_success_that_could_not_be_recorded_is_acknowledged_unless_the_policy_
     ] {
         let proxy = Proxy::before(&server).await;
         let store = proxy.server().store().await;
-        let once = builder(store).unrecorded(policy).build().unwrap();
+        let once = builder(store)
+            .settings(|settings| settings.unrecorded = policy)
+            .build()
+            .unwrap();
         let effects = Effects::default();
         let mut worker = charging(&once, &effects);
         proxy.inject("UpdateItem", Fault::DENY);

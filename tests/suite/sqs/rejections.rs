@@ -311,7 +311,9 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
         (true, "error=\"the lot is full\""),
     ] {
         let (log, _capture) = Log::capture();
-        let once = builder(server.store().await).log_errors(log_errors).build();
+        let once = builder(server.store().await)
+            .settings(|settings| settings.log_errors = log_errors)
+            .build();
         let full = |_, _| async { Err("the lot is full".to_owned()) };
         let mut worker = paying(charge(&once.unwrap()).on_rejected(full));
         assert_eq!(
@@ -363,7 +365,9 @@ async fn the_hook_gets_the_type_of_an_error_and_its_text_where_the_log_has_it(se
     );
     assert!(!log.contains("card declined"), "{log}");
 
-    let once = builder(server.store().await).log_errors(true).build();
+    let once = builder(server.store().await)
+        .settings(|settings| settings.log_errors = true)
+        .build();
     let (texts, log) = declined(once.unwrap()).await;
     assert_eq!(texts, ["failed: card declined", "failed: card declined"]);
     assert_eq!(log.matches("detail=\"card declined\"").count(), 2, "{log}");

@@ -35,7 +35,7 @@ impl Bench {
             .namespace("sqs")
             .in_flight(in_flight)
             .lease(LEASE)
-            .skew_margin(MARGIN)
+            .settings(|settings| settings.skew_margin = MARGIN)
             .clock(VirtualClock)
             .build()
             .unwrap();

@@ -21,7 +21,7 @@ async fn while_in_flight(
     let store = server.store().await;
     let elsewhere = builder(store.clone())
         .lease(lease)
-        .skew_margin(Duration::ZERO)
+        .settings(|settings| settings.skew_margin = Duration::ZERO)
         .build()
         .unwrap();
     let once = builder(store).build().unwrap();

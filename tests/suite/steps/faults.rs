@@ -186,7 +186,11 @@ async fn an_effect_whose_result_cannot_be_recorded_is_given_to_the_handler_unles
 ) {
     for (policy, reported) in [(Unrecorded::Return, false), (Unrecorded::Fail, true)] {
         let wire = &Wire::to(&server).await;
-        let once = wire.builder().unrecorded(policy).build().unwrap();
+        let once = wire
+            .builder()
+            .settings(|settings| settings.unrecorded = policy)
+            .build()
+            .unwrap();
         let run = once.run(Key::raw("order", ID), payload(), |claim| async move {
             let result = claim
                 .step("charge", |_| async {

@@ -21,7 +21,9 @@ async fn what_the_function_left_behind_is_taken_over_when_its_time_and_the_margi
     server: Server,
 ) {
     let shared = Shared::on(&server).await;
-    let once = shared.engine_with(|once| once.skew_margin(Duration::from_hours(1)));
+    let once = shared.engine_with(|once| {
+        once.settings(|settings| settings.skew_margin = Duration::from_hours(1))
+    });
     let mut function = shared.function().await.with("remaining", 600);
     function.charge("o-1").await;
     drop(function);
@@ -109,7 +111,8 @@ on_each_server!(
 async fn a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote(server: Server) {
     for (fails, left) in [(false, 1), (true, 0)] {
         let shared = Shared::on(&server).await;
-        let once = shared.engine_with(|once| once.skew_margin(Duration::ZERO));
+        let once = shared
+            .engine_with(|once| once.settings(|settings| settings.skew_margin = Duration::ZERO));
         let mut stale = shared.function().await.with("remaining", 100);
         stale.charge("o-1").await;
         after(100).await;

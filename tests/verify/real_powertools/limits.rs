@@ -44,7 +44,8 @@ async fn an_outcome_above_the_inline_limit_is_none_there(server: Server) {
         ("o-2", 350 << 10, json!(large)),
     ] {
         let handler = |_| async { Ok::<_, HandlerError>(large.clone()) };
-        let once = shared.engine_with(|once| once.inline_limit(limit));
+        let once =
+            shared.engine_with(|once| once.settings(|settings| settings.inline_limit = limit));
         once.run(charge(order), None, handler).await.unwrap();
         assert_eq!(function.charge(order).await, Called::Returned(seen));
         let replayed = once.run(charge(order), None, handler).await.unwrap();

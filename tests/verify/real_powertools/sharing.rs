@@ -121,7 +121,8 @@ on_each_server!(
 );
 async fn a_record_of_the_function_that_has_expired_is_fresh_here(server: Server) {
     let shared = Shared::on(&server).await;
-    let once = shared.engine_with(|once| once.skew_margin(Duration::ZERO));
+    let once =
+        shared.engine_with(|once| once.settings(|settings| settings.skew_margin = Duration::ZERO));
     let mut function = shared
         .function()
         .await

@@ -189,12 +189,14 @@ fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempote
         .namespace("night")
         .clock(clock)
         .lease(millis(scenario.lease))
-        .skew_margin(millis(MARGIN))
         .retention(kept(scenario.retention))
-        .failure_retention(kept(scenario.failure_retention))
-        .store_timeout(millis(2_000))
         .on_crash(scenario.crashed)
-        .at_deadline(scenario.at_deadline)
+        .settings(|settings| {
+            settings.skew_margin = millis(MARGIN);
+            settings.failure_retention = kept(scenario.failure_retention);
+            settings.store_timeout = millis(2_000);
+            settings.at_deadline = scenario.at_deadline;
+        })
         .disabled(false);
     if scenario.patience > 0 {
         builder = builder.in_flight(InFlight::WaitUpTo(millis(scenario.patience)));
@@ -202,7 +204,7 @@ fn engine(scenario: &Scenario, process: Process, clock: SkewedClock) -> Idempote
     if let Some((lease, longest)) = scenario.renewed {
         builder = builder
             .renewed_lease(millis(lease))
-            .max_duration(millis(longest));
+            .settings(|settings| settings.max_duration = millis(longest));
     }
     if let Some(most) = scenario.max_attempts {
         builder = builder.max_attempts(most);

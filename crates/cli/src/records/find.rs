@@ -102,7 +102,7 @@ fn id_of(key: &Key, namespace: &str) -> Result<RecordId, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let engine = Idempotency::builder(MemoryStore::new())
         .namespace(namespace)
-        .max_token_chars(usize::MAX)
+        .settings(|settings| settings.max_token_chars = usize::MAX)
         .build()
         .map_err(|error| usage(&error))?;
     engine.record_id(key).map_err(|error| usage(&error))

@@ -37,7 +37,7 @@ async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
     let engine = Idempotency::builder(store.clone()).namespace("payments");
     let once = engine
-        .store_timeout(PATIENCE)
+        .settings(|settings| settings.store_timeout = PATIENCE)
         .clock(ManualClock::at(hour_ago.into()))
         .build()
         .unwrap();
@@ -53,7 +53,7 @@ async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
 async fn deliver(store: &PostgresStore<PgPool>, token: &str) -> (bool, String) {
     let once = Idempotency::builder(store.clone())
         .namespace("payments")
-        .store_timeout(PATIENCE)
+        .settings(|settings| settings.store_timeout = PATIENCE)
         .build()
         .unwrap();
     let handler =
@@ -330,7 +330,7 @@ async fn an_open_transaction_derives_new_keys_once_it_is_open() {
     let (store, table) = store().await;
     let engine = Idempotency::builder(store.clone())
         .namespace("payments")
-        .store_timeout(PATIENCE)
+        .settings(|settings| settings.store_timeout = PATIENCE)
         .in_flight(InFlight::WaitUpTo(PATIENCE));
     let once = engine.build().unwrap().claimless();
     let key = || Key::new("charge", "A");
@@ -374,7 +374,10 @@ async fn an_open_transaction_derives_new_keys_once_it_is_open() {
 async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     let (store, table) = store().await;
     let engine = Idempotency::builder(store.clone()).namespace("payments");
-    let engine = engine.store_timeout(PATIENCE).inline_limit(10);
+    let engine = engine.settings(|settings| {
+        settings.store_timeout = PATIENCE;
+        settings.inline_limit = 10;
+    });
     let once = engine.build().unwrap();
     let key = || Key::new("charge", "A");
     let run = async || {

@@ -26,7 +26,7 @@ const WHY: [&str; 2] = ["--reason", "ticket 17"];
 fn engine(table: &str) -> Idempotency {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
-    let engine = engine.store_timeout(PATIENCE);
+    let engine = engine.settings(|settings| settings.store_timeout = PATIENCE);
     engine.clock(SystemClock).build().unwrap()
 }
 
@@ -34,7 +34,7 @@ fn engine(table: &str) -> Idempotency {
 fn engine_an_hour_ago(table: &str) -> Idempotency {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
-    let engine = engine.store_timeout(PATIENCE);
+    let engine = engine.settings(|settings| settings.store_timeout = PATIENCE);
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
     let clock = ManualClock::at(hour_ago.into());
     engine.clock(clock).build().unwrap()

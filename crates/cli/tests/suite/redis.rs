@@ -18,7 +18,11 @@ const WHY: [&str; 3] = ["--yes", "--reason", "ticket 17"];
 fn engine(store: RedisStore, age: Duration) -> Idempotency {
     let engine = Idempotency::builder(store).namespace("payments");
     let clock = ManualClock::at((SystemTime::now() - age).into());
-    engine.store_timeout(PATIENCE).clock(clock).build().unwrap()
+    engine
+        .settings(|settings| settings.store_timeout = PATIENCE)
+        .clock(clock)
+        .build()
+        .unwrap()
 }
 
 /// Leaves the record of an attempt that died an hour ago, and returns its id.

@@ -70,7 +70,9 @@ async fn a_claim_that_was_given_up_is_not_written_later() {
         .run(Key::new("op", "before"), None, async |_| Ok::<_, Failed>(1))
         .await
         .unwrap();
-    let hasty = Engine::of(store.clone(), |engine| patient(engine).store_timeout(SHORT));
+    let hasty = Engine::of(store.clone(), |engine| {
+        patient(engine).settings(|settings| settings.store_timeout = SHORT)
+    });
     let run = async || {
         let run = hasty.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1));
         run.await
@@ -168,7 +170,9 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
     let full = full.timeout(SHORT);
     let _taken = full.pool().get().await.unwrap();
     for (store, problem) in [(hung, Problem::NoAnswer), (full, Problem::PoolExhausted)] {
-        let once = Engine::of(store.clone(), |engine| engine.store_timeout(SHORT));
+        let once = Engine::of(store.clone(), |engine| {
+            engine.settings(|settings| settings.store_timeout = SHORT)
+        });
         let open = transact(&once, Key::new("op", "a"), None, async |_| {
             Ok::<i64, Failed>(1)
         });
@@ -193,7 +197,9 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
 async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     let (store, keys) = store_of(&url(), 4).await;
     let key = || Key::new("op", "a");
-    let hasty = Engine::of(store.clone(), |engine| patient(engine).store_timeout(SHORT));
+    let hasty = Engine::of(store.clone(), |engine| {
+        patient(engine).settings(|settings| settings.store_timeout = SHORT)
+    });
     let once = engine(store.clone());
     let held = transact(&once, key(), None, async |_| {
         let met = hasty.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;

@@ -25,7 +25,9 @@ fn large() -> String {
 }
 
 fn packing<P: Pool>(store: PostgresStore<P>) -> Engine<P> {
-    Engine::of(store, |engine| patient(engine).inline_limit(1_000))
+    Engine::of(store, |engine| {
+        patient(engine).settings(|settings| settings.inline_limit = 1_000)
+    })
 }
 
 /// Runs with a large outcome, and with a step while the transaction is open. Each form runs once.
@@ -157,7 +159,7 @@ async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
     let (store, _) = store_of(&url(), 1).await;
     // The derived key has the end look at the record, by the pool's only connection.
     let once = Engine::of(store.clone(), |engine| {
-        patient(engine).store_timeout(MINUTE * 10)
+        patient(engine).settings(|settings| settings.store_timeout = MINUTE * 10)
     });
     let claimless = once.claimless();
     let run = tokio::spawn(async move {

@@ -35,7 +35,7 @@ fn worker_engine(store: Store, fate: Fate) -> Engine<deadpool_postgres::Pool> {
     Engine::of(store, |engine| {
         let engine = patient(engine)
             .namespace("processes")
-            .skew_margin(Duration::ZERO);
+            .settings(|settings| settings.skew_margin = Duration::ZERO);
         match fate {
             Fate::Lives => engine,
             Fate::Dies => engine.clock(ManualClock::at(yesterday.into())),

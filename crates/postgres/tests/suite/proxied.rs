@@ -90,7 +90,7 @@ async fn with_a_proxy_that_shares_connections_by_transaction_each_key_runs_once(
 async fn refused_steps(store: &PostgresStore<deadpool_postgres::Pool>, runs: usize) -> usize {
     let are_open = Barrier::new(runs);
     let once = Engine::of(store.clone(), |builder| {
-        builder.store_timeout(Duration::from_secs(5))
+        builder.settings(|settings| settings.store_timeout = Duration::from_secs(5))
     });
     let refused = AtomicUsize::new(0);
     let run = async |run: usize| {

@@ -128,7 +128,7 @@ where
 
 pub(crate) fn patient(builder: Builder) -> Builder {
     builder
-        .store_timeout(MINUTE)
+        .settings(|settings| settings.store_timeout = MINUTE)
         .in_flight(InFlight::WaitUpTo(MINUTE))
 }
 
@@ -139,7 +139,9 @@ pub(crate) fn engine<P: Connections>(store: PostgresStore<P>) -> Engine<P> {
 
 /// An engine that says of a duplicate that its key is in flight.
 pub(crate) fn refusing<P: Connections>(store: PostgresStore<P>) -> Engine<P> {
-    Engine::of(store, |builder| builder.store_timeout(MINUTE))
+    Engine::of(store, |builder| {
+        builder.settings(|settings| settings.store_timeout = MINUTE)
+    })
 }
 
 /// Looks until there is something, for a minute.

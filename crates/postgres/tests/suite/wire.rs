@@ -38,8 +38,10 @@ impl Waits {
         fn settings(engine: Builder) -> Builder {
             engine
                 .lease(Duration::from_secs(1))
-                .skew_margin(Duration::ZERO)
-                .store_timeout(Duration::from_millis(400))
+                .settings(|settings| {
+                    settings.skew_margin = Duration::ZERO;
+                    settings.store_timeout = Duration::from_millis(400);
+                })
                 .in_flight(InFlight::WaitUpTo(Duration::from_millis(300)))
         }
         Self {

@@ -13,7 +13,7 @@ use crate::server::{MINUTE, Server, free_port};
 fn engine<C: Connection>(store: RedisStore<C>) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("tests");
     builder
-        .store_timeout(Duration::from_secs(3))
+        .settings(|settings| settings.store_timeout = Duration::from_secs(3))
         .build()
         .unwrap()
 }

@@ -25,7 +25,7 @@ async fn pair() -> (Server, Server) {
 fn engine(store: RedisStore) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("failover");
     builder
-        .store_timeout(Duration::from_secs(2))
+        .settings(|settings| settings.store_timeout = Duration::from_secs(2))
         .build()
         .unwrap()
 }
@@ -119,7 +119,10 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
         let endpoint = Endpoint::of(&primary).await;
         let store = RedisStore::connect(&endpoint.address).await.unwrap();
         let builder = Idempotency::builder(store.durability(durability)).namespace("failover");
-        let once = builder.store_timeout(MINUTE).build().unwrap();
+        let once = builder
+            .settings(|settings| settings.store_timeout = MINUTE)
+            .build()
+            .unwrap();
         let run = async |token: &str| {
             let key = Key::new("mail", token);
             let done = once.run(key, None, async |_| Ok::<_, std::io::Error>(1_u32));
@@ -153,7 +156,9 @@ async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_ap
     let (primary, other) = (Server::start(&[]).await, Server::start(&[]).await);
     let durability = Durability::Replicas(1, MINUTE);
     let builder = Idempotency::builder(primary.store().await.durability(durability));
-    let once = builder.namespace("failover").store_timeout(MINUTE);
+    let once = builder
+        .namespace("failover")
+        .settings(|settings| settings.store_timeout = MINUTE);
     let once = once.build().unwrap();
     let run = once.run(Key::new("mail", "1"), None, async |_| {
         Ok::<_, std::io::Error>(())

@@ -20,7 +20,7 @@ async fn work(address: &str) {
     let once = Idempotency::builder(store)
         .namespace("workers")
         .lease(Duration::from_millis(500))
-        .skew_margin(Duration::ZERO)
+        .settings(|settings| settings.skew_margin = Duration::ZERO)
         .in_flight(InFlight::FailFast)
         .build()
         .unwrap();

@@ -105,7 +105,7 @@ async fn a_lease_and_a_duration_without_end_overflow_nothing() {
     let endless = |once: Builder| {
         let once = once
             .renewed_lease(Duration::MAX)
-            .max_duration(Duration::MAX);
+            .settings(|settings| settings.max_duration = Duration::MAX);
         once.retention(Duration::MAX)
     };
     let bench = &Bench::with(endless);

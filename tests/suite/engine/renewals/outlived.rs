@@ -13,7 +13,7 @@ const WORK: Duration = Duration::from_secs(5);
 const BEYOND: Duration = Duration::from_mins(1);
 
 fn bench(policy: AtDeadline) -> Bench {
-    bench_with(|once| once.at_deadline(policy))
+    bench_with(|once| once.settings(|settings| settings.at_deadline = policy))
 }
 
 /// An engine without a renewed lease.
@@ -21,7 +21,7 @@ fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
     let mut bench = Bench::new();
     let once = Idempotency::builder(bench.store.clone())
         .namespace("engine")
-        .skew_margin(MARGIN)
+        .settings(|settings| settings.skew_margin = MARGIN)
         .clock(bench.clock.clone());
     bench.once = settings(once).build().unwrap();
     bench
@@ -86,7 +86,7 @@ async fn a_handler_that_is_ended_at_its_deadline_leaves_its_key_to_a_retry() {
 #[tokio::test(start_paused = true)]
 async fn an_ended_handler_waits_for_an_operator_where_the_policy_says_so() {
     let bench = &bench_with(|once| {
-        once.at_deadline(AtDeadline::End)
+        once.settings(|settings| settings.at_deadline = AtDeadline::End)
             .on_crash(OnCrash::Interrupt)
     });
     let effects = &AtomicU32::new(0);
@@ -126,7 +126,12 @@ async fn a_process_that_dies_after_the_deadline_blocks_its_key_for_a_minute_at_m
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_for_the_longest_duration_after_the_deadline_and_no_longer() {
-    let bench = &bench_with(|once| once.at_deadline(AtDeadline::GoOn).max_duration(LONGEST));
+    let bench = &bench_with(|once| {
+        once.settings(|settings| {
+            settings.at_deadline = AtDeadline::GoOn;
+            settings.max_duration = LONGEST;
+        })
+    });
     let deadline = bench.clock.now() + TIME;
     let once = bench.once.deadline(deadline.into());
     let seen = &OnceLock::new();
@@ -319,7 +324,7 @@ async fn a_handler_that_fails_after_its_deadline_leaves_its_key_to_a_retry() {
 async fn what_nothing_protects_is_not_ended() {
     for observed in [true, false] {
         let bench = &bench_with(|once| {
-            let once = once.at_deadline(AtDeadline::End);
+            let once = once.settings(|settings| settings.at_deadline = AtDeadline::End);
             if observed {
                 once.observe(true)
             } else {

@@ -185,7 +185,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
                 "A message that failed permanently runs again within its queue's own retries.";
             let minutes = longest.as_secs().div_ceil(60);
             let fix = format!(
-                ".failure_retention(Duration::from_mins({minutes})) in the code, and --failure-retention {minutes}min here"
+                "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
             );
             warning("failure-retention", &queue.name, what, why, fix)
         }))

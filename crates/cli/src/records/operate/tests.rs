@@ -103,7 +103,10 @@ async fn an_order_is_carried_out_once_where_it_is_given_again() {
 async fn a_redaction_that_comes_too_late_says_what_it_has_erased() {
     let store = FaultyStore::new(MemoryStore::new());
     let engine = Idempotency::builder(store.clone()).namespace("payments");
-    let engine = engine.inline_limit(10).build().unwrap();
+    let engine = engine
+        .settings(|settings| settings.inline_limit = 10)
+        .build()
+        .unwrap();
     let key = Key::new("charge", "A-17");
     let large = async |_claim: Claim| Ok::<_, std::io::Error>("more than ten bytes".to_owned());
     engine.run(key.clone(), None, large).await.unwrap();

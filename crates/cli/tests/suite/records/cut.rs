@@ -478,7 +478,9 @@ async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
     let (table, charges) = (table().await, AtomicUsize::new(0));
     let store = DynamoDbStore::new(dynamodb().client(), &table);
     let once = Idempotency::builder(store).namespace("payments");
-    let once = once.store_timeout(PATIENCE).clock(SystemClock);
+    let once = once
+        .settings(|settings| settings.store_timeout = PATIENCE)
+        .clock(SystemClock);
     let once = once.retention(Duration::from_hours(1)).build().unwrap();
     let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
     let deliver = async || deliver_in_steps(&once, "A-17", charge).await.unwrap();

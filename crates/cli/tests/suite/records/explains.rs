@@ -126,7 +126,10 @@ async fn of_an_engine_that_observes_the_keys_are_those_of_its_own_namespace() {
     let engine = Idempotency::builder(store)
         .namespace("payments")
         .observe(true);
-    let engine = engine.store_timeout(PATIENCE).build().unwrap();
+    let engine = engine
+        .settings(|settings| settings.store_timeout = PATIENCE)
+        .build()
+        .unwrap();
     let raw = Key::raw("charge", "an id of ours");
     for (key, which) in [
         (

@@ -90,7 +90,10 @@ async fn an_operation_is_that_of_the_namespace_that_is_given() {
     deliver(&table, "A-17").await.unwrap();
     let store = DynamoDbStore::new(dynamodb().client(), &table);
     let refunds = Idempotency::builder(store).namespace("refunds");
-    let refunds = refunds.store_timeout(PATIENCE).build().unwrap();
+    let refunds = refunds
+        .settings(|settings| settings.store_timeout = PATIENCE)
+        .build()
+        .unwrap();
     let handler = async |claim: Claim| Ok::<_, std::io::Error>(claim.attempt());
     let deliver_there = async || refunds.run(key("A-17"), None, handler).await.unwrap();
     deliver_there().await;

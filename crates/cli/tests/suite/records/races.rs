@@ -256,7 +256,9 @@ async fn operators_and_workers_on_one_record_leave_no_effect_that_was_not_asked_
         async move {
             let mut random = Rng::with_seed(seed.wrapping_add(round));
             let engine = Idempotency::builder(store.clone()).namespace("payments");
-            let once = engine.on_crash(OnCrash::Interrupt).store_timeout(PATIENCE);
+            let once = engine
+                .on_crash(OnCrash::Interrupt)
+                .settings(|settings| settings.store_timeout = PATIENCE);
             let once = once.build().unwrap();
             let token = format!("A-{round}");
             let id = once.record_id(&key(&token)).unwrap();

@@ -55,7 +55,9 @@ async fn refused_within(
 }
 
 fn tried_for<P: Connections>(time: Duration, store: PostgresStore<P>) -> Engine<P> {
-    Engine::of(store, |builder| builder.store_timeout(time))
+    Engine::of(store, |builder| {
+        builder.settings(|settings| settings.store_timeout = time)
+    })
 }
 
 #[tokio::test]
