@@ -241,7 +241,7 @@ impl Source for CloudWatchLogs {
             faas.trigger = "other",
             faas.invocation_id = context.request_id,
             aws.log.group.names = group,
-            aws.log.stream.names = records.first().map(LogRecord::log_stream),
+            aws.log.stream.names = records.first().map(|record| &*record.log_stream),
             messaging.batch.message_count = records.len(),
         )
     }

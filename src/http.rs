@@ -71,13 +71,13 @@
 //! # Which requests
 //!
 //! POST and PATCH need a key; other methods pass through untouched, without their answers being
-//! buffered ([`methods`](IdempotencyLayer::methods)): a CORS preflight among them.
+//! buffered ([`methods`](Settings::methods)): a CORS preflight among them.
 //! [`route`](IdempotencyLayer::route) says for each route whether a key is
 //! [required](RoutePolicy::required), [optional](RoutePolicy::optional) or
 //! [not looked at](RoutePolicy::off), and how long its outcomes are kept.
 //!
 //! The key is 1 to 255 printable ASCII characters, bare or in the double quotes that the draft asks
-//! for: `order-17` and `"order-17"` are one key. [`strict`](IdempotencyLayer::strict) takes the
+//! for: `order-17` and `"order-17"` are one key. [`strict`](Settings::strict) takes the
 //! quoted form only. A request without one is refused, or run unprotected where the engine's
 //! [`OnMissingKey`](crate::OnMissingKey) policy says so.
 //!
@@ -111,7 +111,7 @@
 //! `application/x-www-form-urlencoded` body in UTF-8 the fields count, in their order, and not what
 //! of them is escaped: `+` is `%20`. A form that is malformed is compared by its bytes, as any other
 //! body is. A body with `Content-Encoding: gzip` or `deflate` counts as what is in it; one in another
-//! coding, a damaged one, and one that opens to more than [`body_limit`](IdempotencyLayer::body_limit), or than 6 MiB, by its bytes. Headers count where
+//! coding, a damaged one, and one that opens to more than [`body_limit`](Settings::body_limit), or than 6 MiB, by its bytes. Headers count where
 //! [`fingerprint_headers`](IdempotencyLayer::fingerprint_headers) names them, and fields of a JSON
 //! body don't where [`fingerprint_without`](IdempotencyLayer::fingerprint_without) does. The same
 //! key with anything else gets a [mismatch](#mismatch).
@@ -121,11 +121,11 @@
 //! Final answers, for 24 hours unless [`retention`](crate::Builder::retention) or the route says
 //! otherwise: 2xx, 3xx and those 4xx that a retry would get again. 400, 401, 403, 408, 409, 421,
 //! 425, 429 and 5xx end the claim, so that a retry runs
-//! ([`store_server_errors`](IdempotencyLayer::store_server_errors) stores 5xx too, for a time of
+//! ([`store_server_errors`](Settings::store_server_errors) stores 5xx too, for a time of
 //! their own); so do an error
 //! and a panic of the handler, which go on to the caller. A handler decides for one answer with a
 //! [`Verdict`](crate::Verdict) among the response's extensions. `Cache-Control: no-store` changes
-//! none of this, unless [`respect_no_store`](IdempotencyLayer::respect_no_store) asks for it.
+//! none of this, unless [`respect_no_store`](Settings::respect_no_store) asks for it.
 //!
 //! # What a replay looks like
 //!
@@ -134,7 +134,7 @@
 //! of the record: hop-by-hop headers; `Date`, because a replay is a message of today; and
 //! `Set-Cookie`, because a session's cookie is a credential, which must neither lie in the table
 //! nor be handed out again after it was withdrawn.
-//! [`unstored_headers`](IdempotencyLayer::unstored_headers) replaces the last two. Trailers are
+//! [`unstored_headers`](Settings::unstored_headers) replaces the last two. Trailers are
 //! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0, or where it is
 //! over the limit: its status is not known when its run ends, and a retry gets `outcome-omitted`.
 //!
@@ -153,7 +153,7 @@
 //! An answer larger than [`inline_limit`](crate::Settings::inline_limit) is kept compressed, beside
 //! its record if need be. Where the store takes nothing so large (DynamoDB: 400 KB, compressed), it
 //! is sent, but not kept: a retry learns that it was [done](#outcome-omitted). So is one that
-//! streams: `text/event-stream`, or more than [`response_limit`](IdempotencyLayer::response_limit)
+//! streams: `text/event-stream`, or more than [`response_limit`](Settings::response_limit)
 //! bytes. It is passed on as it comes, and logged as `streamed`. The effect is protected, the
 //! answer isn't: where it may run again instead, the handler says `Verdict::Release`.
 //!
@@ -212,9 +212,9 @@ pub use replay_hook::ReplayedResponse;
 pub use route::RouteError;
 pub use selector::Selector;
 pub use service::IdempotencyService;
-pub use settings::RoutePolicy;
+pub use settings::{RoutePolicy, Settings};
 pub use stored_response::{response_of, stored_outcome};
 
-/// Limits the bytes of a request body, unless [`IdempotencyLayer::body_limit`] is set: 6 MiB, as
+/// Limits the bytes of a request body, unless [`Settings::body_limit`] is set: 6 MiB, as
 /// Lambda itself limits a synchronous payload.
 pub(crate) const BODY_LIMIT: usize = 6 * 1_024 * 1_024;

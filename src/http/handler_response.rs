@@ -69,7 +69,7 @@ where
         whole: Option<(Bytes, HeaderMap)>,
         settings: &Settings,
     ) -> Self {
-        let stores_server_errors = settings.server_error_retention.is_some();
+        let stores_server_errors = settings.store_server_errors.is_some();
         let usual = || {
             let (body, trailers) = whole
                 .as_ref()
@@ -91,7 +91,7 @@ where
     /// Gives the retention of this response, where it differs from its route's.
     pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
         let is_server_error = self.response.status().is_server_error();
-        settings.server_error_retention.filter(|_| is_server_error)
+        settings.store_server_errors.filter(|_| is_server_error)
     }
 
     /// Makes the outcome that the record stores.
@@ -101,7 +101,7 @@ where
         accepted: &AcceptedCodings,
     ) -> Result<String, Omission> {
         let headers = self.response.headers();
-        if settings.respects_no_store && is_no_store(headers) {
+        if settings.respect_no_store && is_no_store(headers) {
             return Err(Omission::NotKept);
         }
         let (body, trailers) = self.whole.as_ref().ok_or(Omission::NotSerializable)?;

@@ -2,19 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http::header::HeaderName;
 use http::request::Parts;
-use http::{Method, Response};
 use tower::Layer;
 
 use crate::engine::settings::HTTP_RETENTION;
 use crate::http::problem::{DocumentationUrl, ProblemDetails};
 use crate::http::replay_hook::{ReplayHook, ReplayedResponse};
 use crate::http::route::RouteError;
-use crate::http::selector::Form;
 use crate::http::service::IdempotencyService;
 use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
@@ -33,8 +31,7 @@ use crate::protocol::pointer::Pointer;
 /// struct Tenant(String);
 /// let tenant = |parts: &http::request::Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
 /// let layer = IdempotencyLayer::scoped(once, tenant)
-///     .methods([Method::POST, Method::PATCH, Method::PUT])
-///     .body_limit(64 * 1_024);
+///     .settings(|settings| settings.methods.push(Method::PUT));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a layer does nothing until it wraps a service"]
@@ -48,10 +45,7 @@ clone_fields!([] IdempotencyLayer { once, settings });
 impl fmt::Debug for IdempotencyLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
-            .field("header", &self.settings.header)
-            .field("methods", &self.settings.methods)
-            .field("routes", &self.settings.routes)
-            .field("body_limit", &self.settings.body_limit)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -93,19 +87,9 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Takes the key only as the draft defines it: a structured-field string
-    /// ([RFC 9651, 3.3.3](https://www.rfc-editor.org/rfc/rfc9651#section-3.3.3)), in double quotes.
-    /// Default: the bare form too, because it is what most clients send.
-    pub fn strict(mut self) -> Self {
-        self.settings.form = Form::Quoted;
-        self
-    }
-
-    /// Sets the methods that need a key. Default: POST and PATCH. Safe methods (GET, HEAD, OPTIONS,
-    /// TRACE) are never guarded, even if they are listed: a request of theirs has no effect to be
-    /// repeated.
-    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.settings.methods = methods.into_iter().collect();
+    /// Changes the [settings](Settings) that few APIs change.
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
         self
     }
 
@@ -113,7 +97,7 @@ impl IdempotencyLayer {
     /// without a method, which matches each method. Of several routes that match, the first counts.
     ///
     /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A route that
-    /// names its method is guarded for it, whatever [`methods`](Self::methods) says; one that doesn't is
+    /// names its method is guarded for it, whatever [`methods`](Settings::methods) says; one that doesn't is
     /// guarded for those methods alone.
     /// Its template names the [operation](Self::operation), where nothing else knows one.
     ///
@@ -188,44 +172,6 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Limits the bytes of a request body; more gets a 413. A compressed body that opens to more, or to more
-    /// than 6 MiB, is compared by its bytes. Default: 6 MiB. Where the engine only
-    /// [observes](crate::Builder::observe), a longer body is passed through uncompared.
-    pub fn body_limit(mut self, bytes: usize) -> Self {
-        self.settings.body_limit = bytes;
-        self
-    }
-
-    /// Limits how many bytes of a response are read before the rest is passed through as a
-    /// [stream](super#large-and-streamed-answers). Default: 6 MiB.
-    pub fn response_limit(mut self, bytes: usize) -> Self {
-        self.settings.response_limit = bytes;
-        self
-    }
-
-    /// Stores server errors (5xx) too, so that a retry gets the same one, as Stripe does, and keeps
-    /// them for this long, whatever the route's [`retention`](RoutePolicy::retention) says. Default:
-    /// they release the claim, and a retry runs.
-    ///
-    /// For handlers whose failures come after the effect. Some minutes keep a client's burst of
-    /// retries away, and let the retry after that run; the retention of other answers, where the
-    /// effect must not be repeated. In the [claimless form](crate::Idempotency::claimless) they are
-    /// kept for an hour at least. A handler decides for one answer with a
-    /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
-    /// complete is kept for this long, too.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-    /// let layer = IdempotencyLayer::unscoped(once).store_server_errors(Duration::from_secs(300));
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn store_server_errors(mut self, retention: Duration) -> Self {
-        self.settings.server_error_retention = Some(retention);
-        self
-    }
-
     /// Changes replayed responses on their way to the client: for a signed address that has expired
     /// meanwhile, a header, a field that marks a replay. Default: a replay is the stored response.
     ///
@@ -260,25 +206,6 @@ impl IdempotencyLayer {
         E: fmt::Display + 'static,
     {
         self.settings.on_replay = Some(ReplayHook::new(hook, self.once.logs_errors()));
-        self
-    }
-
-    /// Keeps no answer that says `Cache-Control: no-store`. Default: it is kept as any other, since
-    /// the directive speaks to caches, and a record answers nothing but a retry of its own request.
-    ///
-    /// The effect is protected all the same: a retry doesn't run, and learns with a
-    /// [409](super#outcome-omitted) that it was done. For APIs whose answers hold credentials that
-    /// must not lie in the table; many frameworks put the directive on every answer.
-    pub fn respect_no_store(mut self) -> Self {
-        self.settings.respects_no_store = true;
-        self
-    }
-
-    /// Sets the response headers that are not stored, so that a replay doesn't have them, besides
-    /// hop-by-hop ones, which are never stored. The list replaces the default: `Date` and
-    /// `Set-Cookie`.
-    pub fn unstored_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.settings.unstored_headers = names.into_iter().collect();
         self
     }
 

@@ -36,7 +36,7 @@ type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A body is read up to [`body_limit`](super::IdempotencyLayer::body_limit), whatever its content type,
+/// A body is read up to [`body_limit`](super::Settings::body_limit), whatever its content type,
 /// and out of its [coding](super#the-same-request). The value that a selector finds makes the key:
 ///
 /// | what is found | the key |
@@ -137,13 +137,13 @@ impl Selector {
     /// Takes the token from a request. `pattern` is the route's path as it was declared or matched.
     pub(super) fn token(
         &self,
-        form: Form,
+        strict: bool,
         parts: &Parts,
         pattern: Option<&str>,
         body: &[u8],
     ) -> Result<Option<String>, Problem> {
         let token = match &self.0 {
-            Place::Header(name) => return token(&parts.headers, name, form),
+            Place::Header(name) => return token(&parts.headers, name, strict),
             Place::Json(json) => std::str::from_utf8(body)
                 .ok()
                 .and_then(|text| json.token(text)),
@@ -197,16 +197,6 @@ impl fmt::Debug for Selector {
 /// The header that carries the key, unless configured otherwise.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Selects the forms of a key that are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Bare too: what clients really send.
-    #[default]
-    Any,
-    /// Only the structured-field string that the draft asks for.
-    Quoted,
-}
-
 /// Takes the token from the header; `None` where there is no such header.
 ///
 /// Clients send it bare, or as the string that the IETF draft asks for (RFC 9651, 3.3.3): both name
@@ -215,7 +205,7 @@ pub(super) enum Form {
 pub(super) fn token(
     headers: &HeaderMap,
     name: &HeaderName,
-    form: Form,
+    strict: bool,
 ) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -227,7 +217,7 @@ pub(super) fn token(
     let text = printable(value)?;
     match text.strip_prefix('"') {
         Some(quoted) => unquote(quoted).map(Some),
-        None if form == Form::Quoted && !text.is_empty() => Err(Problem::KeyNotQuoted),
+        None if strict && !text.is_empty() => Err(Problem::KeyNotQuoted),
         None => bare(text).map(Some),
     }
 }

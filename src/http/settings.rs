@@ -1,6 +1,6 @@
 //! The settings of a layer, what it does for one route, and what they say of a request.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::http::problem::{DocumentationUrl, Problem, ProblemDetails};
 use crate::http::replay_hook::ReplayHook;
 use crate::http::route::Route;
 use crate::http::selector;
-use crate::http::selector::{Form, IDEMPOTENCY_KEY, Selector};
+use crate::http::selector::{IDEMPOTENCY_KEY, Selector};
 use crate::http::stored_response::NOT_STORED;
 use crate::protocol::key::Key;
 
@@ -25,23 +25,70 @@ pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
 pub(super) type OnError = dyn Fn(&Parts, &dyn Display) + Send + Sync;
 pub(super) type Problems = dyn Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync;
 
+/// The settings of a layer that few APIs change, with their defaults: those that
+/// [`IdempotencyLayer::settings`](super::IdempotencyLayer::settings) gives to its closure. The layer has
+/// methods for the others.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+/// let layer = IdempotencyLayer::unscoped(once).settings(|settings| {
+///     settings.methods.push(http::Method::PUT);
+///     settings.body_limit = 64 * 1_024;
+///     settings.store_server_errors = Some(Duration::from_secs(300));
+/// });
+/// # Ok::<(), lambda_idempotency::BuildError>(())
+/// ```
 #[derive(Clone)]
-pub(super) struct Settings {
+#[non_exhaustive]
+pub struct Settings {
+    /// Takes the key only as the draft defines it: a structured-field string
+    /// ([RFC 9651, 3.3.3](https://www.rfc-editor.org/rfc/rfc9651#section-3.3.3)), in double quotes.
+    /// Default: off, and the bare form is taken, too, because it is what most clients send.
+    pub strict: bool,
+    /// The methods that need a key. Default: POST and PATCH. Safe methods (GET, HEAD, OPTIONS,
+    /// TRACE) are never guarded, even if they are listed: a request of theirs has no effect to be
+    /// repeated.
+    pub methods: Vec<Method>,
+    /// The largest request body, in bytes; more gets a 413. A compressed body that opens to more, or
+    /// to more than 6 MiB, is compared by its bytes. Default: 6 MiB. Where the engine only
+    /// [observes](crate::Builder::observe), a longer body is passed through uncompared.
+    pub body_limit: usize,
+    /// The number of bytes of a response that are read before the rest is passed through as a
+    /// [stream](super#large-and-streamed-answers). Default: 6 MiB.
+    pub response_limit: usize,
+    /// Stores server errors (5xx) too, so that a retry gets the same one, as Stripe does, and keeps
+    /// them for this long, whatever the route's [`retention`](RoutePolicy::retention) says. Default:
+    /// `None`: they release the claim, and a retry runs.
+    ///
+    /// For handlers whose failures come after the effect. Some minutes keep a client's burst of
+    /// retries away, and let the retry after that run; the retention of other answers, where the
+    /// effect must not be repeated. In the [claimless form](crate::Idempotency::claimless) they are
+    /// kept for an hour at least. A handler decides for one answer with a
+    /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
+    /// complete is kept for this long, too.
+    pub store_server_errors: Option<Duration>,
+    /// Keeps no answer that says `Cache-Control: no-store`. Default: off, and it is kept as any
+    /// other, since the directive speaks to caches, and a record answers nothing but a retry of its
+    /// own request.
+    ///
+    /// The effect is protected all the same: a retry doesn't run, and learns with a
+    /// [409](super#outcome-omitted) that it was done. For APIs whose answers hold credentials that
+    /// must not lie in the table; many frameworks put the directive on every answer.
+    pub respect_no_store: bool,
+    /// The response headers that are not stored, so that a replay doesn't have them, besides
+    /// hop-by-hop ones, which are never stored. Default: `Date` and `Set-Cookie`.
+    pub unstored_headers: Vec<HeaderName>,
+    // The layer's methods set the others.
     pub(super) header: HeaderName,
-    pub(super) form: Form,
-    pub(super) methods: Vec<Method>,
     pub(super) routes: Vec<(Route, RoutePolicy)>,
     pub(super) other_routes: RoutePolicy,
     pub(super) scope: Option<Arc<Scope>>,
     pub(super) operation: Option<Arc<Operation>>,
     pub(super) fingerprint: FingerprintSettings,
-    pub(super) body_limit: usize,
-    pub(super) response_limit: usize,
-    /// The time for which server errors are kept; `None` where they are not stored.
-    pub(super) server_error_retention: Option<Duration>,
     pub(super) on_replay: Option<Arc<ReplayHook>>,
-    pub(super) respects_no_store: bool,
-    pub(super) unstored_headers: Vec<HeaderName>,
     pub(super) documentation: Option<DocumentationUrl>,
     pub(super) problems: Option<Arc<Problems>>,
     pub(super) on_error: Option<Arc<OnError>>,
@@ -50,24 +97,36 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            header: IDEMPOTENCY_KEY,
-            form: Form::default(),
+            strict: false,
             methods: vec![Method::POST, Method::PATCH],
+            body_limit: super::BODY_LIMIT,
+            response_limit: super::BODY_LIMIT,
+            store_server_errors: None,
+            respect_no_store: false,
+            unstored_headers: NOT_STORED.to_vec(),
+            header: IDEMPOTENCY_KEY,
             routes: Vec::new(),
             other_routes: RoutePolicy::UNDECLARED,
             scope: None,
             operation: None,
             fingerprint: FingerprintSettings::default(),
-            body_limit: super::BODY_LIMIT,
-            response_limit: super::BODY_LIMIT,
-            server_error_retention: None,
             on_replay: None,
-            respects_no_store: false,
-            unstored_headers: NOT_STORED.to_vec(),
             documentation: None,
             problems: None,
             on_error: None,
         }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("header", &self.header)
+            .field("strict", &self.strict)
+            .field("methods", &self.methods)
+            .field("routes", &self.routes)
+            .field("body_limit", &self.body_limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -120,11 +179,11 @@ impl Settings {
         body: &[u8],
     ) -> Result<Option<Key>, Problem> {
         let token = match &self.policy(route).selector {
-            None => selector::token(&parts.headers, &self.header, self.form)?,
+            None => selector::token(&parts.headers, &self.header, self.strict)?,
             Some(selector) => {
                 let declared = self.declared(route).map(|(route, _)| route.path.as_str());
                 let pattern = declared.or(route.template.as_deref());
-                selector.token(self.form, parts, pattern, body)?
+                selector.token(self.strict, parts, pattern, body)?
             }
         };
         let Some(token) = token else {
@@ -258,7 +317,7 @@ impl RoutePolicy {
 
     /// Sets how long this route's outcomes are kept, whatever the engine's
     /// [`retention`](crate::Builder::retention) says. One under a second is one of a second. Server
-    /// errors have [their own retention](super::IdempotencyLayer::store_server_errors).
+    /// errors have [their own retention](Settings::store_server_errors).
     pub const fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
@@ -288,7 +347,7 @@ mod tests {
             (settings.body_limit, settings.response_limit),
             (lambdas_own, lambdas_own)
         );
-        assert!(settings.server_error_retention.is_none());
+        assert!(settings.store_server_errors.is_none());
     }
 
     #[test]

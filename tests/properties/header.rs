@@ -97,7 +97,7 @@ struct Answer {
 async fn send(once: &Idempotency, values: &[HeaderValue], is_strict: bool) -> Answer {
     let ran_as = Mutex::new(None);
     let layer = IdempotencyLayer::unscoped(once.clone());
-    let layer = if is_strict { layer.strict() } else { layer };
+    let layer = layer.settings(|settings| settings.strict = is_strict);
     let hash = std::sync::Arc::new(ran_as);
     let seen = hash.clone();
     let service = layer.layer(service_fn(move |request: Request<Body>| {

@@ -219,12 +219,13 @@ async fn the_kill_switch_ends_the_watching_too() {
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
-    let layer = IdempotencyLayer::scoped(observer(), |_| None).body_limit(4);
+    let layer =
+        IdempotencyLayer::scoped(observer(), |_| None).settings(|settings| settings.body_limit = 4);
     let mut api = layer.layer(service_fn(move |_: Request<Body>| {
         let number = runs.fetch_add(1, Ordering::SeqCst);
         async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
     }));
-    let layer = IdempotencyLayer::unscoped(observer()).body_limit(4);
+    let layer = IdempotencyLayer::unscoped(observer()).settings(|settings| settings.body_limit = 4);
     let runs = Arc::clone(&ran);
     let mut scopeless = layer.layer(service_fn(move |_: Request<Body>| {
         let number = runs.fetch_add(1, Ordering::SeqCst);
@@ -294,7 +295,8 @@ async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_c
             Ok::<_, HandlerError>(Bytes::from_static(b"0123456789"))
         });
         let seen = Arc::clone(&pulled);
-        let layer = IdempotencyLayer::unscoped(once).body_limit(LIMIT);
+        let layer =
+            IdempotencyLayer::unscoped(once).settings(|settings| settings.body_limit = LIMIT);
         let api = layer.layer(service_fn(move |request: Request<Body>| {
             let read = seen.load(Ordering::SeqCst);
             async move {

@@ -85,7 +85,8 @@ async fn an_answer_that_is_not_to_be_cached_is_kept_unless_the_setting_says_othe
     assert_eq!(replay.body, first.body);
     assert_eq!(replay.header("cache-control"), Some("private, No-Store"));
 
-    let respecting = |layer: IdempotencyLayer| layer.respect_no_store();
+    let respecting =
+        |layer: IdempotencyLayer| layer.settings(|settings| settings.respect_no_store = true);
     let api = Api::configured(&server, |once| once, respecting, token).await;
     assert_eq!(api.send(&call).await.text(), "a token");
     let retry = api.send(&call).await;

@@ -187,7 +187,8 @@ async fn a_body_that_opens_to_more_than_the_layers_limit_is_compared_by_its_byte
     let server = Server::dynoxide().await;
     const BODY_LIMIT: usize = 6 * 1_024 * 1_024;
     for limit in [4_096, BODY_LIMIT, 2 * BODY_LIMIT] {
-        let limited = |layer: IdempotencyLayer| layer.body_limit(limit);
+        let limited =
+            |layer: IdempotencyLayer| layer.settings(|settings| settings.body_limit = limit);
         let api = Api::configured(&server, |once| once, limited, place_order).await;
         let call = |key, bytes: usize, level| {
             let zeros = vec![b'0'; bytes];

@@ -84,7 +84,8 @@ async fn bare_and_quoted_name_the_same_key(server: Server) {
 
 on_each_server!(strict_mode_takes_the_quoted_form_only);
 async fn strict_mode_takes_the_quoted_form_only(server: Server) {
-    let api = Api::configured(&server, |once| once, IdempotencyLayer::strict, place_order).await;
+    let strict = |layer: IdempotencyLayer| layer.settings(|settings| settings.strict = true);
+    let api = Api::configured(&server, |once| once, strict, place_order).await;
     api.send(&keys(&["cart-17"]))
         .await
         .assert_problem(400, "key-not-quoted");

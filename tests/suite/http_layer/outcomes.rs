@@ -17,7 +17,7 @@ use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
 fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
-    layer.store_server_errors(Duration::from_hours(24))
+    layer.settings(|settings| settings.store_server_errors = Some(Duration::from_hours(24)))
 }
 
 on_each_server!(server_errors_are_stored_too_where_the_setting_says_so);
@@ -137,7 +137,7 @@ async fn a_server_error_is_kept_for_a_time_of_its_own(server: Server) {
         let layer = |layer: IdempotencyLayer| {
             let hour = RoutePolicy::required().retention(Duration::from_hours(1));
             let layer = layer.other_routes(hour);
-            layer.store_server_errors(Duration::from_mins(5))
+            layer.settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)))
         };
         let timed = |once: lambda_idempotency::Builder| once.clock(clock.clone());
         let api = Api::configured(&server, timed, layer, handler).await;
@@ -163,7 +163,8 @@ async fn without_a_claim_a_server_error_is_kept_for_an_hour_at_least() {
     let clock = ManualClock::default();
     let once = Idempotency::builder(server.store().await).namespace("shop");
     let once = once.clock(clock.clone()).build().unwrap().claimless();
-    let layer = IdempotencyLayer::unscoped(once).store_server_errors(Duration::from_mins(5));
+    let layer = IdempotencyLayer::unscoped(once)
+        .settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)));
     let handler = |run, _| async move { Ok(answer(500, format!("run {run}"))) };
     let api = Api::under(&layer, handler);
     let call = Door::Http.post("k-1");

@@ -109,7 +109,12 @@ async fn an_answer_without_protection_says_so() {
     let disabled = Api::on(
         DynamoDbStore::new(unreachable, "t"),
         |once| once.disabled(true),
-        |layer| layer.strict().body_limit(1),
+        |layer| {
+            layer.settings(|settings| {
+                settings.strict = true;
+                settings.body_limit = 1;
+            })
+        },
         place_order,
     );
     for (api, key) in [

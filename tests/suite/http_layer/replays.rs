@@ -50,7 +50,9 @@ async fn a_replay_has_no_hop_by_hop_header_no_date_and_no_cookie(server: Server)
 on_each_server!(which_headers_are_left_out_is_a_setting);
 async fn which_headers_are_left_out_is_a_setting(server: Server) {
     let left_out = |layer: IdempotencyLayer| {
-        layer.unstored_headers([DATE, HeaderName::from_static("server-timing")])
+        layer.settings(|settings| {
+            settings.unstored_headers = vec![DATE, HeaderName::from_static("server-timing")];
+        })
     };
     let api = Api::configured(&server, |once| once, left_out, with_many_headers).await;
     let call = Door::Http.post("k-1");

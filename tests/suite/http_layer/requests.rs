@@ -194,7 +194,7 @@ async fn a_body_over_the_limit_is_refused(server: Server) {
     let api = Api::configured(
         &server,
         |once| once,
-        |layer| layer.body_limit(4),
+        |layer| layer.settings(|settings| settings.body_limit = 4),
         place_order,
     )
     .await;
@@ -216,7 +216,7 @@ async fn methods_that_are_not_guarded_pass_through(server: Server) {
     let api = Api::on(
         store,
         |once| once,
-        |layer| layer.methods([Method::POST, Method::GET]),
+        |layer| layer.settings(|settings| settings.methods = vec![Method::POST, Method::GET]),
         place_order,
     );
     for (run, method) in ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"]

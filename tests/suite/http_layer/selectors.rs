@@ -133,7 +133,11 @@ async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_require
     refused.assert_problem(400, "body-not-json");
 
     let policy = RoutePolicy::required().key_from(from_body());
-    let routes = |layer: IdempotencyLayer| layer.body_limit(8).other_routes(policy);
+    let routes = |layer: IdempotencyLayer| {
+        layer
+            .settings(|settings| settings.body_limit = 8)
+            .other_routes(policy)
+    };
     let short = Api::configured(&server, |once| once, routes, place_order).await;
     let refused = short.send(&webhook(r#"{"event": {"id": 7}}"#)).await;
     refused.assert_problem(413, "body-too-large");
@@ -221,7 +225,9 @@ fn echo(
     let once = engine(Idempotency::builder(MemoryStore::new()).namespace("shop"));
     let policy = RoutePolicy::required().key_from(selector);
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());
-    let layer = layer.other_routes(policy).body_limit(30);
+    let layer = layer
+        .other_routes(policy)
+        .settings(|settings| settings.body_limit = 30);
     let service = layer.layer(service_fn(async |request: Request<Body>| {
         let key = request.extensions().get::<Claim>().unwrap().derive_key("x");
         let mut body = request.into_body().collect().await?.to_bytes().to_vec();

@@ -27,7 +27,7 @@ async fn an_answer_over_the_limit_is_passed_on_whole_and_its_retry_learns_that_i
     server: Server,
 ) {
     let handler = |_, _| async { Ok(Response::new(chunks(20))) };
-    let limited = |layer: IdempotencyLayer| layer.response_limit(55);
+    let limited = |layer: IdempotencyLayer| layer.settings(|settings| settings.response_limit = 55);
     let api = Api::configured(&server, |once| once, limited, handler).await;
     let call = Door::Http.post("k-1");
     assert_eq!(api.send(&call).await.text(), "0123456789".repeat(20));
@@ -38,7 +38,7 @@ async fn an_answer_over_the_limit_is_passed_on_whole_and_its_retry_learns_that_i
 on_each_server!(a_stream_within_the_limit_is_kept_like_any_answer);
 async fn a_stream_within_the_limit_is_kept_like_any_answer(server: Server) {
     let handler = |_, _| async { Ok(Response::new(chunks(5))) };
-    let limited = |layer: IdempotencyLayer| layer.response_limit(50);
+    let limited = |layer: IdempotencyLayer| layer.settings(|settings| settings.response_limit = 50);
     let api = Api::configured(&server, |once| once, limited, handler).await;
     let call = Door::Http.post("k-1");
     let first = api.send(&call).await;
@@ -53,7 +53,7 @@ async fn a_long_server_error_releases_the_claim_like_any_other(server: Server) {
         let status = if run == 1 { 500 } else { 201 };
         Ok(Response::builder().status(status).body(chunks(20))?)
     };
-    let limited = |layer: IdempotencyLayer| layer.response_limit(55);
+    let limited = |layer: IdempotencyLayer| layer.settings(|settings| settings.response_limit = 55);
     let api = Api::configured(&server, |once| once, limited, handler).await;
     let call = Door::Http.post("k-1");
     assert_eq!(api.send(&call).await.status, 500);
@@ -67,7 +67,7 @@ async fn a_handler_may_have_a_streamed_answer_run_again(server: Server) {
         response.extensions_mut().insert(Verdict::Release);
         Ok(response)
     };
-    let limited = |layer: IdempotencyLayer| layer.response_limit(55);
+    let limited = |layer: IdempotencyLayer| layer.settings(|settings| settings.response_limit = 55);
     let api = Api::configured(&server, |once| once, limited, handler).await;
     let call = Door::Http.post("k-1");
     for run in [1, 2] {

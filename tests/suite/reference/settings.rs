@@ -26,8 +26,11 @@ const VALUES: &[&str] = &[
     "Write",
 ];
 
-/// The structs of fields that a builder or a layer has, by their files.
-const FIELDS: &[(&str, &str)] = &[("src/engine/settings.rs", "Builder")];
+/// The files of structs of fields, the builder or layer that has them, and the module that gives them.
+const FIELDS: &[(&str, &str, &str)] = &[
+    ("src/engine/settings.rs", "Builder", "lambda_idempotency"),
+    ("src/http/settings.rs", "IdempotencyLayer", "http"),
+];
 
 /// A public method that gives the type back, or the service of a layer, or a public field of `Settings`:
 /// with its documentation, and the end of the address of that.
@@ -51,17 +54,17 @@ fn settings(folder: &str) -> Vec<Setting> {
                 of = type_of(head);
                 doc.clear();
             } else if line == "pub struct Settings {" {
-                let owner = FIELDS.iter().find(|(file, _)| path.ends_with(file));
-                fields_of = Some(owner.unwrap_or_else(|| panic!("{}", path.display())).1);
+                let owner = FIELDS.iter().find(|(file, ..)| path.ends_with(file));
+                fields_of = Some(owner.unwrap_or_else(|| panic!("{}", path.display())));
                 doc.clear();
             } else if line == "}" {
                 fields_of = None;
-            } else if let Some((of, name)) = fields_of.zip(field(line)) {
+            } else if let Some(((_, of, module), name)) = fields_of.zip(field(line)) {
                 found.push(Setting {
-                    of: of.to_owned(),
+                    of: (*of).to_owned(),
                     name: name.to_owned(),
                     doc: std::mem::take(&mut doc),
-                    address: format!("/struct.Settings.html#structfield.{name}"),
+                    address: format!("/{module}/struct.Settings.html#structfield.{name}"),
                 });
             } else if let Some(text) = line.strip_prefix("    ///") {
                 doc.push_str(text);
