@@ -119,7 +119,7 @@
 //! The invocation fails as a whole, with a [`BatchError`], where a message has no id, where the
 //! store's table, its schema or a permission kept every message from being done, and where a
 //! message must be delivered again and the layer replies
-//! [without item failures](BatchLayer::without_item_failures).
+//! [without item failures](Settings::without_item_failures).
 
 mod hooks;
 mod key;
@@ -129,6 +129,7 @@ mod reader;
 mod report;
 mod run;
 mod service;
+mod settings;
 mod source;
 mod turns;
 
@@ -142,5 +143,6 @@ pub use key::Selector;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use service::{BatchError, BatchService};
+pub use settings::Settings;
 pub use source::{BodyError, Source};
 pub use turns::Order;

@@ -5,7 +5,7 @@
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping. Without it,
 //! Lambda ignores the reply and [goes on behind the batch][partial], so that failed records are
 //! lost. Where you can't set it, call
-//! [`without_item_failures`](crate::batch::BatchLayer::without_item_failures).
+//! [`without_item_failures`](crate::batch::Settings::without_item_failures).
 //!
 //! ```
 //! use lambda_idempotency::dynamodb_streams::{self, Change};

@@ -5,7 +5,7 @@
 //! The reply names the records that must be delivered again, in the shape that [Lambda's page][partial] has.
 //! Lambda reads the reply where the event source mapping is in [provisioned mode][modes] and has
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` ([retries]). Where you can't set both, call
-//! [`without_item_failures`](BatchLayer::without_item_failures), or failed records may be lost.
+//! [`without_item_failures`](crate::batch::Settings::without_item_failures), or failed records may be lost.
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, kafka, store::MemoryStore};

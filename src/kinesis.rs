@@ -5,7 +5,7 @@
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping. Without it,
 //! Lambda ignores the reply and [goes on behind the batch][partial], so that failed records are
 //! lost. Where you can't set it, call
-//! [`without_item_failures`](crate::batch::BatchLayer::without_item_failures).
+//! [`without_item_failures`](crate::batch::Settings::without_item_failures).
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, kinesis, store::MemoryStore};
@@ -90,7 +90,7 @@
 //! A batch runs 32,768 records of aggregates at most, so that their memory has a bound. The aggregate
 //! with which there would be more, and all records after it, are reported without a run, and none of
 //! them is rejected: they are delivered again from there. Under
-//! [`without_item_failures`](crate::batch::BatchLayer::without_item_failures) the same batch is delivered again:
+//! [`without_item_failures`](crate::batch::Settings::without_item_failures) the same batch is delivered again:
 //! set a `BatchSize` with which there are fewer.
 //!
 //! # What exhausted retries discard

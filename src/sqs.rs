@@ -4,7 +4,7 @@
 //! names the messages that must be delivered again, and only these: set
 //! `FunctionResponseTypes: [ReportBatchItemFailures]` on the event source mapping, else Lambda
 //! ignores the reply and deletes the whole batch. Where you can't set it, call
-//! [`without_item_failures`](BatchLayer::without_item_failures).
+//! [`without_item_failures`](crate::batch::Settings::without_item_failures).
 //!
 //! ```
 //! use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -136,13 +136,13 @@
 //! # In which order
 //!
 //! Messages of a standard queue run side by side. In a FIFO queue, which its ARN or
-//! [`order`](BatchLayer::order) shows, those of a message group run one after the other, and groups
+//! [`order`](crate::batch::Settings::order) shows, those of a message group run one after the other, and groups
 //! side by side: after a message that is reported, no later one of its group runs, and all of them
 //! are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch.
 //!
 //! # When time runs out
 //!
-//! A claim lasts until the invocation's deadline. In the [reserve](BatchLayer::reserve) before it,
+//! A claim lasts until the invocation's deadline. In the [reserve](crate::batch::Settings::reserve) before it,
 //! no message starts; those that didn't start are reported, and their claims released. A handler
 //! that still runs can [wait for it](Message::cancelled); in the middle of the reserve, at most half
 //! a second before the deadline, it is ended and its message alone is reported. Where nothing
@@ -165,7 +165,7 @@
 //!
 //! Groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`.
 //! Where the function lacks one of them, those requests leave one by one, with one warning that
-//! names it. [`single_writes`](BatchLayer::single_writes) switches groups off.
+//! names it. [`single_writes`](crate::batch::Settings::single_writes) switches groups off.
 //!
 //! # What is logged
 //!

@@ -7,7 +7,7 @@
 //! - **A hint.** In front of a durable store it decides only what is asked first. Batches of sources
 //!   that don't count deliveries (streams, Kafka) have one: a message that was probably met is read
 //!   first, which is one request, instead of a claim that is refused, which is two. A wrong hint costs
-//!   one read. `BatchLayer::window` gives several layers one window, or a larger one.
+//!   one read. `batch::Settings::window` gives several layers one window, or a larger one.
 //! - **Alone.** [`Window::lossy`] is a whole store, for work whose loss is harmless: metrics, log lines,
 //!   caches. It asks nobody, knows nothing of other processes, and **loses** the share of new messages
 //!   that it takes for met. Never for money.

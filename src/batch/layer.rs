@@ -13,7 +13,7 @@ use crate::batch::hooks::{Hook, Hooks, Rejected};
 use crate::batch::message::Message;
 use crate::batch::reader::{Fetch, FingerprintSource, Reader};
 use crate::batch::service::{BatchService, Config};
-use crate::batch::turns::Order;
+use crate::batch::settings::Settings;
 use crate::batch::{Envelope, S3Pointer, Selector, Source};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
@@ -21,17 +21,9 @@ use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
 use crate::protocol::pointer::Pointer;
-use crate::window::Window;
 
 #[cfg(feature = "visibility")]
 use crate::batch::hooks::Defer;
-
-/// The number of messages that run side by side unless [`BatchLayer::concurrency`] is set: the
-/// default size of a batch.
-const DEFAULT_CONCURRENCY: usize = 10;
-
-/// The number of keys of a layer's own window: those of the largest batch that Lambda delivers.
-const WINDOW: usize = 10_000;
 
 /// Makes a handler of batches of a handler of one [`Message`]: a message that comes twice takes
 /// effect once.
@@ -84,14 +76,9 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
                 once,
                 operation: None,
                 reader,
+                settings: Settings::new(),
                 source_retention: None,
                 permanent: None,
-                concurrency: DEFAULT_CONCURRENCY,
-                order: Order::BySource,
-                reserve: None,
-                single_writes: false,
-                whole: !Src::READS_REPLY,
-                window: Window::new(WINDOW),
                 hooks: Hooks {
                     on_rejected: None,
                     deferring: None,
@@ -235,27 +222,11 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Declares how long the source may deliver a message again: the retention of a long queue with
-    /// its dead-letter queue and a redrive, or of an archive that is replayed. Default: undeclared,
-    /// and nothing is compared.
-    ///
-    /// The layer logs a warning once, `retention_too_short`, where outcomes are kept for a shorter
-    /// time. It compares the engine's [retention](crate::Builder::retention), so a
-    /// [`retention`](Self::retention) by message switches the comparison off.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// const DAYS_28: Duration = Duration::from_secs(28 * 86_400);
-    /// let once = Idempotency::builder(MemoryStore::new()).namespace("jobs").retention(DAYS_28).build()?;
-    /// // 14 days in the queue, and 14 more after a redrive.
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .source_retention(DAYS_28)
-    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn source_retention(mut self, longest: Duration) -> Self {
-        self.config.source_retention = Some(SourceRetention::new(longest));
+    /// Changes the [settings](Settings) that few workers change.
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.config.settings);
+        let declared = self.config.settings.source_retention;
+        self.config.source_retention = declared.map(SourceRetention::new);
         self
     }
 
@@ -266,79 +237,6 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
-        self
-    }
-
-    /// Sets how many messages run side by side; at least 1, and `usize::MAX` for no limit. Default:
-    /// 10.
-    pub fn concurrency(mut self, messages: usize) -> Self {
-        self.config.concurrency = messages.max(1);
-        self
-    }
-
-    /// Sets the window of keys that were met lately, where the source doesn't count deliveries: the record
-    /// of a message that is in it is read first, instead of a claim that is refused. It is a hint, and
-    /// decides nothing. Default: its own window, of 10,000 keys.
-    ///
-    /// ```
-    /// use lambda_idempotency::window::Window;
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let layer = sqs::BatchLayer::<u64, std::io::Error>::new(once).window(Window::new(1_000_000));
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn window(mut self, window: Window) -> Self {
-        self.config.window = window;
-        self
-    }
-
-    /// Sets the order in which messages run. Default: by group where the source orders its
-    /// messages, else side by side.
-    pub fn order(mut self, order: Order) -> Self {
-        self.config.order = order;
-        self
-    }
-
-    /// Sets the reserve, the last part of the invocation's time. No message starts in it, messages
-    /// that didn't start are reported and their claims released, and a running handler can
-    /// [wait for it](Message::cancelled). A handler that still runs in the middle of the reserve, or
-    /// half a second before the deadline where that is later, is ended and its message reported; in
-    /// a short reserve, 250 ms or a twentieth of the time before the deadline, and no message starts
-    /// from then on. Where work [goes on](crate::AtDeadline::GoOn) after the deadline, no handler is
-    /// ended. Default: a tenth of the time that the invocation has, at most 1 second.
-    pub fn reserve(mut self, reserve: Duration) -> Self {
-        self.config.reserve = Some(reserve);
-        self
-    }
-
-    /// Sends each claim and each completion as its own request.
-    ///
-    /// By default those of up to 25 messages leave in one request, which costs the same capacity
-    /// and a fraction of the time. In DynamoDB that needs the permissions `dynamodb:PartiQLInsert`,
-    /// `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`, too; where the function lacks one,
-    /// requests leave one by one, with a warning.
-    pub fn single_writes(mut self) -> Self {
-        self.config.single_writes = true;
-        self
-    }
-
-    /// Fails the whole invocation where a message must be delivered again, instead of naming the message in
-    /// the reply: for an event source mapping without `ReportBatchItemFailures`, which ignores the
-    /// reply and takes *every* message of an invocation that succeeded for done.
-    ///
-    /// Every message of the batch is delivered again then; those that are done are replayed, and
-    /// their effects don't happen twice.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .without_item_failures()
-    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn without_item_failures(mut self) -> Self {
-        self.config.whole = true;
         self
     }
 
@@ -422,9 +320,9 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// fetched, and the handler gets the pointer.
     ///
     /// The function is called when the message's turn has come, for a repeated message, too, and
-    /// has until the [reserve](Self::reserve). After an error, a panic or no answer the message is
+    /// has until the [reserve](Settings::reserve). After an error, a panic or no answer the message is
     /// reported, as `not_fetched`. It decides which buckets it reads and how large an object may
-    /// be: as many objects as messages [run side by side](Self::concurrency) are in memory. So a
+    /// be: as many objects as messages [run side by side](Settings::concurrency) are in memory. So a
     /// message with an object keeps its place while it [waits](crate::InFlight::WaitUpTo) for another
     /// attempt.
     ///

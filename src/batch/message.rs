@@ -42,7 +42,7 @@ impl<S: Source, T> Message<S, T> {
         S::id(&self.metadata).unwrap_or_default()
     }
 
-    /// Waits until the [reserve](super::BatchLayer::reserve) begins, at the end of the invocation's
+    /// Waits until the [reserve](super::Settings::reserve) begins, at the end of the invocation's
     /// time; for ever where no deadline is known.
     ///
     /// A handler that still runs then has the first half of the reserve to stop in an orderly way,

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
@@ -26,12 +26,13 @@ use crate::batch::report::{
     Fate, Reason, distinct, ids, log_batch, misconfigured, reported, unknown,
 };
 use crate::batch::run::{MessageRun, Permanent};
-use crate::batch::turns::{Order, Times, Turns};
+use crate::batch::settings::Settings;
+use crate::batch::turns::{Times, Turns};
 use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
-use crate::window::{Seen, Window};
+use crate::window::Seen;
 
 /// The number of runs of a batch that may end at once, where fewer handlers run at once.
 const ENDINGS: usize = 4 * GROUP;
@@ -41,22 +42,15 @@ pub(super) struct Config<Src: Source, T, E> {
     pub(super) once: Idempotency,
     pub(super) operation: Option<Arc<str>>,
     pub(super) reader: Reader<Src, T>,
+    pub(super) settings: Settings,
     pub(super) source_retention: Option<SourceRetention>,
     pub(super) permanent: Option<Permanent<E>>,
-    pub(super) concurrency: usize,
-    pub(super) order: Order,
-    pub(super) reserve: Option<Duration>,
-    pub(super) single_writes: bool,
-    /// A batch that isn't done as a whole fails as a whole.
-    pub(super) whole: bool,
-    /// The keys of messages that a source delivers without counting.
-    pub(super) window: Window,
     pub(super) hooks: Hooks<Src>,
     pub(super) on_error: Option<OnError<Src::Record, E>>,
 }
 
 clone_fields!([Src: Source, T, E] Config<Src, T, E> {
-    once, operation, reader, source_retention, permanent, concurrency, order, reserve, single_writes, whole, window, hooks, on_error
+    once, operation, reader, settings, source_retention, permanent, hooks, on_error
 });
 
 impl<Src: Source, T, E> fmt::Debug for Config<Src, T, E> {
@@ -64,9 +58,7 @@ impl<Src: Source, T, E> fmt::Debug for Config<Src, T, E> {
         f.debug_struct("Config")
             .field("operation", &self.operation)
             .field("reader", &self.reader)
-            .field("concurrency", &self.concurrency)
-            .field("order", &self.order)
-            .field("single_writes", &self.single_writes)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -112,7 +104,7 @@ pub enum BatchError {
         reason: String,
     },
     /// Some messages must be delivered again, and the layer doesn't reply with
-    /// [item failures](super::BatchLayer::without_item_failures).
+    /// [item failures](super::Settings::without_item_failures).
     #[error("{failed} of {messages} messages must be delivered again, so the batch fails as a whole{}", see!("batch-incomplete"))]
     Incomplete {
         /// The number of messages that are not done.
@@ -176,17 +168,18 @@ where
         let ids = ids::<Src>(&messages);
         let ids = ids.map_err(|position| BatchError::MessageWithoutId { position })?;
         let once = config.once.deadline(deadline);
+        let settings = &config.settings;
         if let (Some(source), None) = (&config.source_retention, &config.reader.retention) {
             source.check(&once);
         }
         let kept = config.hooks.keep(&messages, once.remaining());
-        let groups = config.order.groups::<Src>(&messages);
+        let groups = settings.order.groups::<Src>(&messages);
 
-        let times = Times::of(once.remaining(), config.reserve);
+        let times = Times::of(once.remaining(), settings.reserve);
         // A message that outlives the deadline is still to be ended.
         let store_end = times.map(|times| times.give_up);
         let store_end = store_end.filter(|_| !once.goes_on());
-        let once = once.batch(!config.single_writes, messages.len(), store_end);
+        let once = once.batch(!settings.single_writes, messages.len(), store_end);
         let handler = Watched {
             logs: once.logs_errors(),
             on_error: config.on_error.clone(),
@@ -194,7 +187,8 @@ where
         };
         let mut fates = run_all(&config, &once, times, handler, messages, &groups).await;
 
-        let hooks = config.hooks.run(kept, &ids, &mut fates, config.concurrency);
+        let concurrency = settings.concurrency.max(1);
+        let hooks = config.hooks.run(kept, &ids, &mut fates, concurrency);
         let rejected = hooks.await;
         for (id, reason) in reported(&ids, &fates) {
             reason.log(Src::NAME, id);
@@ -205,7 +199,8 @@ where
             let reason = reason.to_owned();
             return Err(BatchError::Misconfigured { reason });
         }
-        if config.whole && !failed.is_empty() {
+        let whole = settings.without_item_failures || !Src::READS_REPLY;
+        if whole && !failed.is_empty() {
             return Err(BatchError::Incomplete {
                 failed: failed.len(),
                 messages: ids.len(),
@@ -233,7 +228,7 @@ where
     let mut fates = unknown(messages.len());
     let mut turns = Turns::of(groups);
     // A semaphore has an upper bound, which "no limit" would exceed.
-    let concurrency = config.concurrency.min(messages.len().max(1));
+    let concurrency = config.settings.concurrency.clamp(1, messages.len().max(1));
     let places = Arc::new(Semaphore::new(concurrency));
     let endings = Arc::new(Semaphore::new(concurrency.max(ENDINGS)));
     // Switched off, or only observing, means as if nothing were there: no two messages are taken
@@ -285,7 +280,7 @@ where
                     // a write that fails.
                     let is_repeated = match (Src::deliveries(&message.received.1), &message.key) {
                         (Some(deliveries), _) => deliveries > 1,
-                        (None, Some(key)) => config.window.insert(key) != Seen::No,
+                        (None, Some(key)) => config.settings.window.insert(key) != Seen::No,
                         (None, None) => false,
                     };
                     let run = MessageRun {

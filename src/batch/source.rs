@@ -24,7 +24,7 @@ pub trait Source: Send + Sync + 'static {
 
     /// Says whether the source reads the reply. Where it doesn't, a batch with a message that must
     /// come again fails as a whole, as under
-    /// [`without_item_failures`](super::BatchLayer::without_item_failures). Default: it does.
+    /// [`without_item_failures`](super::Settings::without_item_failures). Default: it does.
     const READS_REPLY: bool = true;
 
     /// Takes the messages from an event, in their order.

@@ -89,7 +89,9 @@ async fn deliver(
 ) -> (Result<Vec<String>, BatchError>, Vec<Run>) {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let layer = BatchLayer::new(once.clone()).concurrency(usize::from(settings >> 5) + 1);
+    let concurrency = usize::from(settings >> 5) + 1;
+    let layer =
+        BatchLayer::new(once.clone()).settings(|settings| settings.concurrency = concurrency);
     let layer = match settings % 4 {
         0 => layer,
         1 => layer.key(|body: &Value| body["id"].as_str().map(str::to_owned)),
@@ -98,9 +100,9 @@ async fn deliver(
     };
     let layer = match settings >> 2 & 3 {
         0 => layer,
-        1 => layer.order(Order::Groups),
-        2 => layer.order(Order::Batch),
-        _ => layer.single_writes(),
+        1 => layer.settings(|settings| settings.order = Order::Groups),
+        2 => layer.settings(|settings| settings.order = Order::Batch),
+        _ => layer.settings(|settings| settings.single_writes = true),
     };
     let layer = if settings & 16 == 0 {
         layer

@@ -124,16 +124,17 @@ where
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
     let layer = BatchLayer::<S, _, _>::new(once.clone());
-    let layer = layer.concurrency(usize::from(settings >> 5) + 1);
+    let concurrency = usize::from(settings >> 5) + 1;
+    let layer = layer.settings(|settings| settings.concurrency = concurrency);
     let layer = match settings >> 1 & 1 {
         0 => layer,
         _ => layer.key(|body: &Value| body["id"].as_str().map(str::to_owned)),
     };
     let layer = match settings >> 2 & 3 {
         0 => layer,
-        1 => layer.order(Order::Unordered),
-        2 => layer.order(Order::Batch),
-        _ => layer.single_writes(),
+        1 => layer.settings(|settings| settings.order = Order::Unordered),
+        2 => layer.settings(|settings| settings.order = Order::Batch),
+        _ => layer.settings(|settings| settings.single_writes = true),
     };
     let worker = layer.handler(move |message: Message<S, Value>| {
         let run = Run {

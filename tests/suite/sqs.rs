@@ -158,7 +158,9 @@ on_each_server!(with_single_writes_a_new_message_takes_two_requests_and_a_duplic
 async fn with_single_writes_a_new_message_takes_two_requests_and_a_duplicate_one(server: Server) {
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
-    let mut worker = charge(&once).single_writes().handler(|_| async { Ok(()) });
+    let mut worker = charge(&once)
+        .settings(|settings| settings.single_writes = true)
+        .handler(|_| async { Ok(()) });
     let messages = || (1..=5).map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n));
     proxy.take_total();
 
@@ -198,7 +200,9 @@ async fn without_a_setting_an_outcome_is_kept_for_seven_days(server: Server) {
     let once = builder(DynamoDbStore::new(client.clone(), &table))
         .build()
         .unwrap();
-    let mut single = charge(&once).single_writes().handler(|_| async { Ok(()) });
+    let mut single = charge(&once)
+        .settings(|settings| settings.single_writes = true)
+        .handler(|_| async { Ok(()) });
     let mut grouped = charge(&once).handler(|_| async { Ok(()) });
     assert_eq!(
         deliver(&mut single, [payment("m-1", "p-1", 5)]).await,
@@ -238,7 +242,7 @@ async fn no_more_messages_run_side_by_side_than_allowed(server: Server) {
         let running = Arc::new(Mutex::new((0, 0)));
         let mut layer = BatchLayer::new(once.clone()).operation(format!("op-{allowed:?}"));
         if let Some(allowed) = allowed {
-            layer = layer.concurrency(allowed);
+            layer = layer.settings(|settings| settings.concurrency = allowed);
         }
         let gauge = Arc::clone(&running);
         let mut worker = layer.handler(move |_: Message<u64>| {

@@ -29,6 +29,7 @@ const VALUES: &[&str] = &[
 /// The files of structs of fields, the builder or layer that has them, and the module that gives them.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("src/engine/settings.rs", "Builder", "lambda_idempotency"),
+    ("src/batch/settings.rs", "BatchLayer", "batch"),
     ("src/http/settings.rs", "IdempotencyLayer", "http"),
 ];
 

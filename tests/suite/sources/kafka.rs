@@ -60,7 +60,7 @@ on_each_server!(unordered_records_behind_a_failure_run_and_are_not_named);
 async fn unordered_records_behind_a_failure_run_and_are_not_named(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     world.fail_on(&["stock-movements-0-16"]);
-    let layer = layer::<Kafka>(&once).order(Order::Unordered);
+    let layer = layer::<Kafka>(&once).settings(|settings| settings.order = Order::Unordered);
     let reply = deliver(layer, &world, MSK).await.unwrap();
     assert_eq!(named(reply), [("stock-movements-0".to_owned(), 16)]);
     assert_eq!(world.take().len(), 4);
@@ -71,9 +71,13 @@ async fn a_key_in_a_header_is_the_same_in_another_cluster(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     let layer = || layer::<Kafka>(&once).key_from(Selector::attribute("movement-id"));
     // Of the five records one has the header; the others have no key.
-    let reply = deliver(layer().order(Order::Unordered), &world, MSK)
-        .await
-        .unwrap();
+    let reply = deliver(
+        layer().settings(|settings| settings.order = Order::Unordered),
+        &world,
+        MSK,
+    )
+    .await
+    .unwrap();
     assert_eq!(named(reply).len(), 4);
     assert_eq!(world.take(), ["stock-movements-0-15"]);
     let reply = deliver(layer(), &world, SELF_MANAGED).await.unwrap();
@@ -85,7 +89,7 @@ on_each_server!(without_item_failures_the_whole_batch_fails);
 async fn without_item_failures_the_whole_batch_fails(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     world.fail_on(&["stock-movements-1-16"]);
-    let layer = layer::<Kafka>(&once).without_item_failures();
+    let layer = layer::<Kafka>(&once).settings(|settings| settings.without_item_failures = true);
     let error = deliver(layer, &world, MSK).await.unwrap_err();
     let expected = BatchError::Incomplete {
         failed: 1,
@@ -99,7 +103,8 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
     let once = engine(&server).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&seen);
-    let layer = BatchLayer::<Kafka, Option<u32>, &str>::new(once).order(Order::Unordered);
+    let layer = BatchLayer::<Kafka, Option<u32>, &str>::new(once)
+        .settings(|settings| settings.order = Order::Unordered);
     let mut worker = layer.handler(move |message| {
         bodies
             .lock()

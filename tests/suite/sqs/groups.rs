@@ -33,10 +33,12 @@ async fn new_messages_take_two_requests_for_as_many_as_run_side_by_side(server: 
             let once = engine(proxy.server()).await;
             let ran = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&ran);
-            let mut worker = charge(&once).concurrency(places).handler(move |_| {
-                counted.fetch_add(1, Ordering::SeqCst);
-                async { Ok(()) }
-            });
+            let mut worker = charge(&once)
+                .settings(|settings| settings.concurrency = places)
+                .handler(move |_| {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    async { Ok(()) }
+                });
             proxy.take_total();
             assert_eq!(deliver(&mut worker, messages(count, 1)).await, NOTHING);
             assert_eq!(ran.load(Ordering::SeqCst) as u64, count);
@@ -260,7 +262,7 @@ async fn a_large_batch_is_decoded_as_it_runs(server: Server) {
         Arc::clone(&most),
     );
     let mut worker = charge(&once)
-        .concurrency(5)
+        .settings(|settings| settings.concurrency = 5)
         .key(move |payment: &Payment| {
             taken.fetch_add(1, Ordering::SeqCst);
             payment.payment_id.clone()

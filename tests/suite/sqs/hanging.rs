@@ -143,7 +143,8 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
             .build()
             .unwrap();
         // Short, so that the least time of a store call doesn't fit into it.
-        let layer = BatchLayer::new(once).reserve(Duration::from_millis(100));
+        let layer = BatchLayer::new(once)
+            .settings(|settings| settings.reserve = Some(Duration::from_millis(100)));
         let mut worker = layer.handler(move |message: Message<u64>| {
             let store = store.clone();
             async move {
@@ -280,7 +281,10 @@ async fn without_a_reserve_no_message_starts_when_handlers_are_ended() {
     let bench = Bench::new(OnCrash::Interrupt);
     let effects = Effects::default();
     let ran = effects.clone();
-    let layer = bench.layer().concurrency(1).reserve(Duration::ZERO);
+    let layer = bench.layer().settings(|settings| {
+        settings.concurrency = 1;
+        settings.reserve = Some(Duration::ZERO);
+    });
     let mut worker = layer.handler(move |message: Message<u64>| {
         ran.of(&message);
         std::future::pending::<Result<(), Infallible>>()

@@ -51,7 +51,10 @@ async fn a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged(serve
     let proxy = Arc::new(Proxy::before(&server).await);
     let (once, effects) = (engine(proxy.server()).await, Effects::default());
     let runs = effects.clone();
-    let layer = charge(&once).concurrency(1).single_writes();
+    let layer = charge(&once).settings(|settings| {
+        settings.concurrency = 1;
+        settings.single_writes = true;
+    });
     let mut worker = layer.handler(move |message| {
         runs.of(&message);
         for _ in 0..6 {
@@ -75,7 +78,7 @@ async fn without_item_failures_a_batch_fails_as_a_whole_and_repeats_no_effect(se
     let worker = |declines: bool| {
         let effects = effects.clone();
         charge(&once)
-            .without_item_failures()
+            .settings(|settings| settings.without_item_failures = true)
             .handler(move |message: Message<Payment>| {
                 effects.of(&message);
                 async move {

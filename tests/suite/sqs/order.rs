@@ -34,22 +34,24 @@ impl Trace {
 
 fn worker(once: &Idempotency, trace: &Trace, order: Order) -> impl Worker + use<> {
     let trace = trace.clone();
-    charge(once).order(order).handler(move |message| {
-        let trace = trace.clone();
-        async move {
-            // Later messages are quicker: only an order that is kept keeps them in order.
-            tokio::time::sleep(Duration::from_millis(
-                20_u64.saturating_sub(message.body.amount),
-            ))
-            .await;
-            trace.0.lock().unwrap().push(message.id().to_owned());
-            if message.body.amount == 13 {
-                Err(PaymentError::Unreachable)
-            } else {
-                Ok(())
+    charge(once)
+        .settings(|settings| settings.order = order)
+        .handler(move |message| {
+            let trace = trace.clone();
+            async move {
+                // Later messages are quicker: only an order that is kept keeps them in order.
+                tokio::time::sleep(Duration::from_millis(
+                    20_u64.saturating_sub(message.body.amount),
+                ))
+                .await;
+                trace.0.lock().unwrap().push(message.id().to_owned());
+                if message.body.amount == 13 {
+                    Err(PaymentError::Unreachable)
+                } else {
+                    Ok(())
+                }
             }
-        }
-    })
+        })
 }
 
 on_each_server!(a_groups_messages_run_in_order_and_groups_side_by_side);
@@ -183,16 +185,18 @@ on_each_server!(an_order_that_holds_with_single_writes_too);
 async fn an_order_that_holds_with_single_writes_too(server: Server) {
     let (once, trace) = (engine(&server).await, Trace::default());
     let done = trace.clone();
-    let mut worker = charge(&once).single_writes().handler(move |message| {
-        done.0.lock().unwrap().push(message.id().to_owned());
-        async move {
-            if message.body.amount == 13 {
-                Err(PaymentError::Unreachable)
-            } else {
-                Ok(())
+    let mut worker = charge(&once)
+        .settings(|settings| settings.single_writes = true)
+        .handler(move |message| {
+            done.0.lock().unwrap().push(message.id().to_owned());
+            async move {
+                if message.body.amount == 13 {
+                    Err(PaymentError::Unreachable)
+                } else {
+                    Ok(())
+                }
             }
-        }
-    });
+        });
     let messages = [fifo("a1", "a", 1), fifo("a2", "a", 13), fifo("a3", "a", 2)];
     assert_eq!(deliver(&mut worker, messages).await, ["a2", "a3"]);
     assert_eq!(trace.take(), ["a1", "a2"]);

@@ -161,7 +161,9 @@ async fn messages_that_wait_hold_no_more_objects_than_may_run_side_by_side() {
     }
     let fetched = Arc::new(Mutex::new(0));
     let count = Arc::clone(&fetched);
-    let layer = charge(&once).envelope(Envelope::S3Pointer).concurrency(2);
+    let layer = charge(&once)
+        .envelope(Envelope::S3Pointer)
+        .settings(|settings| settings.concurrency = 2);
     let layer = layer.fetch(move |pointer| {
         *count.lock().unwrap() += 1;
         object(pointer)

@@ -37,7 +37,7 @@ async fn a_message_is_kept_as_long_as_the_closure_says_and_else_as_the_engine_sa
             is_large.then(|| for_days(days))
         });
         let layer = if is_single {
-            layer.single_writes()
+            layer.settings(|settings| settings.single_writes = true)
         } else {
             layer
         };

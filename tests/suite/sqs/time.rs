@@ -27,8 +27,10 @@ async fn no_message_starts_in_the_reserve_and_their_claims_are_released(server: 
     let (once, effects) = (engine(&server).await, Effects::default());
     let done = effects.clone();
     let mut slow = charge(&once)
-        .concurrency(1)
-        .reserve(RESERVE)
+        .settings(|settings| {
+            settings.concurrency = 1;
+            settings.reserve = Some(RESERVE);
+        })
         .handler(move |message| {
             done.of(&message);
             async move {
@@ -55,16 +57,18 @@ on_each_server!(a_running_handler_sees_the_reserve_begin);
 async fn a_running_handler_sees_the_reserve_begin(server: Server) {
     let (once, seen) = (engine(&server).await, Arc::new(AtomicBool::new(false)));
     let saw = Arc::clone(&seen);
-    let mut worker = charge(&once).reserve(RESERVE).handler(move |message| {
-        let saw = Arc::clone(&saw);
-        async move {
-            assert!(!message.is_cancelled());
-            message.cancelled().await;
-            assert!(message.is_cancelled());
-            saw.store(true, Ordering::SeqCst);
-            Err::<(), _>(PaymentError::Unreachable)
-        }
-    });
+    let mut worker = charge(&once)
+        .settings(|settings| settings.reserve = Some(RESERVE))
+        .handler(move |message| {
+            let saw = Arc::clone(&saw);
+            async move {
+                assert!(!message.is_cancelled());
+                message.cancelled().await;
+                assert!(message.is_cancelled());
+                saw.store(true, Ordering::SeqCst);
+                Err::<(), _>(PaymentError::Unreachable)
+            }
+        });
     let reply = worker.call(within(TIME, payments(1))).await.unwrap();
     assert!(seen.load(Ordering::SeqCst));
     assert_eq!(reply.batch_item_failures.len(), 1);
@@ -105,7 +109,7 @@ async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server
     let effects = Effects::default();
     let done = effects.clone();
     let mut worker = charge(&once)
-        .reserve(Duration::from_millis(11_500))
+        .settings(|settings| settings.reserve = Some(Duration::from_millis(11_500)))
         .handler(move |message| {
             done.of(&message);
             async { Ok(()) }
@@ -138,7 +142,7 @@ async fn a_deadline_earlier_than_the_engine_cuts_neither_messages_nor_the_hook_s
     let (once, effects) = (engine(&server).await, Effects::default());
     let done = effects.clone();
     let mut worker = charge(&once)
-        .reserve(Duration::from_secs(5))
+        .settings(|settings| settings.reserve = Some(Duration::from_secs(5)))
         .on_rejected(|_, _| async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok::<_, PaymentError>(())

@@ -89,8 +89,14 @@ fn ran(expected: &[(&str, u64)]) -> Vec<(String, Duration)> {
 #[tokio::test(start_paused = true)]
 async fn a_message_is_claimed_when_its_turn_has_come() {
     let bench = Bench::new();
-    let ordered = bench.layer().operation("ordered").order(Order::Batch);
-    for layer in [ordered, bench.layer().concurrency(1)] {
+    let ordered = bench
+        .layer()
+        .operation("ordered")
+        .settings(|settings| settings.order = Order::Batch);
+    for layer in [
+        ordered,
+        bench.layer().settings(|settings| settings.concurrency = 1),
+    ] {
         let mut worker = layer.handler(bench.handler());
         assert_eq!(deliver(&mut worker, messages(&[6, 6, 1, 1])).await, NOTHING);
         let all = [("m-1", 10), ("m-2", 10), ("m-3", 10), ("m-4", 10)];
@@ -101,7 +107,10 @@ async fn a_message_is_claimed_when_its_turn_has_come() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_leaves_no_claim_of_a_message_that_it_did_not_run() {
     let bench = Bench::new();
-    let mut worker = bench.layer().order(Order::Batch).handler(bench.handler());
+    let mut worker = bench
+        .layer()
+        .settings(|settings| settings.order = Order::Batch)
+        .handler(bench.handler());
     let mut all = messages(&[5; 10]);
     let delivered = deliver(&mut worker, all.clone());
     let died = tokio::time::timeout(Duration::from_secs(1), delivered).await;
@@ -134,7 +143,10 @@ async fn a_message_that_another_process_ran_meanwhile_does_not_run_again() {
             Ok(())
         }
     };
-    let mut worker = bench.layer().order(Order::Batch).handler(outer);
+    let mut worker = bench
+        .layer()
+        .settings(|settings| settings.order = Order::Batch)
+        .handler(outer);
     assert_eq!(deliver(&mut worker, messages(&[20, 1])).await, NOTHING);
     assert_eq!(
         bench.take(),
@@ -160,7 +172,10 @@ fn in_groups(groups: &[(&str, usize)]) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn groups_run_side_by_side_wherever_they_stand_in_the_batch() {
     let bench = Bench::new();
-    let mut worker = bench.layer().concurrency(10).handler(bench.handler());
+    let mut worker = bench
+        .layer()
+        .settings(|settings| settings.concurrency = 10)
+        .handler(bench.handler());
     let began = Instant::now();
     let partitions = in_groups(&[("a", 25), ("b", 25), ("c", 25), ("d", 25)]);
     assert_eq!(deliver(&mut worker, partitions).await, NOTHING);
@@ -177,7 +192,10 @@ async fn groups_run_side_by_side_wherever_they_stand_in_the_batch() {
 async fn a_message_that_waits_for_another_attempt_has_no_place() {
     let bench = Bench::with(InFlight::WaitUpTo(Duration::from_mins(1)));
     let mut elsewhere = bench.layer().handler(bench.handler());
-    let mut worker = bench.layer().concurrency(1).handler(bench.handler());
+    let mut worker = bench
+        .layer()
+        .settings(|settings| settings.concurrency = 1)
+        .handler(bench.handler());
     let all = messages(&[8, 1, 1]);
     let second = async {
         sleep(Duration::from_secs(1)).await;
@@ -205,7 +223,10 @@ async fn a_message_that_has_its_place_again_claims_with_all_of_its_time() {
         let failed = Disposition::Release(Some("failed".into()));
         elsewhere.end(failed).await.unwrap();
     };
-    let mut worker = bench.layer().concurrency(1).handler(bench.handler());
+    let mut worker = bench
+        .layer()
+        .settings(|settings| settings.concurrency = 1)
+        .handler(bench.handler());
     let delivered = deliver(&mut worker, messages(&[0, 15]));
     let (reported, ()) = tokio::join!(delivered, fails);
     assert_eq!(reported, NOTHING);
@@ -342,8 +363,12 @@ async fn without_a_limit_all_messages_run_side_by_side() {
     let bench = Bench::new();
     for single in [false, true] {
         let layer = bench.layer().operation(format!("{single}"));
-        let layer = layer.concurrency(usize::MAX);
-        let layer = if single { layer.single_writes() } else { layer };
+        let layer = layer.settings(|settings| settings.concurrency = usize::MAX);
+        let layer = if single {
+            layer.settings(|settings| settings.single_writes = true)
+        } else {
+            layer
+        };
         let mut worker = layer.handler(bench.handler());
         let began = Instant::now();
         assert_eq!(deliver(&mut worker, messages(&[5; 60])).await, NOTHING);

@@ -1,0 +1,101 @@
+//! The settings of a layer that few workers change.
+
+use std::time::Duration;
+
+use crate::batch::turns::Order;
+use crate::window::Window;
+
+/// The number of keys of a layer's own window: those of the largest batch that Lambda delivers.
+const WINDOW: usize = 10_000;
+
+/// The settings of a layer that few workers change, with their defaults: those that
+/// [`BatchLayer::settings`](super::BatchLayer::settings) gives to its closure. The layer has methods for
+/// the others.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+///
+/// let once = Idempotency::builder(MemoryStore::new()).namespace("jobs").build()?;
+/// let worker = sqs::BatchLayer::new(once)
+///     .settings(|settings| {
+///         settings.concurrency = 20;
+///         settings.reserve = Some(Duration::from_secs(2));
+///     })
+///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+/// # Ok::<(), lambda_idempotency::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The time for which the source may deliver a message again: the retention of a long queue with
+    /// its dead-letter queue and a redrive, or of an archive that is replayed. Default: undeclared,
+    /// and nothing is compared.
+    ///
+    /// The layer logs a warning once, `retention_too_short`, where outcomes are kept for a shorter
+    /// time. It compares the engine's [retention](crate::Builder::retention), so a
+    /// [`retention`](super::BatchLayer::retention) by message switches the comparison off.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// const DAYS_28: Duration = Duration::from_secs(28 * 86_400);
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("jobs").retention(DAYS_28).build()?;
+    /// // 14 days in the queue, and 14 more after a redrive.
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .settings(|settings| settings.source_retention = Some(DAYS_28))
+    ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub source_retention: Option<Duration>,
+    /// The number of messages that run side by side; 0 is 1, and `usize::MAX` is no limit. Default:
+    /// 10, the default size of a batch.
+    pub concurrency: usize,
+    /// The window of keys that were met lately, where the source doesn't count deliveries: the
+    /// record of a message that is in it is read first, instead of a claim that is refused. It is a
+    /// hint, and decides nothing. Default: its own window, of 10,000 keys. Clones of a window share
+    /// their keys.
+    pub window: Window,
+    /// The order in which messages run. Default: by group where the source orders its messages, else
+    /// side by side.
+    pub order: Order,
+    /// The reserve, the last part of the invocation's time. No message starts in it, messages that
+    /// didn't start are reported and their claims released, and a running handler can
+    /// [wait for it](super::Message::cancelled). A handler that still runs in the middle of the
+    /// reserve, or half a second before the deadline where that is later, is ended and its message
+    /// reported; in a short reserve, 250 ms or a twentieth of the time before the deadline, and no
+    /// message starts from then on. Where work [goes on](crate::AtDeadline::GoOn) after the
+    /// deadline, no handler is ended. Default: a tenth of the time that the invocation has, at most
+    /// 1 second.
+    pub reserve: Option<Duration>,
+    /// Sends each claim and each completion as its own request. Default: off.
+    ///
+    /// By default those of up to 25 messages leave in one request, which costs the same capacity
+    /// and a fraction of the time. In DynamoDB that needs the permissions `dynamodb:PartiQLInsert`,
+    /// `dynamodb:PartiQLUpdate` and `dynamodb:BatchGetItem`, too; where the function lacks one,
+    /// requests leave one by one, with a warning.
+    pub single_writes: bool,
+    /// Fails the whole invocation where a message must be delivered again, instead of naming the
+    /// message in the reply: for an event source mapping without `ReportBatchItemFailures`, which
+    /// ignores the reply and takes *every* message of an invocation that succeeded for done. Default:
+    /// off. Where the source [reads no reply](super::Source::READS_REPLY), the invocation fails in
+    /// any case.
+    ///
+    /// Every message of the batch is delivered again then; those that are done are replayed, and
+    /// their effects don't happen twice.
+    pub without_item_failures: bool,
+}
+
+impl Settings {
+    pub(super) fn new() -> Self {
+        Self {
+            source_retention: None,
+            concurrency: 10,
+            window: Window::new(WINDOW),
+            order: Order::BySource,
+            reserve: None,
+            single_writes: false,
+            without_item_failures: false,
+        }
+    }
+}
