@@ -104,7 +104,7 @@
 //!
 //! # When time runs out
 //!
-//! A claim lasts until the invocation's deadline. In the [reserve](InvokeLayer::reserve) before it,
+//! A claim lasts until the invocation's deadline. In the [reserve](Settings::reserve) before it,
 //! a handler that still runs is ended, its claim is released, and the caller gets
 //! `Idempotency.TimedOut`. A handler that blocks its thread can't be ended: Lambda ends the process,
 //! and a retry runs when the lease is over. On Lambda Managed Instances nothing ends, and a handler
@@ -122,6 +122,7 @@ mod kind;
 mod layer;
 mod reader;
 mod run;
+mod settings;
 
 pub use crate::engine::rejection::Rejection;
 pub use crate::protocol::selector::SelectorError;
@@ -131,3 +132,4 @@ pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
 pub use reader::Selector;
 pub use run::{Invocation, InvokeService};
+pub use settings::Settings;

@@ -19,6 +19,7 @@ use crate::invoke::hook::{Hook, ReplayedAnswer};
 use crate::invoke::kind::Kind;
 use crate::invoke::reader::{FingerprintSource, KeySource, Reader, Selector};
 use crate::invoke::run::{Config, Invocation, InvokeService};
+use crate::invoke::settings::Settings;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
@@ -56,8 +57,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
                 operation: None,
                 reader,
                 permanent: None,
-                reserve: None,
-                answers: true,
+                settings: Settings::default(),
                 source_retention: None,
                 on_rejected: None,
                 on_replay: None,
@@ -66,18 +66,9 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
         }
     }
 
-    /// Answers `null` to each event that is done, because no caller reads the answer: for
-    /// asynchronous invocations. An outcome that was not kept, because it is too large or can't be
-    /// written as JSON, is done like any other. Default: the caller gets the handler's answer, and
-    /// an error where an earlier answer was not kept.
-    ///
-    /// An [on-success destination][destination] gets the answer, `null` here.
-    ///
-    /// [destination]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
-    pub fn without_answer(mut self) -> Self {
-        self.config.once = self.config.once.without_outcome();
-        self.config.answers = false;
-        self
+    /// Makes a layer whose caller reads no answer.
+    fn silent(once: Idempotency, kind: Kind) -> Self {
+        Self::of(once, kind).settings(|settings| settings.without_answer = true)
     }
 }
 
@@ -155,14 +146,11 @@ impl<T, E> InvokeLayer<T, E> {
         self
     }
 
-    /// Declares how long the source may deliver an event again: the retention of an archive that is
-    /// replayed, or of a queue in which a caller keeps its requests. Default: undeclared, and
-    /// nothing is compared.
-    ///
-    /// The layer logs a warning once, `retention_too_short`, at the first event whose outcome is
-    /// kept for a shorter time.
-    pub fn source_retention(mut self, longest: Duration) -> Self {
-        self.config.source_retention = Some(SourceRetention::new(longest));
+    /// Changes the [settings](Settings) that few functions change.
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.config.settings);
+        let declared = self.config.settings.source_retention;
+        self.config.source_retention = declared.map(SourceRetention::new);
         self
     }
 
@@ -215,7 +203,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// The hook runs for replays only, never for a first answer, and the record stays as it is.
     /// After an error, a panic, or no answer shortly before the invocation ends, the caller gets the
     /// stored answer, and the event `hook_failed` is logged. It must have no effect that may not be
-    /// repeated. With [`without_answer`](Self::without_answer) it doesn't run.
+    /// repeated. With [`without_answer`](Settings::without_answer) it doesn't run.
     ///
     /// ```
     /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, ReplayedAnswer};
@@ -253,15 +241,6 @@ impl<T, E> InvokeLayer<T, E> {
     /// [condition](crate::store::transaction::Write::or_else) answers with.
     pub fn on_error(mut self, hook: impl Fn(&RawValue, &E) + Send + Sync + 'static) -> Self {
         self.config.on_error = Some(Arc::new(hook));
-        self
-    }
-
-    /// Sets the reserve, the last part of the invocation's time: a handler that still runs then is
-    /// ended, so that its claim is released and the caller gets `Idempotency.TimedOut`. Default: a
-    /// twentieth of the time that the invocation has, at most 500 ms. At most half of that time,
-    /// whatever is set.
-    pub fn reserve(mut self, reserve: Duration) -> Self {
-        self.config.reserve = Some(reserve);
         self
     }
 
@@ -358,7 +337,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// the same in each try of a delivery, and new where the publisher sends the message again.
     /// Two messages are compared by the topic and the text. Outcomes are kept for 30 days, because
     /// [SNS tries a delivery for 23 days][tries]; a retention of the engine's own counts before.
-    /// [No answer](Self::without_answer) is asked for.
+    /// [No answer](Settings::without_answer) is asked for.
     ///
     /// ```
     /// use lambda_idempotency::invoke::{InvokeLayer, Invocation};
@@ -374,7 +353,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// [tries]: https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
     pub fn sns(once: Idempotency) -> Self {
         let once = once.default_retention(SNS_RETENTION);
-        Self::of(once, Kind::Sns).without_answer()
+        Self::silent(once, Kind::Sns)
     }
 
     /// Makes a layer for a function that is the target of a rule of an EventBridge bus.
@@ -383,14 +362,14 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// EventBridge makes it once for an event, and a new one where the producer puts the event
     /// again. Two events are compared by `source`, `detail-type` and `detail`. Outcomes are kept for
     /// 7 days: by default [EventBridge tries a delivery for 24 hours][tries].
-    /// [No answer](Self::without_answer) is asked for.
+    /// [No answer](Settings::without_answer) is asked for.
     ///
     /// A function that two rules send the same event to runs once for both, unless each of them has
     /// a function, or an [operation](Self::operation), of its own.
     ///
     /// [tries]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
     pub fn event_bridge(once: Idempotency) -> Self {
-        Self::of(once, Kind::EventBridge).without_answer()
+        Self::silent(once, Kind::EventBridge)
     }
 
     /// Makes a layer for a function that is the target of an EventBridge Scheduler schedule.
@@ -405,7 +384,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// Both together are the key. They are the same in each try; the execution's id isn't. The
     /// members `execution_id` and `attempt_number`, for the placeholders that change with each try,
     /// are not compared. Outcomes are kept for 7 days: [Scheduler tries for up to 24 hours][tries].
-    /// [No answer](Self::without_answer) is asked for.
+    /// [No answer](Settings::without_answer) is asked for.
     ///
     /// [placeholders]: https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-context-attributes.html
     /// [tries]: https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
@@ -413,7 +392,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
         let fields = OF_A_TRY
             .iter()
             .filter_map(|field| field.parse::<Pointer>().ok());
-        let layer = Self::of(once, Kind::Scheduler).without_answer();
+        let layer = Self::silent(once, Kind::Scheduler);
         layer.fingerprint_without(fields)
     }
 

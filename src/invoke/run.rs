@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use lambda_runtime::Context;
@@ -30,6 +29,7 @@ use crate::invoke::hook;
 use crate::invoke::hook::{Hook, ReplayedAnswer};
 use crate::invoke::kind::s3_batch::Reply;
 use crate::invoke::reader::{Contents, Reader};
+use crate::invoke::settings::Settings;
 use crate::protocol::key::KeyError;
 use crate::protocol::record::{Failure, error_kind};
 
@@ -74,10 +74,13 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
     {
         let LambdaEvent { payload, context } = event;
         let reply = self.reader.kind.reply(payload.get());
-        let once = self.once.invocation(&context);
+        let mut once = self.once.invocation(&context);
+        if self.settings.without_answer {
+            once = once.without_outcome();
+        }
         // A hook is given up before the deadline, whatever goes on: an answer that is late is lost.
         let limits = once.remaining();
-        let limits = limits.map(|remaining| Times::of(remaining, self.reserve));
+        let limits = limits.map(|remaining| Times::of(remaining, self.settings.reserve));
         // Not the handler alone may panic: a closure that reads the event, or its type's own decoder.
         let answering = self.answer(once, handler, &payload, context, limits);
         let answered = AssertUnwindSafe(Box::pin(answering)).catch_unwind().await;
@@ -187,7 +190,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         match run.ended(disposition).await {
             Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, limits).await,
             Ok(_) => match answer {
-                Ok(_) if !self.answers => Ok(nothing()),
+                Ok(_) if self.settings.without_answer => Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
                     let reason = format!("the answer is no JSON (column {})", error.column());
                     Error::Unreadable(reason).into()
@@ -217,7 +220,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         replayed: &Replayed,
         limits: Option<Times>,
     ) -> Result<Box<RawValue>, Unanswered<E>> {
-        if !self.answers {
+        if self.settings.without_answer {
             let IgnoredAny = replayed.decode()?;
             return Ok(nothing());
         }
@@ -237,7 +240,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
     fn refuse(&self, obstacle: Obstacle) -> Result<Box<RawValue>, Unanswered<E>> {
         match obstacle {
             // The work is done, and the outcome that was not kept is not asked for.
-            Error::OutcomeOmitted { .. } if !self.answers => Ok(nothing()),
+            Error::OutcomeOmitted { .. } if self.settings.without_answer => Ok(nothing()),
             obstacle => Err(obstacle.into()),
         }
     }
@@ -294,9 +297,7 @@ pub(super) struct Config<T, E> {
     pub(super) operation: Option<Arc<str>>,
     pub(super) reader: Reader<T>,
     pub(super) permanent: Option<Permanent<E>>,
-    pub(super) reserve: Option<Duration>,
-    /// The caller gets the handler's answer, and not `null`.
-    pub(super) answers: bool,
+    pub(super) settings: Settings,
     pub(super) source_retention: Option<SourceRetention>,
     pub(super) on_rejected: Option<Hook<(Box<RawValue>, Rejection)>>,
     pub(super) on_replay: Option<Hook<ReplayedAnswer>>,
@@ -304,7 +305,7 @@ pub(super) struct Config<T, E> {
 }
 
 clone_fields!([T, E] Config<T, E> {
-    once, operation, reader, permanent, reserve, answers, source_retention, on_rejected, on_replay, on_error
+    once, operation, reader, permanent, settings, source_retention, on_rejected, on_replay, on_error
 });
 
 impl<T, E> fmt::Debug for Config<T, E> {
@@ -313,7 +314,7 @@ impl<T, E> fmt::Debug for Config<T, E> {
             .field("source", &self.reader.kind)
             .field("operation", &self.operation)
             .field("key", &self.reader.key)
-            .field("answers", &self.answers)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

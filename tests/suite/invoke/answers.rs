@@ -63,12 +63,17 @@ async fn an_answer_that_is_no_json_is_an_error_each_time_and_the_work_is_done_on
 async fn where_no_answer_is_asked_for_each_event_that_is_done_gets_null() {
     let once = engine();
     let runs = Runs::default();
-    let answering = counting(settle(&once).without_answer(), &runs);
+    let answering = counting(
+        settle(&once).settings(|settings| settings.without_answer = true),
+        &runs,
+    );
     let count = runs.clone();
-    let unwritable = settle(&once).without_answer().handler(move |_| {
-        count.count();
-        async { Ok(unwritable()) }
-    });
+    let unwritable = settle(&once)
+        .settings(|settings| settings.without_answer = true)
+        .handler(move |_| {
+            count.count();
+            async { Ok(unwritable()) }
+        });
     for _ in 0..2 {
         let answer = invoke(&answering, &settlement("s-1", 5)).await.unwrap();
         assert_eq!(answer, "null");

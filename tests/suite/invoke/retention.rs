@@ -71,7 +71,8 @@ async fn a_declared_retention_of_the_source_that_is_longer_is_warned_about_once(
             Some(days) => engine().retention(for_days(days)),
             None => engine(),
         };
-        let layer = settle(&once).source_retention(for_days(declared));
+        let layer =
+            settle(&once).settings(|settings| settings.source_retention = Some(for_days(declared)));
         let function = counting(layer, &Runs::default());
         for id in ["s-1", "s-2"] {
             invoke(&function, &settlement(id, 5)).await.unwrap();
@@ -91,7 +92,7 @@ async fn a_declared_retention_of_the_source_that_is_longer_is_warned_about_once(
 async fn a_batch_is_warned_about_in_the_same_way() {
     let (log, _capture) = Log::capture();
     let mut worker = sqs::BatchLayer::new(engine())
-        .source_retention(for_days(28))
+        .settings(|settings| settings.source_retention = Some(for_days(28)))
         .handler(|_: sqs::Message<u64>| async { Ok::<_, SettleError>(()) });
     for id in ["m-1", "m-2"] {
         worker.call(batch([message(id, "7")])).await.unwrap();

@@ -171,7 +171,10 @@ async fn work_that_is_done_succeeds_where_its_answer_was_not_kept_or_not_asked_f
         assert!(text.starts_with("Idempotency.OutcomeOmitted: "), "{text}");
     }
     let runs = Runs::default();
-    let silent = thumbnails(InvokeLayer::s3_batch(once).without_answer(), &runs);
+    let silent = thumbnails(
+        InvokeLayer::s3_batch(once).settings(|settings| settings.without_answer = true),
+        &runs,
+    );
     for event in [parsed(V2), tried_again(V2)] {
         assert_eq!(result(&silent, &event).await, expected("Succeeded", ""));
     }

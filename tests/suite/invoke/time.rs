@@ -36,7 +36,8 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(serv
 #[tokio::test(start_paused = true)]
 async fn the_reserve_is_at_most_half_of_the_time() {
     for (reserve, expected) in [(1, 3_000), (30, 2_000)] {
-        let function = settle(&engine()).reserve(Duration::from_secs(reserve));
+        let function = settle(&engine())
+            .settings(|settings| settings.reserve = Some(Duration::from_secs(reserve)));
         let function = function.handler(|_| std::future::pending::<Result<u8, SettleError>>());
         let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
         event.context.deadline = VirtualClock::deadline(Duration::from_secs(4));

@@ -31,6 +31,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("src/engine/settings.rs", "Builder", "lambda_idempotency"),
     ("src/batch/settings.rs", "BatchLayer", "batch"),
     ("src/http/settings.rs", "IdempotencyLayer", "http"),
+    ("src/invoke/settings.rs", "InvokeLayer", "invoke"),
 ];
 
 /// A public method that gives the type back, or the service of a layer, or a public field of `Settings`:
