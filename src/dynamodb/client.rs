@@ -222,9 +222,16 @@ tokio::task_local! {
 
 /// The sends of one request. The SDK sends it again where it had no answer.
 #[derive(Debug, Default)]
-struct Sends {
+pub(super) struct Sends {
     made: Cell<u32>,
     answered: Cell<u32>,
+}
+
+impl Sends {
+    /// Tells whether a send got no answer: it may have applied, or may still arrive and apply.
+    pub(super) fn is_silent(&self) -> bool {
+        self.made.get() > self.answered.get()
+    }
 }
 
 /// The same client, which notes each send for [`in_time`].
@@ -235,8 +242,9 @@ pub(super) fn noting_sends(client: &Client) -> Client {
     Client::from_conf(config.build())
 }
 
+/// Counts the sends of the request under way, and their answers.
 #[derive(Debug)]
-struct Noted;
+pub(super) struct Noted;
 
 impl Intercept for Noted {
     fn name(&self) -> &'static str {
@@ -272,19 +280,22 @@ impl Intercept for Noted {
 /// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx
 /// and a body that can't be read say nothing. A send that times out or loses its connection has no
 /// reply.
-pub(super) fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
+fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
     let http = reply.response();
     reply.output_or_error().is_ok()
         || (http.status().is_client_error() && !http.body().bytes().is_some_and(is_late))
 }
 
 /// Tells whether the service waited in vain for the rest of the request. The item that a condition met
-/// may have any text, so that the code alone is looked at.
+/// may have any text, so that the code alone counts; hardly any reply needs to be parsed for it.
 fn is_late(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Refusal<'a> {
         #[serde(rename = "__type", borrow)]
         code: Cow<'a, str>,
+    }
+    if !str::from_utf8(body).is_ok_and(|text| text.contains("RequestTimeout")) {
+        return false;
     }
     let refusal = serde_json::from_slice::<Refusal<'_>>(body);
     let code = refusal
@@ -292,6 +303,13 @@ fn is_late(body: &[u8]) -> bool {
         .ok()
         .and_then(|refusal| refusal.code.rsplit('#').next());
     matches!(code, Some("RequestTimeout" | "RequestTimeoutException"))
+}
+
+/// Gives the reply to a request that [`Noted`] watches, and its sends.
+pub(super) async fn noted<T>(request: impl Future<Output = T>) -> (T, Sends) {
+    let mut noted = pin!(SENDS.scope(Sends::default(), request));
+    let reply = noted.as_mut().await;
+    (reply, noted.take_value().unwrap_or_default())
 }
 
 /// Gives the reply to a request of such a client, and whether an earlier send of it had no answer. One
@@ -304,17 +322,16 @@ pub(super) async fn in_time<T, E: StdError + 'static>(
         return Err(StoreError::NotSent);
     }
     Way::note_request();
-    let mut noted = pin!(SENDS.scope(Sends::default(), request));
-    let reply = match timeout_at(deadline, noted.as_mut()).await {
+    let (reply, sends) = noted(timeout_at(deadline, request)).await;
+    let reply = match reply {
         Ok(Err(SdkError::TimeoutError(_))) | Err(_) => Err(StoreError::Timeout),
         Ok(reply) => Ok(reply),
     };
-    let sends = noted.take_value().unwrap_or_default();
-    let (made, answered) = (sends.made.get(), sends.answered.get());
+    let is_sent = sends.made.get() > 0;
     match reply {
-        Err(_) if made == 0 => Err(StoreError::NotSent),
-        Ok(Err(error @ SdkError::DispatchFailure(_))) if made == 0 => Err(unsent(in_words(&error))),
-        reply => reply.map(|reply| (reply, made > answered)),
+        Err(_) if !is_sent => Err(StoreError::NotSent),
+        Ok(Err(error @ SdkError::DispatchFailure(_))) if !is_sent => Err(unsent(in_words(&error))),
+        reply => reply.map(|reply| (reply, sends.is_silent())),
     }
 }
 

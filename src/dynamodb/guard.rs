@@ -51,19 +51,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::interceptors::{
-    AfterDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
-};
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::builders::UpdateBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 
-use crate::dynamodb::client::is_answer;
+use crate::dynamodb::client::{Noted, noted};
 use crate::dynamodb::error::{Met, Refusal};
 use crate::dynamodb::layout::Item;
 use crate::protocol::causes::unlinked;
@@ -154,9 +148,9 @@ async fn apply(
         .set_expression_attribute_names(update.expression_attribute_names)
         .set_expression_attribute_values(update.expression_attribute_values)
         .return_values_on_condition_check_failure(OnFailure::AllOld);
-    let sends = Sends::default();
-    let request = request.customize().interceptor(sends.clone());
-    let Err(error) = Box::pin(request.send()).await else {
+    let request = request.customize().interceptor(Noted);
+    let (reply, sends) = noted(Box::pin(request.send())).await;
+    let Err(error) = reply else {
         return Ok(Guarded::Applied);
     };
     let judged = match error.as_service_error().and_then(Refusal::met) {
@@ -187,44 +181,5 @@ fn judge(found: Option<&Item>, has_applied: impl FnOnce(&Item) -> bool) -> Guard
     }
     Guarded::Refused {
         found: found.cloned(),
-    }
-}
-
-/// The sends of one `UpdateItem`. Clones count together.
-#[derive(Clone, Debug, Default)]
-struct Sends(Arc<AtomicU32>);
-
-impl Sends {
-    /// Tells whether a send got no answer: it may have applied, or may still arrive and apply.
-    fn is_silent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Intercept for Sends {
-    fn name(&self) -> &'static str {
-        "Sends"
-    }
-
-    fn read_before_transmit(
-        &self,
-        _: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn read_after_deserialization(
-        &self,
-        reply: &AfterDeserializationInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if is_answer(reply) {
-            self.0.fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(())
     }
 }
