@@ -25,7 +25,7 @@ use crate::engine::{Engine, events};
 use crate::protocol::causes::unquoted;
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::digest::Digest;
-use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepResult};
+use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, SagaState, StepEntry, StepResult};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Failure, Omission, error_kind, error_text};
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
@@ -443,9 +443,11 @@ pub(crate) enum Stop {
 
 impl Steps {
     fn new(engine: Option<Arc<Engine>>, journal: Journal) -> Self {
+        let saga = SagaState::of(&journal);
         Self {
             engine,
             state: Mutex::new(State {
+                goes_back: saga.is_some_and(|saga| saga.failure.is_some()),
                 journal,
                 ..State::default()
             }),

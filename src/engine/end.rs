@@ -2,6 +2,7 @@
 //! claimless form ends with its commit.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -9,7 +10,7 @@ use tracing::{Instrument, Span};
 use crate::engine::claim::{Claim, Stop};
 use crate::engine::commit::Sent;
 use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
-use crate::engine::fence::Hold;
+use crate::engine::fence::{Fence, Hold};
 use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
 use crate::engine::settings::Unrecorded;
@@ -48,7 +49,7 @@ impl Engine {
             Disposition::Release(last_error) => (None, last_error),
         };
         // Boxed, since most runs end without it.
-        Box::pin(self.end_undone(&request, &hold, claim, failure, last_error)).await
+        Box::pin(self.end_undone(request, &hold, claim, failure, last_error)).await
     }
 
     /// Ends the run of a saga that fails: with its failure once it is undone, whatever error the handler
@@ -60,24 +61,36 @@ impl Engine {
         claim: &Claim,
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
-        let is_success = matches!(disposition, Disposition::Complete(_));
         match (claim.compensated(), disposition) {
             (Some(_), Disposition::Complete(outcome)) => {
                 self.end_done(request, hold, claim, outcome).await
             }
             (Some(failure), _) => {
+                // Nothing that a task of the handler writes now is lost in silence.
+                drop(claim.collected().close());
                 request.meter.count(Count::Failures);
-                self.fail_for_long(&request, &hold, &failure).await;
-                Ok(Ended::Done)
+                let stored = self.fail_for_long(&request, &hold, &failure).await;
+                self.conclude_failure(request, stored).await
             }
-            (None, _) => {
+            // An attempt that didn't start has undone nothing, and doesn't count.
+            (None, Disposition::Release(last_error)) if !claim.has_saga() => {
+                self.end_undone(request, &hold, claim, None, last_error)
+                    .await
+            }
+            (None, disposition) => {
+                let in_flight = self.in_flight(&request, Duration::ZERO);
                 let error = Some("compensating".into());
-                let undone = self.end_undone(&request, &hold, claim, None, error).await;
-                if is_success && undone.is_ok() {
-                    let since = claim.now().into();
-                    return Err(Error::Interrupted { since });
+                let undone = self.end_undone(request, &hold, claim, None, error);
+                undone.await?;
+                // Nothing final became of it: the next delivery goes on undoing.
+                match disposition {
+                    Disposition::Complete(_) => {
+                        let since = claim.now().into();
+                        Err(Error::Interrupted { since })
+                    }
+                    Disposition::Fail(_) => Err(in_flight),
+                    Disposition::Release(_) => Ok(Ended::Done),
                 }
-                undone
             }
         }
     }
@@ -108,7 +121,7 @@ impl Engine {
     /// Ends work that failed, permanently or for now, or whose outcome is not final.
     async fn end_undone(
         &self,
-        request: &Request,
+        request: Box<Request>,
         hold: &Hold,
         claim: &Claim,
         failure: Option<Failure>,
@@ -120,17 +133,33 @@ impl Engine {
         let has_failed = failure.is_some() || last_error.is_some();
         if let Some(stop) = claim.stop().filter(|_| has_failed) {
             // The finding of a step counts, whatever error the handler made of it.
-            return Err(self.stopped(request, hold, stop).await);
+            return Err(self.stopped(&request, hold, stop).await);
         }
-        match failure {
+        let stored = match failure {
             // A retry behind the failure would fire the steps again, without their journal.
             Some(failure) if claim.may_have_effects() => {
-                self.fail_for_long(request, hold, &failure).await;
+                self.fail_for_long(&request, hold, &failure).await
             }
-            Some(failure) => self.fail(request, hold, &failure).await,
-            None => self.release(request, hold, last_error.as_deref()).await,
+            Some(failure) => self.fail(&request, hold, &failure).await,
+            None => {
+                self.release(&request, hold, last_error.as_deref()).await;
+                return Ok(Ended::Done);
+            }
+        };
+        self.conclude_failure(request, stored).await
+    }
+
+    /// Ends a run whose failure was to be stored. The caller has the failure already, where the store
+    /// didn't take it; an event reports what became of the record.
+    async fn conclude_failure(
+        &self,
+        request: Box<Request>,
+        stored: Result<Fence, StoreError>,
+    ) -> Result<Ended, Obstacle> {
+        match stored {
+            Ok(fence) => self.conclude(request, fence).await,
+            Err(_) => Ok(Ended::Done),
         }
-        Ok(Ended::Done)
     }
 
     /// Ends an attempt that a step has stopped.
@@ -224,7 +253,8 @@ impl Engine {
                 }
                 Disposition::Fail(_) => {
                     request.meter.count(Count::Failures);
-                    self.fail(&request, &hold, &Failure::unknown()).await;
+                    // Nothing depends on what is only observed.
+                    let _ = self.fail(&request, &hold, &Failure::unknown()).await;
                 }
                 Disposition::Release(last_error) => {
                     request.meter.count(Count::Failures);

@@ -66,18 +66,27 @@ impl Engine {
 
     /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
     /// kept whatever the limit.
-    pub(super) async fn fail(&self, request: &Request, hold: &Hold, failure: &Failure) {
+    pub(super) async fn fail(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        failure: &Failure,
+    ) -> Result<Fence, StoreError> {
         let completion = self.failure_of(request, &hold.owner, failure);
-        // The caller has the failure already; an event reports what became of the record.
-        let _ = self.finish(request, hold, completion).await;
+        self.finish(request, hold, completion).await
     }
 
     /// Stores a failure behind effects, for as long as an outcome.
-    pub(super) async fn fail_for_long(&self, request: &Request, hold: &Hold, failure: &Failure) {
+    pub(super) async fn fail_for_long(
+        &self,
+        request: &Request,
+        hold: &Hold,
+        failure: &Failure,
+    ) -> Result<Fence, StoreError> {
         let retention = request.retention.max(self.settings.failure_retention);
         let mut completion = self.failure_of(request, &hold.owner, failure);
         completion.expiration = (completion.completed_at + retention).ceil_seconds();
-        let _ = self.finish(request, hold, completion).await;
+        self.finish(request, hold, completion).await
     }
 
     /// Sends a completion for as long as the attempt's time allows, since giving up leaves an

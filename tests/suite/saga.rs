@@ -733,6 +733,206 @@ async fn a_second_abort_in_one_attempt_leaves_the_compensation_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_undone_before_the_record_says_that_it_is() {
+    for applies in [false, true] {
+        let mut bench = bench(true, Some("charge"));
+        bench.fails_once = true;
+        // The note that the saga is compensating.
+        *bench.store.dies_at.lock().unwrap() = vec![(6, applies)];
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+            let undo = |key, result| bench.undo("reserve", key, result);
+            let reserve = |key| bench.fire("reserve", key);
+            saga.step("reserve", reserve, undo).await?;
+            let undo = |key, result| bench.undo("charge", key, result);
+            let charge = saga.step("charge", |key| bench.fire("charge", key), undo);
+            match tokio::time::timeout(Duration::from_millis(10), charge).await {
+                Ok(charged) => charged?,
+                Err(_) => return Err(saga.abort(&Shop::Declined).await),
+            };
+            saga.finish().await?;
+            Ok(1)
+        };
+        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(
+            matches!(told, Error::Handler(SagaError::Compensated { .. })),
+            "{told:?}"
+        );
+        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(matches!(told, Error::Failed { .. }), "{told:?}");
+        assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
+    }
+}
+
+/// Delivers a saga that is aborted, and whose compensation fails for now.
+async fn abort_for_now(bench: &Bench) {
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _| async { Err(Shop::Down) };
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert_eq!(bench.status().await, SagaStatus::Compensating);
+}
+
+/// Delivers a saga whose compensation succeeds.
+async fn abort(bench: &Bench) {
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |key, result| bench.undo("reserve", key, result);
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(told, Error::Handler(SagaError::Compensated { .. })),
+        "{told:?}"
+    );
+    assert_eq!(bench.status().await, SagaStatus::Compensated);
+    assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
+    let bench = bench(true, None);
+    abort_for_now(&bench).await;
+    let cancelled = async |_: Claim| Ok::<u32, Shop>(1);
+    let told = bench.once.run(key(), None, cancelled).await.unwrap_err();
+    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+    let fails = async |_: Claim| Err::<u32, _>(Shop::Declined);
+    let permanent = bench.once.run_with(key(), None, fails, |_| Verdict::Fail);
+    let told = permanent.await.unwrap_err();
+    // A layer that took it for a failure that is stored would take the message off its queue.
+    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
+    assert_eq!(bench.status().await, SagaStatus::Compensating);
+    abort(&bench).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_makes_a_failure_of_a_saga_that_still_compensates_is_not_final() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>().unwrap();
+        let undo = |_, _| async { Err(Shop::Down) };
+        let reserve = saga.step("reserve", |key| bench.fire("reserve", key), undo);
+        reserve.await.unwrap();
+        let _ = saga.abort(&Shop::Declined).await;
+        Err::<u32, _>(Shop::Declined)
+    };
+    let permanent = bench
+        .once
+        .run_with(key(), None, checkout, |_| Verdict::Fail);
+    let told = permanent.await.unwrap_err();
+    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
+    abort(&bench).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_note_of_the_failure_is_not_answered_is_not_final() {
+    for (applies, is_success) in [(false, false), (false, true), (true, false), (true, true)] {
+        let bench = bench(true, None);
+        *bench.store.dies_at.lock().unwrap() = vec![(4, applies)];
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga::<Shop>().unwrap();
+            let undo = |key, result| bench.undo("reserve", key, result);
+            let reserve = saga.step("reserve", |key| bench.fire("reserve", key), undo);
+            reserve.await.unwrap();
+            let told = saga.abort(&Shop::Declined);
+            let told = tokio::time::timeout(Duration::from_millis(10), told).await;
+            assert!(told.is_err(), "{told:?}");
+            if is_success {
+                Ok(1)
+            } else {
+                Err(Shop::Declined)
+            }
+        };
+        let once = bench
+            .once
+            .run_with(key(), None, checkout, |_| Verdict::Fail);
+        let told = once.await.unwrap_err();
+        assert!(
+            matches!(told, Error::InFlight { .. } | Error::Interrupted { .. }),
+            "{told:?}"
+        );
+        abort(&bench).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_did_not_answer_is_asked_by_the_next_delivery_before_anything_is_undone() {
+    let bench = bench(false, None);
+    let (attempts, undone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let checkout = async |claim: Claim| {
+        let attempt = attempts.fetch_add(1, Ordering::Relaxed);
+        let mut saga = claim.saga::<Shop>()?;
+        let query = |_| async {
+            match attempt {
+                1 => Err(Shop::Down),
+                _ => Ok(Some(6)),
+            }
+        };
+        let undo = |_, _: u32| async {
+            undone.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let charge = saga.queried_step("charge", query, |_| std::future::pending(), undo);
+        match tokio::time::timeout(Duration::from_millis(10), charge).await {
+            Ok(Ok(total)) => {
+                saga.finish().await?;
+                Ok(total)
+            }
+            _ => Err(saga.abort(&Shop::Declined).await),
+        }
+    };
+    for _ in 0..2 {
+        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(
+            matches!(told, Error::Handler(SagaError::Unanswered { .. })),
+            "{told:?}"
+        );
+        assert_eq!(bench.status().await, SagaStatus::Compensating);
+    }
+    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(told, Error::Handler(SagaError::Compensated { .. })),
+        "{told:?}"
+    );
+    assert_eq!(undone.into_inner(), 1);
+}
+
+/// An attempt whose lease is over fails permanently, while another has taken the key over.
+#[tokio::test(start_paused = true)]
+async fn a_failure_behind_a_successors_outcome_is_the_successors() {
+    for ends in [true, false] {
+        let bench = bench(true, None);
+        let outlived = async |_: Claim| {
+            bench.clock.advance(2 * LEASE);
+            let successor = bench.once.run(key(), None, async |_| {
+                if !ends {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<u32, Shop>(2)
+            });
+            let successor = tokio::time::timeout(Duration::from_millis(10), Box::pin(successor));
+            assert_eq!(successor.await.is_ok(), ends);
+            Err::<u32, _>(Shop::Declined)
+        };
+        let told = bench
+            .once
+            .run_with(key(), None, outlived, |_| Verdict::Fail)
+            .await;
+        if ends {
+            assert!(matches!(told, Ok(Outcome::Replayed(2, _))), "{told:?}");
+        } else {
+            assert!(matches!(told, Err(Error::LeaseLost)), "{told:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_ignores_what_the_saga_says_is_no_success() {
     let bench = bench(true, Some("charge"));
     *bench.undo_fails.lock().unwrap() = Some("reserve");

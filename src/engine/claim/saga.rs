@@ -96,7 +96,6 @@ impl Claim {
         let known = SagaState::of(&steps.journal);
         let is_noted = known.is_some();
         let state = known.unwrap_or_default();
-        steps.goes_back = state.failure.is_some();
         Ok(Saga {
             claim: self.clone(),
             permanent: Box::new(|_| false),
@@ -249,6 +248,10 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             return Err(self.go_back().await);
         }
         self.note_once().await?;
+        // The provider tells the next delivery whether the effect happened, wherever this one ends.
+        if can_ask {
+            self.to_ask.push(name.clone());
+        }
         let asked = match query.filter(|_| is_unknown) {
             Some(query) => {
                 let asking = tokio::time::timeout(ASKING, query(claim.derive_key(&name)));
@@ -281,12 +284,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                     }
                     Err(error) => {
                         let is_permanent = !step.is_unsure(&error) && (self.permanent)(&error);
-                        // The provider tells the next delivery whether the effect happened.
                         let unsure = step.is_unsure(&error) || (can_ask && !is_permanent);
                         turn.fail(error_kind::<E>(), unsure).await;
-                        if can_ask && unsure {
-                            self.to_ask.push(name);
-                        }
                         if !is_permanent {
                             return Err(StepError::Effect(error).into());
                         }
@@ -328,26 +327,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         if self.is_noted {
             return Ok(());
         }
-        self.note().await?;
+        note(&self.claim, &self.state).await?;
         self.is_noted = true;
         Ok(())
-    }
-
-    /// Writes the state under the fence.
-    async fn note(&mut self) -> Result<(), StepError<E>> {
-        let inner = &*self.claim.inner;
-        if self.claim.is_over() {
-            return Err(StepError::OutOfTime);
-        }
-        let text = serde_json::to_string(&self.state).unwrap_or_default();
-        let begun = StepEntry::begun(inner.steps.state().journal.get(SAGA), inner.clock.now());
-        let state = StepState::Confirmed(StepResult::Text(text));
-        let entry = begun.ended(state, None, inner.clock.now());
-        match inner.note(SAGA, &entry, Urgency::Begin).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StepError::LeaseLost),
-            Err(error) => Err(StepError::Store(error)),
-        }
     }
 
     /// Writes down that the saga is compensating: nothing goes forward from then on.
@@ -368,24 +350,19 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             entries.map(|(name, _)| name.to_owned()).collect()
         };
         let confirmed = confirmed.chain(unnamed).collect();
-        let before = std::mem::replace(
-            &mut self.state,
-            SagaState {
-                failure: Some(failure),
-                confirmed,
-                stuck: None,
-                is_erased: false,
-            },
-        );
-        if let Err(error) = self.note().await {
-            // It may have applied, and the next delivery reads it.
-            self.state = before;
-            return Err(error.into());
-        }
+        let failed = SagaState {
+            failure: Some(failure),
+            confirmed,
+            stuck: None,
+            is_erased: false,
+        };
+        // The run ends as not final from now on: the note may apply, whatever is heard of it, and the next
+        // delivery reads it.
+        self.claim.inner.steps.state().goes_back = true;
+        note(&self.claim, &failed).await?;
+        self.state = failed;
         self.is_noted = true;
-        // The run ends as no success from now on.
         let inner = &*self.claim.inner;
-        inner.steps.state().goes_back = true;
         events::saga("saga_compensating", &inner.operation, &inner.id);
         Ok(())
     }
@@ -506,7 +483,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let inner = &*claim.inner;
         if self.state.stuck.as_ref() != Some(&step) {
             self.state.stuck = Some(step.clone());
-            if let Err(error) = self.note().await {
+            if let Err(error) = note(&self.claim, &self.state).await {
                 return error.into();
             }
         }
@@ -520,6 +497,23 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         claim.set_stop(Stop::Interrupted { since });
         events::saga_stuck(&inner.operation, &inner.id, &step);
         SagaError::Stuck { step }
+    }
+}
+
+/// Writes a state under the fence.
+async fn note<E>(claim: &Claim, state: &SagaState) -> Result<(), StepError<E>> {
+    let inner = &*claim.inner;
+    if claim.is_over() {
+        return Err(StepError::OutOfTime);
+    }
+    let text = serde_json::to_string(state).unwrap_or_default();
+    let begun = StepEntry::begun(inner.steps.state().journal.get(SAGA), inner.clock.now());
+    let state = StepState::Confirmed(StepResult::Text(text));
+    let entry = begun.ended(state, None, inner.clock.now());
+    match inner.note(SAGA, &entry, Urgency::Begin).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StepError::LeaseLost),
+        Err(error) => Err(StepError::Store(error)),
     }
 }
 

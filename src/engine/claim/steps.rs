@@ -103,6 +103,11 @@ impl Claim {
         steps.any(|(_, entry)| entry.state != StepState::Failed)
     }
 
+    /// Tells whether the handler has begun, or gone on with, a saga.
+    pub(crate) fn has_saga(&self) -> bool {
+        self.inner.steps.state().has_saga
+    }
+
     /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
     pub(crate) fn goes_back(&self) -> bool {
         self.inner.steps.state().goes_back
