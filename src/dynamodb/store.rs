@@ -165,11 +165,7 @@ impl DynamoDbStore {
                     return Ok(Err(item.map(|item| self.layout.read(&item))));
                 }
                 let error = classify(&self.table, &self.layout, action, &error);
-                Err(if is_silent {
-                    error.after_silence()
-                } else {
-                    error
-                })
+                Err(if is_silent { error.uncertain() } else { error })
             }
         }
     }

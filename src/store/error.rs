@@ -57,16 +57,15 @@ impl StoreError {
 
     /// Tells whether a send of the write may have applied: the last, or an earlier one.
     pub(crate) fn may_have_applied(&self) -> bool {
-        self.is_unreachable()
-            || self
-                .source()
-                .is_some_and(<dyn StdError>::is::<AfterSilence>)
+        self.is_unreachable() || self.source().is_some_and(<dyn StdError>::is::<Uncertain>)
     }
 
-    /// Notes that an earlier send of the request had no answer.
-    #[cfg(feature = "dynamodb")]
-    pub(crate) fn after_silence(self) -> Self {
-        let source = |source| AfterSilence(source).into();
+    /// Notes that the write may have applied, although the store has answered: an earlier send of it had
+    /// no answer, or too few replicas have it. The engine then releases what it may hold, and counts the
+    /// store as reached. A kind that has no source stays as it is.
+    #[must_use]
+    pub fn uncertain(self) -> Self {
+        let source = |source| Uncertain(source).into();
         match self {
             Self::Throttled(error) => Self::Throttled(source(error)),
             Self::Unauthenticated(error) => Self::Unauthenticated(source(error)),
@@ -91,10 +90,10 @@ impl StoreError {
     }
 }
 
-/// The refusal of a request that was sent before.
+/// An answer to a write that may have applied.
 #[derive(Debug, thiserror::Error)]
-#[error("{}; an earlier send of the request had no answer", unlinked(.0))]
-struct AfterSilence(#[source] BoxError);
+#[error("{}; the write may have applied", unlinked(.0))]
+struct Uncertain(#[source] BoxError);
 
 #[cfg(test)]
 mod tests {

@@ -193,9 +193,8 @@ impl From<RedisStoreError> for StoreError {
         match error.problem {
             Problem::Moved => Self::Conflict,
             Problem::Full | Problem::NotReady | Problem::Replica => Self::Throttled(error.into()),
-            Problem::Unreachable | Problem::NotReplicated { .. } | Problem::Answer => {
-                Self::Unavailable(error.into())
-            }
+            Problem::NotReplicated { .. } => Self::Throttled(error.into()).uncertain(),
+            Problem::Unreachable | Problem::Answer => Self::Unavailable(error.into()),
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPermission | Problem::Tls => Self::Denied(error.into()),
             Problem::Cluster | Problem::Evicts { .. } => Self::Misconfigured(error.into()),

@@ -166,7 +166,8 @@ impl<C: Connection> RedisStore<C> {
         format!("{}:outcome:{owner}", self.key_of(id.as_str()))
     }
 
-    /// Runs a script on the primary that has this key, and waits for the replicas where `is_write` and the setting say so.
+    /// Runs a script on the primary that has this key, and waits for the replicas where `is_write` and the setting say so. Returns its answer,
+    /// and whether enough replicas have what it left.
     async fn run(
         &self,
         script: &Script,
@@ -175,7 +176,7 @@ impl<C: Connection> RedisStore<C> {
         arguments: &[Vec<u8>],
         is_write: bool,
         deadline: Instant,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<(Value, Result<(), RedisStoreError>), StoreError> {
         if Instant::now() >= deadline {
             return Err(StoreError::NotSent);
         }
@@ -209,19 +210,22 @@ impl<C: Connection> RedisStore<C> {
             }
             let mut answers = answers.into_iter();
             let answer = answered(answers.next())?;
-            if wanted > 0 {
-                // The write has been carried out, whatever the server says to this.
-                let acknowledged = acknowledged(answers.next())
-                    .map_err(|error| RedisStoreError::not_replicated(wanted, error))?;
-                if acknowledged < i64::from(wanted) {
-                    return Err(Problem::NotReplicated {
+            if wanted == 0 {
+                return Ok((answer, Ok(())));
+            }
+            // The script has been carried out, whatever the server says to this.
+            let replicated = match acknowledged(answers.next()) {
+                Err(error) => Err(RedisStoreError::not_replicated(wanted, error)),
+                Ok(acknowledged) if acknowledged < i64::from(wanted) => {
+                    Err(Problem::NotReplicated {
                         acknowledged,
                         wanted,
                     }
-                    .into());
+                    .into())
                 }
-            }
-            Ok::<_, RedisStoreError>(answer)
+                Ok(_) => Ok(()),
+            };
+            Ok::<_, RedisStoreError>((answer, replicated))
         };
         match timeout_at(deadline, sent).await {
             Ok(answer) => answer.map_err(StoreError::from),
@@ -233,17 +237,17 @@ impl<C: Connection> RedisStore<C> {
         &self,
         id: &RecordId,
         instructions: Instructions,
-        is_write: bool,
+        write: Option<&RecordWrite>,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let key = self.key_of(id.as_str());
-        let answer = self
+        let (answer, replicated) = self
             .run(
                 &self.write,
                 WRITE,
                 &key,
                 &instructions.0,
-                is_write,
+                write.is_some(),
                 deadline,
             )
             .await?;
@@ -253,8 +257,20 @@ impl<C: Connection> RedisStore<C> {
         };
         let mut parts = parts.into_iter();
         match (parts.next(), parts.next()) {
-            (Some(Value::Int(0)), Some(met)) => Ok(Answer::Refused(decode(&fields(met)?))),
-            (Some(Value::Int(1)), Some(left)) => Ok(Answer::Applied(decode(&fields(left)?))),
+            (Some(Value::Int(0)), Some(met)) => {
+                let met = decode(&fields(met)?);
+                // It may have applied before, where its client has sent it again.
+                let owner = met.as_ref().and_then(|met| met.version.owner.as_deref());
+                if owner.is_some_and(|owner| write.map(left_by) == Some(owner)) {
+                    replicated?;
+                }
+                Ok(Answer::Refused(met))
+            }
+            (Some(Value::Int(1)), Some(left)) => {
+                let left = decode(&fields(left)?);
+                replicated?;
+                Ok(Answer::Applied(left))
+            }
             (Some(Value::Int(2)), Some(kind)) => {
                 let kind = String::from_redis_value(kind).unwrap_or_default();
                 let reason = format!(
@@ -273,13 +289,12 @@ impl<C: Connection> RedisStore<C> {
 impl<C: Connection> Store for RedisStore<C> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         let instructions = Instructions::of(write)?;
-        self.apply(write.id(), instructions, true, deadline).await
+        self.apply(write.id(), instructions, Some(write), deadline)
+            .await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        let answer = self
-            .apply(id, Instructions::load(), false, deadline)
-            .await?;
+        let answer = self.apply(id, Instructions::load(), None, deadline).await?;
         Ok(match answer {
             Answer::Applied(found) | Answer::Refused(found) => found,
         })
@@ -309,8 +324,10 @@ impl<C: Connection> Store for RedisStore<C> {
         let key = self.outcome_key(&outcome.id, outcome.owner.as_str());
         let end = end_of(outcome.expiration, None).to_string().into_bytes();
         let arguments = [outcome.content.clone(), end];
-        self.run(&self.keep, KEEP, &key, &arguments, true, deadline)
+        let (_, replicated) = self
+            .run(&self.keep, KEEP, &key, &arguments, true, deadline)
             .await?;
+        replicated?;
         Ok(Place::Entry(outcome.owner.clone()))
     }
 
@@ -324,13 +341,21 @@ impl<C: Connection> Store for RedisStore<C> {
             return Ok(None);
         };
         let key = self.outcome_key(id, owner.as_str());
-        match self
+        let (answer, _) = self
             .run(&self.fetch, FETCH, &key, &[], false, deadline)
-            .await?
-        {
-            Value::BulkString(content) => Ok(Some(content)),
-            _ => Ok(None),
-        }
+            .await?;
+        Ok(match answer {
+            Value::BulkString(content) => Some(content),
+            _ => None,
+        })
+    }
+}
+
+/// The owner of the record that a write leaves.
+fn left_by(write: &RecordWrite) -> &str {
+    match write {
+        RecordWrite::Release(release) => release.tombstone.as_str(),
+        write => write.owner().as_str(),
     }
 }
 

@@ -17,6 +17,7 @@ const VALUES: &[&str] = &[
     "Outcome",
     "Saga",
     "StepEntry",
+    "StoreError",
     "TestClaim",
     "TestInvocation",
     "TestMessage",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Idempotency, Key, StoreError};
+use lambda_idempotency::{Error, Idempotency, Key, OnStoreUnavailable, Outcome, StoreError};
 use lambda_idempotency_redis::{Durability, RedisStore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ async fn effects(durability: Durability) -> usize {
     match durability {
         Durability::Primary => assert!(first.is_ok(), "{first:?}"),
         _ => assert!(
-            matches!(&first, Err(Error::Store(StoreError::Unavailable(why))) if why.to_string().contains("0 replicas")),
+            matches!(&first, Err(Error::Store(StoreError::Throttled(why))) if why.to_string().contains("0 replicas")),
             "{first:?}"
         ),
     }
@@ -171,9 +171,42 @@ async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_ap
     };
     let (done, ()) = tokio::join!(run, demote);
     assert!(
-        matches!(done, Err(Error::Store(StoreError::Unavailable(_)))),
+        matches!(
+            done,
+            Err(Error::Store(
+                StoreError::Throttled(_) | StoreError::Unavailable(_)
+            ))
+        ),
         "{done:?}"
     );
+}
+
+/// The store has answered, so that a run which may go on without it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run() {
+    let (primary, mut replica) = pair().await;
+    let durability = Durability::Replicas(1, Duration::from_millis(200));
+    let builder = Idempotency::builder(primary.store().await.durability(durability));
+    let once = builder
+        .namespace("failover")
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
+    let once = once.build().unwrap();
+    let effects = AtomicUsize::new(0);
+    let run = async |token: &str| {
+        let run = once.run(Key::new("mail", token), None, async |_| {
+            effects.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(())
+        });
+        run.await
+    };
+    assert!(run("1").await.is_ok());
+    replica.kill();
+    let again = run("1").await;
+    assert!(matches!(again, Ok(Outcome::Replayed(..))), "{again:?}");
+    let other = run("2").await;
+    assert!(matches!(other, Err(Error::Store(_))), "{other:?}");
+    assert_eq!(effects.into_inner(), 1);
 }
 
 /// The timers of this process's connections to a port, as the system lists them.
