@@ -47,10 +47,11 @@ impl Isolation {
 /// [`PostgresStore::transaction`](crate::PostgresStore::transaction) and [`PostgresStore::transact`](crate::PostgresStore::transact) give it.
 ///
 /// It derefs to what the pool's driver runs statements on: `tokio_postgres::Client`, or
-/// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself. After
-/// a `COMMIT` of the handler's the key ends with
+/// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself,
+/// as the driver's own nested transactions do. After a `COMMIT` of a handler that then returns a result, the key ends with
 /// [`Error::Unreadable`](lambda_idempotency::Error::Unreadable) until its retention is over, since what was
-/// written must not be written again. A savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
+/// written must not be written again; where it returns an error, the key runs again. A savepoint
+/// (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
 ///
 /// # Cancellation
 ///

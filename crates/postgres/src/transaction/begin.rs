@@ -117,7 +117,8 @@ impl<P: Pool> PostgresStore<P> {
             let Some(Cell::Int(xid)) = first(&rows) else {
                 return Err(PostgresError::from(Problem::Refused).into());
             };
-            return Ok(Slot::new(connection, Footing::Nothing(*xid), None));
+            let xid = claim.is_protected().then_some(*xid);
+            return Ok(Slot::new(connection, Footing::Nothing(xid), None));
         };
         let (began, wait) = (Instant::now(), unwritten.wait);
         let Some(open) = self.inner.open.take(unwritten).await else {

@@ -18,8 +18,8 @@ pub(crate) enum Footing {
     Place(EpochSeconds),
     /// A record that has expired or was released, locked in the transaction of this id.
     Locked(Found, Xid),
-    /// Nothing: a claim was written before, or nothing protects the run. The transaction has this id.
-    Nothing(Xid),
+    /// Nothing: a claim was written before, and the transaction has this id, or nothing protects the run.
+    Nothing(Option<Xid>),
 }
 
 /// The server's id of a transaction, by which one that the handler has ended is known.

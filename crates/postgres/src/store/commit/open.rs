@@ -39,7 +39,15 @@ impl<P: Pool> PostgresStore<P> {
         let work = async {
             let ready = self.ready().await?;
             let session = connection.session()?;
-            let written = write_end(ready, self.tables(), session, slot, commit, deadline).await?;
+            let written = write_end(ready, self.tables(), session, slot, commit, deadline).await;
+            let written = match written {
+                Err(error) if matches!(error.problem(), Problem::Aborted) => {
+                    aborted(ready, session, slot, commit, deadline)
+                        .await?
+                        .ok_or(error)
+                }
+                written => written,
+            }?;
             Ok((connection, written))
         };
         let (connection, written) = within(deadline, work).await.map_err(once_only)?;
@@ -68,19 +76,20 @@ async fn write_end<P: Pool>(
         (Some(record), Footing::Place(expiration)) => {
             settle(ready, session, record, *expiration, is_last).await?
         }
-        (Some(record), Footing::Locked(_, xid) | Footing::Nothing(xid)) => {
+        (Some(record), Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) => {
             match write_record(ready, session, record, Some(*xid)).await? {
                 Err(refused) => Err(left(ready, session, record, *xid, refused, deadline).await?),
                 applied => applied,
             }
         }
+        (Some(_), Footing::Nothing(None)) => return Err(Problem::Over.into()),
         // `COMMIT` doesn't say that a statement before it had failed.
-        (None, Footing::Place(_)) => {
+        (None, Footing::Place(_) | Footing::Nothing(None)) => {
             session.query("SELECT true", &[]).await?;
             Ok(())
         }
         // Without a record, a COMMIT of the handler's changes nothing.
-        (None, Footing::Locked(_, xid) | Footing::Nothing(xid)) => {
+        (None, Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) => {
             state(session, *xid).await?;
             Ok(())
         }
@@ -123,8 +132,8 @@ async fn settle<S: Session>(
     }
 }
 
-/// Tells why a record was refused: by what is there, or because the handler has ended the transaction itself. What it has committed must not
-/// be written again.
+/// Tells why a record was refused: by what is there, or because the handler has ended the transaction
+/// itself.
 async fn left<S: Session>(
     ready: &Ready,
     session: &mut S,
@@ -133,29 +142,64 @@ async fn left<S: Session>(
     refused: Committed,
     deadline: Instant,
 ) -> Result<Committed, PostgresError> {
-    let (State::Committed, Committed::Fenced(Some(found))) = (state(session, xid).await?, &refused)
-    else {
-        return Ok(refused);
-    };
-    let is_its_own = match &record.basis {
-        Basis::Version { seen, .. } => found.version == *seen,
-        _ => found.version.owner.as_deref() == Some(record.completion.owner.as_str()),
-    };
-    if !is_its_own {
-        return Ok(refused);
+    match (state(session, xid).await?, &refused) {
+        (State::Committed, Committed::Fenced(Some(_))) => {
+            spoil(ready, session, record, deadline).await
+        }
+        _ => Ok(refused),
     }
-    let id = record.completion.id.as_str();
-    let expiration = record.completion.expiration.0.into();
-    let owner = found.version.owner.as_deref().into();
+}
+
+/// Finds out whether a transaction in which a statement had failed is one that the handler began after
+/// it had ended the engine's; `None` where it is the engine's own.
+async fn aborted<P: Pool>(
+    ready: &Ready,
+    session: &mut P::Target,
+    slot: &Slot<P>,
+    commit: Commit<'_>,
+    deadline: Instant,
+) -> Result<Option<Written>, PostgresError> {
+    let (Some(record), Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) =
+        (commit.record, slot.footing())
+    else {
+        return Ok(None);
+    };
+    session.batch("ROLLBACK").await?;
+    if !matches!(state(session, *xid).await, Ok(State::Committed)) {
+        return Ok(None);
+    }
+    let refused = spoil(ready, session, record, deadline).await?;
+    Ok(Some(Err(refused)))
+}
+
+/// Keeps an attempt's key from running again, where it is still the attempt's: what the handler has
+/// committed itself must not be written a second time.
+async fn spoil<S: Session>(
+    ready: &Ready,
+    session: &mut S,
+    record: &Final,
+    deadline: Instant,
+) -> Result<Committed, PostgresError> {
     // The handler may have begun another transaction.
     session.batch("ROLLBACK").await?;
     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
     let statements = &ready.statements;
-    session
-        .alone(&begin, &statements.spoil, &[id.into(), expiration, owner])
-        .await?;
-    let id = arrays([vec![id.into()]]);
-    let rows = session.alone(&begin, &statements.load, &id).await?;
+    let id = record.completion.id.as_str();
+    let load = arrays([vec![id.into()]]);
+    let rows = session.alone(&begin, &statements.load, &load).await?;
+    let found = rows.first().and_then(|row| decode(row));
+    let is_its_own = found.as_ref().is_some_and(|found| match &record.basis {
+        Basis::Version { seen, .. } => found.version == *seen,
+        _ => found.version.owner.as_deref() == Some(record.completion.owner.as_str()),
+    });
+    let Some(found) = found.as_ref().filter(|_| is_its_own) else {
+        return Ok(Committed::Fenced(found));
+    };
+    let expiration = record.completion.expiration.0.into();
+    let owner = found.version.owner.as_deref().into();
+    let spoil = [id.into(), expiration, owner];
+    session.alone(&begin, &statements.spoil, &spoil).await?;
+    let rows = session.alone(&begin, &statements.load, &load).await?;
     Ok(Committed::Fenced(rows.first().and_then(|row| decode(row))))
 }
 

@@ -6,8 +6,8 @@ use lambda_idempotency_postgres::Problem;
 use super::{Done, add, add_by, insert, says, store_error};
 use crate::support::bouncer::bouncer;
 use crate::support::{
-    Failed, Store, count, engine, problem, refusing, sqlx_store, store, store_of, stores, table,
-    transact, url,
+    Engine, Failed, Store, count, engine, problem, refusing, sqlx_store, store, store_of, stores,
+    table, transact, url,
 };
 
 async fn transacted(
@@ -89,6 +89,47 @@ async fn a_swallowed_error_under_a_claim_commits_nothing() {
 }
 
 #[tokio::test]
+async fn a_transaction_without_protection_commits_unless_a_statement_failed() {
+    let store = store().await;
+    for observes in [false, true] {
+        let rows = table(&store, "n bigint").await;
+        let once = Engine::of(store.clone(), |builder| {
+            if observes {
+                builder.observe(true)
+            } else {
+                builder.disabled(true)
+            }
+        });
+        let run = async |token: &str, breaks: bool| {
+            once.run(Key::new("op", token), None, async |claim| {
+                let tx = store.transaction(&claim).await?;
+                insert(&tx, &rows).await?;
+                if breaks {
+                    let _ = tx.batch_execute("SELECT 1 / 0").await;
+                }
+                Ok::<i64, Failed>(1)
+            })
+            .await
+        };
+        let done = run("a", false).await;
+        assert!(done.is_ok(), "{observes}: {done:?}");
+        assert_eq!(count(&store, &rows).await, 1, "{observes}");
+        assert_eq!(
+            problem(&store_error(run("b", true).await)),
+            Problem::Aborted
+        );
+        assert_eq!(count(&store, &rows).await, 1, "{observes}");
+        let done = transact(&once, Key::new("op", "c"), None, async |tx| {
+            insert(tx, &rows).await?;
+            Ok::<i64, Failed>(1)
+        });
+        let done = done.await;
+        assert!(done.is_ok(), "{observes}: {done:?}");
+        assert_eq!(count(&store, &rows).await, 2, "{observes}");
+    }
+}
+
+#[tokio::test]
 async fn a_handler_that_sends_commit_runs_once_and_is_told_to_leave_it() {
     for statement in ["COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"] {
         let (store, elsewhere) = stores().await;
@@ -132,13 +173,14 @@ async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
     assert_eq!(count(&store, &rows).await, 1);
 }
 
-/// Runs with a transaction under a claim, or over a record that an earlier run has released.
+/// Runs with a transaction under a claim, or over a record that an earlier run has released. The
+/// handler swallows the error of what ends the transaction.
 async fn run_over(store: &Store, is_claimed: bool, token: &str, rows: &str, ends: &str) -> Done {
     let once = engine(store.clone());
     let handler = async |claim: Claim| {
         let tx = store.transaction(&claim).await?;
         insert(&tx, rows).await?;
-        tx.batch_execute(ends).await?;
+        let _ = tx.batch_execute(ends).await;
         Ok::<i64, Failed>(1)
     };
     let key = Key::new("op", token);
@@ -162,10 +204,13 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
     };
     let mut committed = 0;
     for (place, is_claimed) in [(0, true), (1, false)] {
-        for (number, ends) in ["COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"]
-            .iter()
-            .enumerate()
-        {
+        let commits = [
+            "COMMIT",
+            "COMMIT; BEGIN",
+            "COMMIT AND CHAIN",
+            "COMMIT; BEGIN; SELECT 1 / 0",
+        ];
+        for (number, ends) in commits.iter().enumerate() {
             let token = format!("commit-{place}-{number}");
             release(&token).await;
             let first = run_over(&store, is_claimed, &token, &rows, ends).await;
