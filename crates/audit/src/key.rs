@@ -8,7 +8,7 @@ use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, Key};
 use serde_json::value::RawValue;
 
-use crate::record::Completed;
+use crate::record::{Completed, observed_namespace, parts};
 
 /// The rule for the name of a record's effect.
 ///
@@ -62,12 +62,15 @@ impl EffectKey {
     /// The name of the record's effect; `None` where the record doesn't tell. A record of an engine that
     /// only observes doesn't: its handler knows the key by the id that protection will give it.
     pub fn of(&self, record: &Completed) -> Option<String> {
-        if is_observed(&record.id) {
+        if observed_namespace(&record.id).is_some() {
             return None;
         }
         match self {
             Self::Id => Some(record.id.clone()),
-            Self::Hash => Some(record.hash().to_owned()),
+            Self::Hash => match parts(&record.id) {
+                Some((.., hash)) => Some(hash.to_owned()),
+                None => Some(record_id(record)?.hash().to_owned()),
+            },
             Self::Derived(effect) => {
                 Some(record_id(record)?.derive_key_in(record.key_generation, effect))
             }
@@ -134,15 +137,6 @@ pub(crate) fn decimal(text: &str) -> Option<String> {
         "{sign}{significant}e{}",
         exponent.checked_add(shift)?
     ))
-}
-
-/// Tells whether an id is of an engine that only observes: its records are in a namespace of their own.
-fn is_observed(id: &str) -> bool {
-    let parts = id.split_once('#').zip(id.rsplit_once('#'));
-    parts.is_some_and(|((namespace, _), (_, hash))| {
-        let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        namespace.ends_with(".observed") && is_hash
-    })
 }
 
 /// The id as the library has it.
@@ -263,6 +257,21 @@ mod tests {
         ] {
             let named = text.parse::<EffectKey>().unwrap().of(&record);
             assert_eq!(named, Some(key));
+        }
+    }
+
+    #[test]
+    fn a_raw_id_has_the_hash_of_its_claim_and_neither_namespace_nor_operation() {
+        let engine = Idempotency::builder(MemoryStore::new()).namespace("payments");
+        let engine = engine.build().unwrap();
+        for id in ["order-17", "eu#refund#17"] {
+            let key = engine.record_id(&Key::raw("charge", id)).unwrap();
+            let record = Completed {
+                id: id.to_owned(),
+                ..record("{}")
+            };
+            assert_eq!(EffectKey::Hash.of(&record).as_deref(), Some(key.hash()));
+            assert_eq!((record.namespace(), record.operation()), (None, None));
         }
     }
 

@@ -35,7 +35,7 @@ pub use effects::{Asked, Effects, TableEffects};
 pub use key::{EffectKey, EffectKeyError};
 pub use pages::{Place, pages, read};
 pub use rate::Rate;
-pub use record::Completed;
+pub use record::{Completed, observed_namespace, parts};
 pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;

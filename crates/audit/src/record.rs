@@ -39,18 +39,33 @@ impl Completed {
     /// The operation, as its id has it: between the namespace and the hash. `None` in an id that a
     /// caller supplied.
     pub fn operation(&self) -> Option<&str> {
-        let (_, rest) = self.id.split_once('#')?;
-        rest.rsplit_once('#').map(|(operation, _)| operation)
+        parts(&self.id).map(|(_, operation, _)| operation)
     }
 
     /// The namespace, as its id has it. `None` in an id that a caller supplied.
     pub fn namespace(&self) -> Option<&str> {
-        self.operation()?;
-        self.id.split_once('#').map(|(namespace, _)| namespace)
+        parts(&self.id).map(|(namespace, ..)| namespace)
     }
+}
 
-    /// The end of its id: the hash that log events name its key by.
-    pub fn hash(&self) -> &str {
-        self.id.rsplit('#').next().unwrap_or(&self.id)
-    }
+/// The namespace of the engine that keeps the record with this id, where it only observes. `None` in
+/// any other id. Its records are in a namespace of their own, which ends with `.observed`.
+pub fn observed_namespace(id: &str) -> Option<&str> {
+    let (namespace, _) = id.split_once('#')?;
+    let (_, hash) = id.rsplit_once('#')?;
+    namespace
+        .strip_suffix(".observed")
+        .filter(|_| is_hash(hash))
+}
+
+/// Returns the namespace, the operation and the hash of an id that an engine made; `None` of a raw
+/// one.
+pub fn parts(id: &str) -> Option<(&str, &str, &str)> {
+    let (namespace, rest) = id.split_once('#')?;
+    let (operation, hash) = rest.rsplit_once('#')?;
+    is_hash(hash).then_some((namespace, operation, hash))
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

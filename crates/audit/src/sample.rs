@@ -91,7 +91,10 @@ mod tests {
                 .for_each(|record| sample.offer(record));
             let drawn = sample.into_records();
             assert_eq!(drawn.len(), 500);
-            let number = |record: &Completed| record.hash().parse::<u32>().unwrap();
+            let number = |record: &Completed| {
+                let digits = record.id.rsplit('#').next().unwrap();
+                digits.parse::<u32>().unwrap()
+            };
             let bad = drawn
                 .iter()
                 .filter(|record| number(record) % 100 < 3)

@@ -157,7 +157,7 @@ impl Reading<'_> {
             let kind = match source.and_then(|(_, source)| source["Type"].as_str()) {
                 Some("AWS::SQS::Queue") => "SQS",
                 Some("AWS::Kinesis::Stream") => "Kinesis",
-                Some("AWS::DynamoDB::Table") => "DynamoDB",
+                Some("AWS::DynamoDB::Table" | "AWS::DynamoDB::GlobalTable") => "DynamoDB",
                 Some("AWS::MSK::Cluster") => "MSK",
                 Some("AWS::AmazonMQ::Broker") => "MQ",
                 _ => {
@@ -309,6 +309,12 @@ impl Reading<'_> {
 
     fn table(&mut self, name: &str, layout: &Layout) -> Option<Table> {
         let properties = self.properties(Some(name), "the table of the records")?;
+        let resource = self.template.resource(name);
+        let properties = match resource.and_then(|(_, resource)| resource["Type"].as_str()) {
+            Some("AWS::Serverless::SimpleTable") => merged(&key_of_simple(&properties), properties),
+            Some("AWS::DynamoDB::GlobalTable") => merged(&settings_of_all(&properties), properties),
+            _ => properties,
+        };
         let keys = |schema: &Value| {
             let mut keys: Vec<&Value> = schema.as_array()?.iter().collect();
             keys.sort_by_key(|key| key["KeyType"] != "HASH");
@@ -326,22 +332,46 @@ impl Reading<'_> {
             }
             is_on => is_on.map(|_| None),
         };
-        let recovery = "PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled";
         Some(Table {
             name: name.to_owned(),
             ttl,
             keys: self.known(name, &properties, "KeySchema", Vec::new(), keys),
-            point_in_time_recovery: self.known(name, &properties, recovery, false, truth),
-            deletion_protection: self.known(
-                name,
-                &properties,
-                "DeletionProtectionEnabled",
-                false,
-                truth,
-            ),
+            point_in_time_recovery: self.known(name, &properties, RECOVERY, false, truth),
+            deletion_protection: self.known(name, &properties, PROTECTION, false, truth),
             ..Table::expected(layout)
         })
     }
+}
+
+const RECOVERY: &str = "PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled";
+const PROTECTION: &str = "DeletionProtectionEnabled";
+
+/// The key of a `SimpleTable`, as another table has it.
+fn key_of_simple(properties: &Value) -> Value {
+    let id = json!("id");
+    let name = at(properties, "PrimaryKey.Name").unwrap_or(&id);
+    json!({ "KeySchema": [{ "AttributeName": name, "KeyType": "HASH" }] })
+}
+
+/// What each replica of a global table is set to, as another table has it: one that isn't protected
+/// is enough to lose the records there.
+fn settings_of_all(properties: &Value) -> Value {
+    let of_all = |path| {
+        let replicas = properties["Replicas"].as_array()?;
+        let is_on = |replica| at(replica, path).map_or(Some(false), truth);
+        let are_on: Vec<_> = replicas.iter().map(is_on).collect();
+        if are_on.contains(&Some(false)) {
+            return Some(false);
+        }
+        are_on
+            .into_iter()
+            .all(|is_on| is_on.is_some())
+            .then_some(true)
+    };
+    json!({
+        "PointInTimeRecoverySpecification": { "PointInTimeRecoveryEnabled": of_all(RECOVERY) },
+        "DeletionProtectionEnabled": of_all(PROTECTION),
+    })
 }
 
 /// A part of a resource; an empty one, where the resource has none.

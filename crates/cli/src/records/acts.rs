@@ -42,6 +42,14 @@ pub struct Act {
     pub left: Option<String>,
 }
 
+impl Act {
+    /// Tells whether it is this act, whatever was noted with it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let of = |act: &Self| (act.at, act.act.clone(), act.by.clone(), act.reason.clone());
+        of(self) == of(other)
+    }
+}
+
 /// The terms on which a `rerun` gave a key back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GivenBack {

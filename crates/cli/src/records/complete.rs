@@ -108,6 +108,11 @@ impl OutcomeArgs {
             Some(path) => read(path)?,
             None => Vec::new(),
         };
+        if !body.is_empty() && matches!(status.as_u16(), 204 | 205 | 304) {
+            return Err(Failure::usage(format!(
+                "a response with the status {status} has no body: leave out --body-file, or give another --status"
+            )));
+        }
         let mut response = Response::new(body);
         *response.status_mut() = status;
         for (name, value) in &self.header {

@@ -36,11 +36,6 @@ pub struct Which {
 
 const HASH_DIGITS: usize = 64;
 
-/// Tells whether a text is a whole hash, as ids end with one.
-pub(super) fn is_hash(text: &str) -> bool {
-    text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
 fn hash(text: &str) -> Result<String, String> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex || !(6..=HASH_DIGITS).contains(&text.len()) {
@@ -118,15 +113,6 @@ fn id_of_hash(namespace: &str, operation: &str, hash: &str) -> Result<String, Fa
     let id = id_of(&Key::new(operation, "any"), namespace)?;
     let id = id.as_str().strip_suffix(id.hash()).unwrap_or_default();
     Ok(format!("{id}{hash}"))
-}
-
-/// The namespace of the engine whose record this is, where it only observes: its records are in a
-/// namespace of their own.
-pub(crate) fn observed(id: &RecordId) -> Option<&str> {
-    let (namespace, rest) = id.as_str().split_once('#')?;
-    let hash = rest.rsplit('#').next()?;
-    let namespace = namespace.strip_suffix(".observed")?;
-    is_hash(hash).then_some(namespace)
 }
 
 #[cfg(test)]

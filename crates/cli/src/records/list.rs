@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::{Found, Record};
 use lambda_idempotency::{EpochMillis, SagaStatus};
+use lambda_idempotency_audit::parts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +18,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::records::explain::SKEW_MARGIN;
-use crate::records::find::is_hash;
 use crate::records::operate::waiting_steps;
 use crate::records::scan::{Fate, Progress, scan};
 use crate::records::search::cost;
@@ -186,20 +186,13 @@ pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str
     let operation = operation
         .get(..operation.floor_char_boundary(255))
         .unwrap_or(operation);
-    parts(id).is_some_and(|(_, of)| of == operation) && !is_elsewhere(namespace, id)
+    parts(id).is_some_and(|(_, of, _)| of == operation) && !is_elsewhere(namespace, id)
 }
 
 /// Tells whether an id is one of another namespace than the one that is given. A raw id is of none.
 pub(crate) fn is_elsewhere(namespace: Option<&str>, id: &str) -> bool {
     let namespace = namespace.zip(parts(id));
-    namespace.is_some_and(|(namespace, (of, _))| of != namespace)
-}
-
-/// The namespace and the operation of an id that an engine made; `None` of a raw one.
-fn parts(id: &str) -> Option<(&str, &str)> {
-    let (namespace, rest) = id.split_once('#')?;
-    let (operation, hash) = rest.rsplit_once('#')?;
-    is_hash(hash).then_some((namespace, operation))
+    namespace.is_some_and(|(namespace, (of, ..))| of != namespace)
 }
 
 /// Finds records by what became of them, by a scan that says first what it costs.

@@ -350,7 +350,13 @@ pub async fn carry_out(
         .await
         .map_err(|error| unanswered(error, erased))?;
     let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
+    let has_act = |met: &Found| {
+        let met = met.content.as_ref();
+        met.is_ok_and(|met| acts(&met.journal).iter().any(|act| act.is_same(&order.act)))
+    };
     match answer {
+        // It applied, its answer was lost, and an attempt has taken the record over since.
+        Answer::Refused(Some(met)) if has_act(&met) => Ok(met),
         Answer::Refused(met) if !met.as_ref().is_some_and(is_own) => Err(Failure::Moved(format!(
             "the record moved after it was looked at, and was left alone{erased}: explain it again"
         ))),

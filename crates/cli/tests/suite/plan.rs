@@ -393,7 +393,7 @@ Resources:
       DeletionProtectionEnabled: @
 ";
 
-/// What is planned for the template of this text.
+/// Plans the template of this text.
 async fn planned(text: &str, words: &[&str]) -> Value {
     let path = std::env::temp_dir().join(format!("cli-plan-{}.yaml", fastrand::u64(..)));
     std::fs::write(&path, text).unwrap();
@@ -468,6 +468,62 @@ async fn the_names_of_the_layout_are_those_that_the_table_should_have() {
         .ended_with(0);
     let found = plan(TEMPLATE, &["--attribute", "expiration=ttl"]).await;
     assert_eq!(ids(&found.ended_with(1)), ["ttl-attribute"]);
+}
+
+#[tokio::test]
+async fn each_kind_of_a_table_is_read_by_its_own_properties() {
+    const TEMPLATE: &str = "Resources:
+  Records: @
+  Work: { Type: AWS::Serverless::Function, Properties: { Timeout: 5, Environment: { Variables: { IDEMPOTENCY_TABLE: !Ref Records } } } }
+";
+    let simple =
+        "{ Type: AWS::Serverless::SimpleTable, Properties: { PrimaryKey: { Type: String } } }";
+    let global = "{ Type: AWS::DynamoDB::GlobalTable, Properties: {
+      KeySchema: [{ AttributeName: id, KeyType: HASH }],
+      TimeToLiveSpecification: { AttributeName: expiration, Enabled: true },
+      Replicas: [
+        { Region: eu-central-1, DeletionProtectionEnabled: true, PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } },
+        { Region: eu-west-1, DeletionProtectionEnabled: true, PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } }] } }";
+    for (table, of_table) in [
+        (
+            simple.to_owned(),
+            vec!["deletion-protection", "point-in-time-recovery", "ttl-off"],
+        ),
+        (
+            simple.replace("Type: String", "Name: pk, Type: String"),
+            vec![
+                "deletion-protection",
+                "key-schema",
+                "point-in-time-recovery",
+                "ttl-off",
+            ],
+        ),
+        (global.to_owned(), vec![]),
+        (
+            global.replacen("Enabled: true } },", "Enabled: false } },", 1),
+            vec!["point-in-time-recovery"],
+        ),
+        (
+            global.replacen("ProtectionEnabled: true", "ProtectionEnabled: false", 1),
+            vec!["deletion-protection"],
+        ),
+    ] {
+        let read = planned(&TEMPLATE.replace('@', &table), &[]).await;
+        let findings = read["check"]["findings"].as_array().unwrap();
+        let ids = findings
+            .iter()
+            .map(|finding| finding["id"].as_str().unwrap());
+        let all = [
+            "deletion-protection",
+            "key-schema",
+            "point-in-time-recovery",
+            "ttl-attribute",
+            "ttl-off",
+        ];
+        let mut found: Vec<_> = ids.filter(|id| all.contains(id)).collect();
+        found.sort_unstable();
+        assert_eq!(found, of_table, "{table}");
+    }
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lambda_idempotency::Key;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
@@ -9,7 +11,7 @@ use crate::context;
 fn order(ending: Ending) -> Order {
     let act = Act {
         at: 0,
-        act: "test".to_owned(),
+        act: format!("{ending:?}"),
         by: "alice".to_owned(),
         reason: "a test".to_owned(),
         left: None,
@@ -74,6 +76,53 @@ async fn a_record_that_moved_is_left_alone() {
     let refused = give(&store, &id, &found, completed()).await.unwrap_err();
     assert!(matches!(refused, Failure::Moved(_)), "{refused:?}");
     assert_eq!(store.load(&id, deadline()).await.unwrap(), moved);
+}
+
+/// A store that applies an operator's write, lets a delivery take the key, and then gives no answer.
+struct Overtaken {
+    store: FaultyStore,
+    is_over: AtomicBool,
+}
+
+impl lambda_idempotency::store::Store for Overtaken {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let answer = lambda_idempotency::store::Store::write(&self.store, write, deadline).await;
+        if self.is_over.swap(true, Ordering::Relaxed) {
+            return answer;
+        }
+        let once = Idempotency::builder(self.store.clone()).namespace("payments");
+        let once = once.build().unwrap();
+        let run = once.run(Key::new("charge", "A-17"), None, async |_claim: Claim| {
+            Ok::<_, std::io::Error>(17)
+        });
+        run.await.unwrap();
+        Err(StoreError::Timeout)
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        lambda_idempotency::store::Store::load(&self.store, id, deadline).await
+    }
+}
+
+#[tokio::test]
+async fn an_order_that_applied_is_not_told_as_left_alone_where_a_delivery_ran_since() {
+    let (store, id, found) = released().await;
+    let again = Ending::RunAgain {
+        repeats_steps: false,
+        renews_keys: true,
+    };
+    let overtaken = Overtaken {
+        store,
+        is_over: AtomicBool::new(false),
+    };
+    let (order, second) = (order(again), Duration::from_secs(1));
+    let given = carry_out(&overtaken, &id, &found, &order, context::now(), second).await;
+    assert!(given.is_ok(), "{given:?}");
+    // Another order is another matter.
+    let mut other = order.clone();
+    other.act.reason = "another".to_owned();
+    let refused = carry_out(&overtaken, &id, &found, &other, context::now(), second).await;
+    assert!(matches!(refused, Err(Failure::Moved(_))), "{refused:?}");
 }
 
 #[tokio::test]

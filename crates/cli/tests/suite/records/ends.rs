@@ -150,6 +150,13 @@ async fn an_http_record_gets_a_response() {
         json!({"kind": "response", "status": 201,
         "headers": [["content-type", "application/json"]], "body": "{\"order\":17}"})
     );
+    let words = ["complete", &id, "--status", "204", "--body-file", body];
+    let refused = order(&table, &words).await.ended_with(2);
+    assert!(
+        refused.err.contains("204 No Content has no body"),
+        "{}",
+        refused.err
+    );
     for (words, refusal) in [
         (["--status", "99"], "a final status"),
         (["--status", "2xx"], "a final status"),
