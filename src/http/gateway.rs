@@ -22,13 +22,15 @@ pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
 pub(super) fn path(parts: &Parts) -> Option<&str> {
     let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
     Some(match parts.extensions.get::<RequestContext>() {
-        Some(RequestContext::ApiGatewayV1(context)) => {
-            let template = context.resource_path.as_deref();
-            let parameters = parts.path_parameters_ref();
-            template
-                .and_then(|template| without_base_path(path, template, parameters))
-                .unwrap_or(path)
-        }
+        Some(RequestContext::ApiGatewayV1(context)) => match context.resource_path.as_deref() {
+            // No REST API has such a route: this is an HTTP API's event of format 1.0.
+            Some("$default") => without_stage(path, context.stage.as_deref()),
+            Some(template) => {
+                let parameters = parts.path_parameters_ref();
+                without_base_path(path, template, parameters).unwrap_or(path)
+            }
+            None => path,
+        },
         Some(RequestContext::ApiGatewayV2(context)) => {
             without_stage(path, context.stage.as_deref())
         }

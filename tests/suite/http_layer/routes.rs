@@ -109,12 +109,15 @@ async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
         layer.other_routes(RoutePolicy::off())
     };
     let api = Api::configured(&server, |once| once, routes, place_order).await;
-    let call = Door::Http
-        .post(None)
-        .catch_all()
-        .path("/live/orders")
-        .stage("live");
-    api.send(&call).await.assert_problem(400, "key-missing");
+    // An HTTP API's event, and one of the payload format 1.0.
+    for door in [Door::Http, Door::Rest] {
+        let call = door.post(None).path("/live/orders").stage("live");
+        let call = match door {
+            Door::Http => call.catch_all(),
+            _ => call.request_context("resourcePath", serde_json::json!("$default")),
+        };
+        api.send(&call).await.assert_problem(400, "key-missing");
+    }
 }
 
 on_each_server!(the_base_path_of_a_custom_domain_is_no_part_of_a_route);
