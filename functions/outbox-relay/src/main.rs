@@ -21,7 +21,7 @@
 use std::env;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::dynamodb::sdk_config;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
@@ -53,6 +53,7 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn serve(metrics: Exporter) -> Result<(), Error> {
+    let start = SystemTime::now();
     let config = sdk_config().await;
     let table = variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?;
     let target = variable("OUTBOX_TARGET").ok_or("set OUTBOX_TARGET to where events go")?;
@@ -66,7 +67,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let handler = service_fn(move |event: LambdaEvent<Trigger>| {
         let relay = Arc::clone(&relay);
         async move {
-            let time = Time::before(event.context.deadline());
+            let time = Time::before(event.context.deadline(), start);
             let Trigger { records, parked } = event.payload;
             if let Some(records) = records {
                 let left = relay.relay(&event::announced(records), time).await;

@@ -8,6 +8,8 @@ use crate::table::TableError;
 
 /// The end of an invocation, in which no event is begun: at most this, and a quarter of what was left at the start.
 const RESERVE: Duration = Duration::from_secs(3);
+/// The time of an invocation whose end is not known.
+const ASSUMED: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
@@ -16,9 +18,14 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    pub(crate) fn before(deadline: SystemTime) -> Self {
-        let left = deadline.duration_since(SystemTime::now());
-        let left = left.unwrap_or_default();
+    /// A deadline from before the function's start is none: `cargo lambda watch` sends one of 1970.
+    pub(crate) fn before(deadline: SystemTime, start: SystemTime) -> Self {
+        let left = if deadline < start {
+            ASSUMED
+        } else {
+            let left = deadline.duration_since(SystemTime::now());
+            left.unwrap_or_default()
+        };
         let reserve = RESERVE.min(left / 4);
         let now = Instant::now();
         Self {
@@ -58,5 +65,19 @@ impl Time {
             let answer = answer.await;
             answer.unwrap_or_else(|| Err(TableError::no_answer_in_time()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_deadline_from_before_the_start_leaves_time_after_it() {
+        let start = SystemTime::now() - Duration::from_hours(1);
+        let is_used = |deadline| Time::before(deadline, start).is_used();
+        assert!(!is_used(SystemTime::UNIX_EPOCH + Duration::from_mins(10)));
+        assert!(is_used(start + Duration::from_mins(1)));
+        assert!(!is_used(SystemTime::now() + Duration::from_mins(1)));
     }
 }
