@@ -138,7 +138,10 @@
 //! Messages of a standard queue run side by side. In a FIFO queue, which its ARN or
 //! [`order`](crate::batch::Settings::order) shows, those of a message group run one after the other, and groups
 //! side by side: after a message that is reported, no later one of its group runs, and all of them
-//! are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch.
+//! are reported, so that none overtakes it. [`Order::Batch`] stops the whole batch. The receive counts for each of
+//! them: behind a message that always fails, others of its group reach the dead-letter queue without having run.
+//! Take such a message with [`permanent`](BatchLayer::permanent) and [`on_rejected`](BatchLayer::on_rejected), and
+//! redrive the others in their order.
 //!
 //! # When time runs out
 //!
