@@ -71,7 +71,6 @@ page!(
     "recipes/transactions.md",
     "diagrams/transaction" => diagram!("transaction"),
     "sources/http" => packaged!("sources/http.md"),
-    "testing#a-transaction" => "crate::guide::testing#a-transaction",
     "why" => packaged!("why.md"),
 );
 page!(guards, "recipes/guards.md");
