@@ -409,7 +409,7 @@ impl Idempotency {
         };
         match (run.ended(disposition).await, result) {
             (Ok(Ended::Replay(replayed)), _) => given(&replayed),
-            (Ok(Ended::Done), Ok(value)) => Ok(Outcome::Executed(value)),
+            (Ok(Ended::Done | Ended::Released), Ok(value)) => Ok(Outcome::Executed(value)),
             (Ok(Ended::Unrecorded(_)), Ok(value)) => Ok(Outcome::Unrecorded(value)),
             (Ok(Ended::Unprotected), Ok(value)) => Ok(Outcome::Unprotected(value)),
             (Ok(_), Err(error)) => Err(Error::Handler(error)),

@@ -187,18 +187,20 @@ async fn end<R: Serialize, E: Display + 'static>(
             error,
             is_permanent,
         } => {
-            let reason = Reason::of_error(&error, is_permanent, quotes);
             let disposition = if is_permanent {
                 Disposition::Fail(Failure::of(&error))
             } else {
                 Disposition::Release(Some(error_kind::<E>().into()))
             };
-            (disposition, Some(reason))
+            (disposition, Some((error, is_permanent)))
         }
     };
     match run.ended(disposition).await {
         Ok(Ended::Replay(replayed)) => replay(&replayed, quotes),
-        Ok(_) => failed.map_or(Fate::Done, Fate::Reported),
+        Ok(ended) => failed.map_or(Fate::Done, |(error, is_permanent)| {
+            let is_final = is_permanent && !matches!(ended, Ended::Released);
+            Fate::Reported(Reason::of_error(&error, is_final, quotes))
+        }),
         // The condition of a business write did not hold, and the handler may have an error of its
         // own for that.
         Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {

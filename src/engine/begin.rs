@@ -87,6 +87,7 @@ impl Engine {
                     && !self.unsent.has_work_of(&request.id)
                     && self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen =>
             {
+                request.meter.count(Count::StoreErrors);
                 let id = request.id.clone();
                 self.begin_unprotected(Some(&key), id, &request.options, &error)
             }

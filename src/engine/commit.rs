@@ -12,6 +12,7 @@ use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
 use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::finish::{Disposition, Ended};
+use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::request::MAX_ROUNDS;
@@ -204,7 +205,7 @@ impl Engine {
         let silent = AtomicBool::new(false);
         let send = || async {
             let answer = self.store.commit(commit, deadline).await;
-            let is_silent = matches!(&answer, Err(error) if error.is_unreachable());
+            let is_silent = matches!(&answer, Err(error) if error.may_have_applied());
             silent.fetch_or(is_silent, Ordering::Relaxed);
             answer
         };
@@ -305,6 +306,7 @@ impl Engine {
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
+        request.meter.count(Count::Failures);
         let keys = self.derived_keys(claim);
         if claim.derived_generation().is_some()
             && let Ok(found) = self.look(request).await
@@ -360,7 +362,11 @@ impl Engine {
                 match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
                     // Not stored, it fails again, which changes nothing.
-                    Ok(Applied::Sent(_)) | Err(_) => None,
+                    Ok(Applied::Sent(Err(_))) => None,
+                    Ok(Applied::Sent(Ok(_))) | Err(_) => {
+                        request.meter.count(Count::Failures);
+                        None
+                    }
                 }
             }
             // A duplicate may fail because the original has succeeded: it gets the original's
@@ -371,6 +377,9 @@ impl Engine {
                     self.compare_keys(&request, &attempt, keys);
                     self.record_in_the_way(&request, &attempt)
                 });
+                if !matches!(&looked, Ok(Ok(Some(_)))) {
+                    request.meter.count(Count::Failures);
+                }
                 match looked {
                     Ok(Ok(earlier)) => earlier,
                     Ok(Err(error @ Error::Mismatch)) => {

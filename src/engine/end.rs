@@ -2,7 +2,6 @@
 //! claimless form ends with its commit.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -78,7 +77,6 @@ impl Engine {
                     .await
             }
             (None, disposition) => {
-                let in_flight = self.in_flight(&request, Duration::ZERO);
                 let error = Some("compensating".into());
                 let undone = self.end_undone(request, &hold, claim, None, error);
                 undone.await?;
@@ -88,7 +86,7 @@ impl Engine {
                         let since = claim.now().into();
                         Err(Error::Interrupted { since })
                     }
-                    Disposition::Fail(_) => Err(in_flight),
+                    Disposition::Fail(_) => Ok(Ended::Released),
                     Disposition::Release(_) => Ok(Ended::Done),
                 }
             }
@@ -231,18 +229,19 @@ impl Engine {
                 Ok(_) => disposition,
                 Err(_) => Disposition::Release(Some("not committed".into())),
             };
-            self.note(*shadow, &noted).await;
+            self.note(*shadow, claim, &noted).await;
         }
         ended
     }
 
     /// Ends the shadow claim as the real one would end, but without the outcome's content.
-    pub(super) async fn note(&self, shadow: Shadow, disposition: &Disposition) {
+    async fn note(&self, shadow: Shadow, claim: &Claim, disposition: &Disposition) {
         let Shadow {
             request,
-            hold,
+            mut hold,
             span,
         } = shadow;
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
         let noted = async {
             match disposition {
                 Disposition::Complete(_) => {
@@ -253,8 +252,13 @@ impl Engine {
                 }
                 Disposition::Fail(_) => {
                     request.meter.count(Count::Failures);
+                    let failure = Failure::unknown();
                     // Nothing depends on what is only observed.
-                    let _ = self.fail(&request, &hold, &Failure::unknown()).await;
+                    let _ = if claim.may_have_effects() {
+                        self.fail_for_long(&request, &hold, &failure).await
+                    } else {
+                        self.fail(&request, &hold, &failure).await
+                    };
                 }
                 Disposition::Release(last_error) => {
                     request.meter.count(Count::Failures);
@@ -263,5 +267,17 @@ impl Engine {
             }
         };
         noted.instrument(span).await;
+    }
+
+    /// Ends the shadow claim of work that didn't return, as the real one would end.
+    pub(super) async fn note_crash(&self, shadow: Shadow, last_error: &str) {
+        let Shadow {
+            request,
+            mut hold,
+            span,
+        } = shadow;
+        hold.keeps_fingerprint = true;
+        let ended = self.end_crashed(&request, &hold, last_error);
+        ended.instrument(span).await;
     }
 }

@@ -35,6 +35,9 @@ pub enum Disposition {
 pub enum Ended {
     /// The disposition was carried out.
     Done,
+    /// The key was released, although the disposition was final: the handler has failed, and its saga
+    /// still compensates. The next delivery goes on with it.
+    Released,
     /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
     /// lease is over.
     Unrecorded(StoreError),

@@ -155,8 +155,10 @@ impl Request {
 
     /// Notes whether this was an answer.
     pub(super) fn note<T>(&self, reply: &Result<T, StoreError>) {
-        let is_silent =
-            |error: &StoreError| error.is_unreachable() || matches!(error, StoreError::NotSent);
+        let is_silent = |error: &StoreError| {
+            (error.is_unreachable() && !error.is_uncertain())
+                || matches!(error, StoreError::NotSent)
+        };
         if !reply.as_ref().is_err_and(is_silent) {
             self.answered.store(true, Ordering::Relaxed);
         }

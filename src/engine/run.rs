@@ -208,14 +208,17 @@ impl Run {
         }
         let begun = self.engine.moment();
         let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease, begun));
-        let mut renewals = None;
+        let (mut renewals, mut over) = (None, None);
         poll_fn(|context| {
             let Some(lease) = lease else {
-                return if self.claim.is_over() {
-                    Poll::Ready(None)
-                } else {
-                    Pin::new(&mut work).poll(context).map(Some)
-                };
+                if self.claim.is_over() {
+                    return Poll::Ready(None);
+                }
+                if let Poll::Ready(done) = Pin::new(&mut work).poll(context) {
+                    return Poll::Ready(Some(done));
+                }
+                let over = over.get_or_insert_with(|| Box::pin(self.claim.over()));
+                return over.as_mut().poll(context).map(|()| None);
             };
             // Work that is done at its first poll needs no timer.
             let polled_first = renewals.is_none() && !self.claim.is_over();
@@ -276,8 +279,7 @@ impl Run {
                 self.engine.end_crashed(&request, &hold, last_error).await;
             }
             Protection::Shadow(Some(shadow)) => {
-                let released = Disposition::Release(Some(last_error.into()));
-                self.engine.note(*shadow, &released).await;
+                self.engine.note_crash(*shadow, last_error).await;
             }
             Protection::Claimless(request, attempt) => {
                 let engine = &self.engine;
@@ -326,7 +328,8 @@ impl Drop for Run {
             Protection::Claimed(request, mut hold) => {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }
-            Protection::Claimless(..) => {
+            Protection::Claimless(request, _) => {
+                request.meter.count(Count::Failures);
                 drop(self.engine.derived_keys(&self.claim));
             }
             Protection::Shadow(_) | Protection::None => {}

@@ -255,7 +255,7 @@ where
         Ok(Ended::Replay(replayed)) => {
             return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }
-        Ok(Ended::Done) => None,
+        Ok(Ended::Done | Ended::Released) => None,
         Ok(Ended::Unrecorded(_)) => Some("unrecorded"),
         Ok(Ended::Unprotected) if once.is_observing() => None,
         Ok(Ended::Unprotected) => Some("unprotected"),

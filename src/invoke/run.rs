@@ -189,7 +189,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         };
         match run.ended(disposition).await {
             Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, limits).await,
-            Ok(_) => match answer {
+            Ok(ended) => match answer {
                 Ok(_) if self.settings.without_answer => Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
                     let reason = format!("the answer is no JSON (column {})", error.column());
@@ -201,6 +201,9 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                     completed_at: None,
                 }
                 .into()),
+                Err(error) if matches!(ended, Ended::Released) => {
+                    Err(InvokeError::Handler(error).into())
+                }
                 Err(error) => Err(self.handler_failed(error)),
             },
             // The condition of a business write did not hold, and the handler may have an error of

@@ -153,12 +153,21 @@ impl Journal {
         self.iter().map(|(name, entry)| entry.size(name)).sum()
     }
 
-    /// Tells whether a step of this name could begin and its result be kept, however large.
-    pub(crate) fn has_room_for(&self, name: &str) -> bool {
+    /// Tells whether a step of this name could begin and its result be kept, however large, beside those
+    /// that have begun and have no entry yet.
+    pub(crate) fn has_room_for<'a>(
+        &self,
+        name: &str,
+        begun: impl Iterator<Item = &'a String>,
+    ) -> bool {
+        let unnoted = begun.filter(|other| *other != name && self.get(other).is_none());
+        let (unnoted, their_bytes) = unnoted.fold((0, 0), |(count, bytes), other| {
+            (count + 1, bytes + other.len() + ENTRY_OVERHEAD)
+        });
         // A note of operators is no step.
         let others = self.steps.keys().filter(|other| is_step_name(other));
-        let count = others.filter(|other| *other != name).count();
-        let bytes = self.size() - self.get(name).map_or(0, |entry| entry.size(name));
+        let count = others.filter(|other| *other != name).count() + unnoted;
+        let bytes = self.size() + their_bytes - self.get(name).map_or(0, |entry| entry.size(name));
         let largest = name.len() + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
         count < MAX_STEPS && bytes + largest <= MAX_JOURNAL_BYTES
     }

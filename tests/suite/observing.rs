@@ -13,8 +13,8 @@ use http_body_util::BodyExt;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Outcome, Verdict};
+use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
+use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Verdict};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -91,6 +91,48 @@ async fn a_failure_for_good_is_counted_and_would_have_been_replayed() {
     assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
     assert_eq!(seen.get("replays"), Some(&1), "{seen:?}");
     assert_eq!(seen.get("executions"), Some(&1), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_payload_behind_a_derived_key_would_have_been_refused() {
+    let counted = Counted::new();
+    let once = observer();
+    for payload in [b"1", b"2"] {
+        let run = once.run(key(), Fingerprint::json(payload), async |claim| {
+            claim.derive_key("gateway");
+            Err::<u32, _>(HandlerError::other("no"))
+        });
+        assert!(matches!(run.await, Err(Error::Handler(_))), "each one runs");
+    }
+    let seen = counted.take();
+    assert_eq!((seen["executions"], seen["mismatches"]), (1, 1), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_that_an_operator_must_look_at_would_have_waited_for_one() {
+    let counted = Counted::new();
+    let clock = ManualClock::default();
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("shop")
+        .observe(true)
+        .on_crash(OnCrash::Interrupt)
+        .clock(clock.clone());
+    let once = once.build().unwrap();
+    let run = once.run(
+        key(),
+        Fingerprint::json(b"1"),
+        async |_| -> Result<u32, HandlerError> { panic!("on purpose") },
+    );
+    let run = std::panic::AssertUnwindSafe(run);
+    assert!(futures_util::FutureExt::catch_unwind(run).await.is_err());
+    clock.advance(Duration::from_hours(1));
+    let run = once.run(key(), Fingerprint::json(b"1"), |_| async {
+        Ok::<_, HandlerError>(1)
+    });
+    assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+    let seen = counted.take();
+    assert_eq!(seen.get("interrupted"), Some(&1), "{seen:?}");
+    assert_eq!(seen.get("retries"), None, "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]

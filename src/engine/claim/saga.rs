@@ -68,6 +68,8 @@ pub struct Saga<'a, E> {
     claim: Claim,
     permanent: Permanent<'a, E>,
     state: SagaState,
+    /// The failure whose note has no answer yet.
+    failing: Option<Failure>,
     is_noted: bool,
     undos: Vec<(Step<E>, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
@@ -100,6 +102,7 @@ impl Claim {
             claim: self.clone(),
             permanent: Box::new(|_| false),
             state,
+            failing: None,
             is_noted,
             undos: Vec::new(),
             lost: Vec::new(),
@@ -213,6 +216,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     ///
     /// That of the compensation, where an earlier delivery began to undo.
     pub async fn finish(mut self) -> Result<(), SagaError<E>> {
+        self.fail_again().await?;
         if self.state.failure.is_some() {
             return Err(self.go_back().await);
         }
@@ -235,6 +239,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         U: FnOnce(String, T) -> UndoFut + Send + 'a,
         UndoFut: Future<Output = Result<(), E>> + Send + 'a,
     {
+        self.fail_again().await?;
         let claim = self.claim.clone();
         let inner = &*claim.inner;
         let name = step.name.clone();
@@ -332,11 +337,20 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         Ok(())
     }
 
+    /// Repeats the note of a failure that has no answer: it may have applied.
+    async fn fail_again(&mut self) -> Result<(), SagaError<E>> {
+        match self.failing.clone() {
+            Some(failure) => self.fail(failure).await,
+            None => Ok(()),
+        }
+    }
+
     /// Writes down that the saga is compensating: nothing goes forward from then on.
     async fn fail(&mut self, failure: Failure) -> Result<(), SagaError<E>> {
         if self.state.failure.is_some() {
             return Ok(());
         }
+        let failure = self.failing.insert(failure).clone();
         let confirmed = self.undos.iter().map(|(step, _)| &step.name);
         let confirmed = confirmed.chain(&self.lost).cloned();
         // What an earlier attempt did, or may have done, and this one has not named: only an operator can
@@ -360,6 +374,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         // delivery reads it.
         self.claim.inner.steps.state().goes_back = true;
         note(&self.claim, &failed).await?;
+        self.failing = None;
         self.state = failed;
         self.is_noted = true;
         let inner = &*self.claim.inner;

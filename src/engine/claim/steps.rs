@@ -175,6 +175,10 @@ impl Inner {
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
+        // What the record says of a step is another attempt's matter now.
+        if self.steps.state().stop == Some(Stop::LeaseLost) {
+            return Err(StepError::LeaseLost);
+        }
         let begun = self.decide(name, crashed)?;
         if matches!(begun, Begun::Done(_)) {
             events::step("step_skipped", &self.operation, &self.id, name);
@@ -234,7 +238,9 @@ impl Inner {
                 })
             }
             // A compensation fires, however full the journal is.
-            StepDecision::Fire if is_step_name(name) && !state.journal.has_room_for(name) => {
+            StepDecision::Fire
+                if is_step_name(name) && !state.journal.has_room_for(name, state.busy.iter()) =>
+            {
                 Err(StepError::Full { step: step() })
             }
             StepDecision::Fire => {

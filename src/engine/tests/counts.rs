@@ -52,6 +52,28 @@ async fn a_run_without_a_claim_is_one_execution_whether_it_commits_or_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_without_a_claim_that_ends_without_an_outcome_is_one_failure() {
+    let panics = async |once: &Idempotency| {
+        let run = once.run(key(), payload(), async |_| -> Result<u8, Infallible> {
+            panic!("on purpose")
+        });
+        let run = std::panic::AssertUnwindSafe(run);
+        assert!(futures_util::FutureExt::catch_unwind(run).await.is_err());
+    };
+    for panicked in [true, false] {
+        let failures = counted("idempotency_failures", async {
+            let once = engine(Committing).claimless();
+            if panicked {
+                panics(&once).await;
+            } else {
+                fail(&once).await;
+            }
+        });
+        assert_eq!(failures.await, [DebugValue::Counter(1)], "{panicked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_observed_without_a_usable_key_is_one_unprotected_run() {
     for key in [None, Some(Key::new("charge", ""))] {
         let unprotected = counted("idempotency_unprotected", async {
@@ -92,4 +114,21 @@ async fn a_run_that_fails_open_keeps_the_name_of_its_operation() {
     let handler = async |claim: crate::Claim| Ok::<_, Infallible>(claim.operation().to_owned());
     let run = open.run(key(), payload(), handler).await.unwrap();
     assert_eq!(run, Outcome::Unprotected("charge".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_not_answered_is_a_store_error_also_where_the_run_goes_on() {
+    for fails_open in [true, false] {
+        let errors = counted("idempotency_store_errors", async {
+            let mut once = Idempotency::builder(Scripted::new(Unreachable)).namespace("tests");
+            if fails_open {
+                once = once.on_store_unavailable(crate::OnStoreUnavailable::FailOpen);
+            }
+            let once = once.build().unwrap();
+            let ran = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
+            assert_eq!(ran.await.is_ok(), fails_open);
+        });
+        // The claim, and the release of what may arrive.
+        assert_eq!(errors.await, [DebugValue::Counter(2)], "{fails_open}");
+    }
 }

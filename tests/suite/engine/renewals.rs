@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-use lambda_idempotency::{Begun, Claim, Disposition, EpochMillis};
+use lambda_idempotency::{AtDeadline, Begun, Claim, Disposition, EpochMillis};
 
 use super::*;
 use crate::secrets::Log;
@@ -305,6 +305,28 @@ async fn a_run_without_a_closure_is_renewed_by_its_caller() {
         .await
         .unwrap();
     assert_eq!(bench.elsewhere().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_hangs_ends_with_its_deadline_where_nothing_is_renewed() {
+    let clock = ManualClock::default();
+    let once = Idempotency::builder(MemoryStore::new())
+        .namespace("engine")
+        .settings(|settings| settings.at_deadline = AtDeadline::End)
+        .clock(clock.clone());
+    let once = once.build().unwrap();
+    let end = std::time::SystemTime::now() + Duration::from_mins(1);
+    let Begun::Run(run) = once.deadline(end).begin(key(), payload()).await.unwrap() else {
+        panic!("it is new");
+    };
+    let hanging = run.while_renewed(Box::pin(std::future::pending::<()>()));
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        clock.advance(Duration::from_hours(1));
+    };
+    let both = futures_util::future::join(hanging, later);
+    let ended = tokio::time::timeout(Duration::from_hours(2), both).await;
+    assert_eq!(ended.unwrap().0, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,3 +116,21 @@ async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_succeeded_finds_no_step_interrupted() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let stale = bench.run(|claim| async move {
+        bench.clock.advance(LEASE * 2);
+        bench.die_in_the_step().await;
+        // A clock that goes wrong doesn't matter: the fence does.
+        bench.clock.set(lambda_idempotency::EpochMillis(0));
+        let log = claim.step("log", |_| bench.effect()).await;
+        assert!(matches!(log, Err(StepError::LeaseLost)), "{log:?}");
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
+        claim.step(step, |_| bench.effect()).await
+    });
+    let error = stale.await.unwrap_err();
+    assert!(matches!(error, Error::LeaseLost), "{error}");
+}

@@ -127,3 +127,33 @@ async fn a_name_that_cannot_be_used_and_one_that_was_used_are_refused() {
     });
     run.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn steps_that_are_prepared_side_by_side_are_no_more_than_the_journal_takes() {
+    let bench = &bench();
+    let gate = &tokio::sync::Semaphore::new(0);
+    let run = bench.run(|claim| async move {
+        let steps = (0..51).map(|number| {
+            let claim = claim.clone();
+            async move {
+                let effect = async |step: PreparedStep<Provider>| {
+                    let _ = gate.acquire().await;
+                    step.firing().await?;
+                    Ok(1_usize)
+                };
+                let prepared = claim.prepared_step(format!("step-{number}"), effect);
+                let done = prepared.await;
+                if matches!(done, Err(StepError::Full { .. })) {
+                    gate.add_permits(51);
+                }
+                done
+            }
+        });
+        let done = futures_util::future::join_all(steps).await;
+        let (done, full): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
+        assert_eq!((done.len(), full.len()), (50, 1));
+        Ok(done.len())
+    });
+    let ended = tokio::time::timeout(LEASE, Box::pin(run)).await;
+    assert_eq!(ended.unwrap().unwrap(), Outcome::Executed(50));
+}
