@@ -165,7 +165,12 @@ impl DynamoDbStore {
                     return Ok(Err(item.map(|item| self.layout.read(&item))));
                 }
                 let error = classify(&self.table, &self.layout, action, &error);
-                Err(if is_silent { error.uncertain() } else { error })
+                // One that had no answer says so itself.
+                Err(if is_silent && !error.is_unreachable() {
+                    error.uncertain()
+                } else {
+                    error
+                })
             }
         }
     }

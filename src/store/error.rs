@@ -10,7 +10,9 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// A request to a store failed. A condition that did not hold is no error: it is an
 /// [`Answer`](super::Answer).
 ///
-/// The engine decides by the kind what to do next. The source is the store's own error, with its
+/// The engine decides by the kind what to do next, and by
+/// [`may_have_applied`](Self::may_have_applied), which is `true` where an earlier send of the same
+/// request had no answer. The source is the store's own error, with its
 /// advice to an operator: `DynamoDbError` for `DynamoDbStore`. `Display` shows both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,19 +57,27 @@ impl StoreError {
         matches!(self, Self::Timeout | Self::Unavailable(_))
     }
 
-    /// Tells whether a send of the write may have applied: the last, or an earlier one.
-    pub(crate) fn may_have_applied(&self) -> bool {
-        self.is_unreachable() || self.source().is_some_and(<dyn StdError>::is::<Uncertain>)
+    /// Tells whether a send of the write may have applied, the last or an earlier one: an error whose kind
+    /// says that nothing did may be of the last one alone.
+    pub fn may_have_applied(&self) -> bool {
+        self.is_unreachable() || self.is_uncertain()
+    }
+
+    /// Tells whether the store has answered, and the write may have applied.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.source().is_some_and(<dyn StdError>::is::<Uncertain>)
     }
 
     /// Notes that the write may have applied, although the store has answered: an earlier send of it had
     /// no answer, or too few replicas have it. The engine then releases what it may hold, and counts the
-    /// store as reached. A kind that has no source stays as it is.
+    /// store as reached. A kind that has no source stays as it is; in another the store's own error is
+    /// the source's source.
     #[must_use]
     pub fn uncertain(self) -> Self {
         let source = |source| Uncertain(source).into();
         match self {
             Self::Throttled(error) => Self::Throttled(source(error)),
+            Self::Unavailable(error) => Self::Unavailable(source(error)),
             Self::Unauthenticated(error) => Self::Unauthenticated(source(error)),
             Self::Denied(error) => Self::Denied(source(error)),
             Self::Misconfigured(error) => Self::Misconfigured(source(error)),

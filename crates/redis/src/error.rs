@@ -6,7 +6,8 @@ use std::fmt;
 use lambda_idempotency::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// A request to the server failed. It is the source of the [`StoreError`] that the engine reports.
+/// A request to the server failed. It is the source of the [`StoreError`] that the engine reports, or
+/// that one's source, where the write may have applied although the server answered.
 #[derive(Debug)]
 pub struct RedisStoreError {
     problem: Problem,
@@ -193,7 +194,7 @@ impl From<RedisStoreError> for StoreError {
         match error.problem {
             Problem::Moved => Self::Conflict,
             Problem::Full | Problem::NotReady | Problem::Replica => Self::Throttled(error.into()),
-            Problem::NotReplicated { .. } => Self::Throttled(error.into()).uncertain(),
+            Problem::NotReplicated { .. } => Self::Unavailable(error.into()).uncertain(),
             Problem::Unreachable | Problem::Answer => Self::Unavailable(error.into()),
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPermission | Problem::Tls => Self::Denied(error.into()),

@@ -181,7 +181,11 @@ impl<C: Connection> RedisStore<C> {
             return Err(StoreError::NotSent);
         }
         let (wanted, patience) = match self.durability {
-            Durability::Replicas(wanted, patience) if is_write => (wanted, patience),
+            // The answer must arrive in time: without one, the server counts as not reached.
+            Durability::Replicas(wanted, patience) if is_write => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                (wanted, patience.min(left / 2))
+            }
             _ => (0, Duration::ZERO),
         };
         let commands = |command: &str, script: &str| {
