@@ -100,6 +100,32 @@ const STORE: &str = "store::Store";
 const STORE_ERROR: &str = "store::StoreError";
 const BOX_ERROR: &str = "store::BoxError";
 
+/// `test = false` keeps a harness from being compiled for nothing, and would skip tests in silence.
+#[test]
+fn what_has_no_harness_has_no_unit_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["crates", "functions", "verify"].map(|folder| fs::read_dir(root.join(folder)));
+    let packages = folders.into_iter().flat_map(|folder| folder.unwrap());
+    let mut without = 0;
+    for package in packages.map(|package| package.unwrap().path()) {
+        let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap_or_default();
+        if !manifest.contains("\ntest = false") || package.ends_with("fuzz") {
+            continue;
+        }
+        without += 1;
+        let mut files = Vec::new();
+        rust_files(&package.join("src"), &mut files);
+        if package.join("src/lib.rs").exists() && !manifest.contains("[lib]\ntest = false") {
+            files = vec![package.join("src/main.rs")];
+        }
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(!text.contains("#[cfg(test)]"), "{}", file.display());
+        }
+    }
+    assert!(without > 0);
+}
+
 #[test]
 fn imports_point_towards_the_protocol() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
