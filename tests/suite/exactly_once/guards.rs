@@ -226,13 +226,13 @@ fn versions() -> Vec<[Version; 3]> {
     ]
 }
 
-/// Applies words of up to five events, or of as many as `GUARD_EVENTS` says, of which some are the
+/// Applies words of up to four events, or of as many as `GUARD_EVENTS` says, of which some are the
 /// same; each `step`th of all.
 async fn apply_in_every_order(server: &Server, kind: usize, step: usize) {
     let bench = Bench::on(server).await;
     let client = server.client();
     let versions = &versions()[kind];
-    let events = std::env::var("GUARD_EVENTS").map_or(5, |text| text.parse().unwrap());
+    let events = std::env::var("GUARD_EVENTS").map_or(4, |text| text.parse().unwrap());
     let mut words = vec![Vec::new()];
     for _ in 0..events {
         let longer = words.iter().flat_map(|word: &Vec<usize>| {
