@@ -412,6 +412,11 @@ impl Idempotency {
             (Ok(Ended::Done | Ended::Released), Ok(value)) => Ok(Outcome::Executed(value)),
             (Ok(Ended::Unrecorded(_)), Ok(value)) => Ok(Outcome::Unrecorded(value)),
             (Ok(Ended::Unprotected), Ok(value)) => Ok(Outcome::Unprotected(value)),
+            // A caller that takes its own permanent error for the end would leave the saga half undone.
+            (Ok(Ended::Released), Err(_)) => Err(Error::InFlight {
+                retry_after: Duration::ZERO,
+                lease: Duration::ZERO,
+            }),
             (Ok(_), Err(error)) => Err(Error::Handler(error)),
             // The handler's own answer to the condition of a write.
             (Err(Error::Refused(refusal)), _) => Err(match refusal.into_answer() {

@@ -328,6 +328,9 @@ impl Engine {
             // An open transaction among them holds the record's place.
             writes.clear();
         }
+        if matches!(disposition, Disposition::Release(_)) {
+            request.meter.count(Count::Failures);
+        }
         let keys = self.derived_keys(claim);
         let met = claim.unwritten().and_then(Unwritten::take_met);
         if met.is_some() {
@@ -361,9 +364,12 @@ impl Engine {
                 let applied = self.apply(&request, attempt, keys, failure, Vec::new());
                 match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
+                    // It is counted where it is reported.
+                    Ok(Applied::Sent(Err(
+                        Uncommitted::Refused(_) | Uncommitted::NotCommitted(_),
+                    ))) => None,
                     // Not stored, it fails again, which changes nothing.
-                    Ok(Applied::Sent(Err(_))) => None,
-                    Ok(Applied::Sent(Ok(_))) | Err(_) => {
+                    Ok(Applied::Sent(_)) | Err(_) => {
                         request.meter.count(Count::Failures);
                         None
                     }
@@ -377,9 +383,6 @@ impl Engine {
                     self.compare_keys(&request, &attempt, keys);
                     self.record_in_the_way(&request, &attempt)
                 });
-                if !matches!(&looked, Ok(Ok(Some(_)))) {
-                    request.meter.count(Count::Failures);
-                }
                 match looked {
                     Ok(Ok(earlier)) => earlier,
                     Ok(Err(error @ Error::Mismatch)) => {

@@ -225,9 +225,15 @@ impl Engine {
     ) -> Result<Ended, Obstacle> {
         let ended = self.end_unprotected(claim, &disposition, end).await;
         if let Some(shadow) = shadow {
-            let noted = match ended {
-                Ok(_) => disposition,
-                Err(_) => Disposition::Release(Some("not committed".into())),
+            let noted = match (&ended, claim.compensated()) {
+                (Err(_), _) => Disposition::Release(Some("not committed".into())),
+                (Ok(_), _) if !claim.goes_back() => disposition,
+                // As a saga ends that fails.
+                (Ok(_), None) => Disposition::Release(Some("compensating".into())),
+                (Ok(_), Some(failure)) => match disposition {
+                    Disposition::Complete(_) => disposition,
+                    _ => Disposition::Fail(failure),
+                },
             };
             self.note(*shadow, claim, &noted).await;
         }

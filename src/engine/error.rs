@@ -26,7 +26,8 @@ pub enum Error<E> {
     /// An earlier attempt failed permanently, and this is its failure, replayed.
     #[error("an earlier attempt failed permanently: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
-    /// Another attempt is running.
+    /// Another attempt is running; or the handler failed permanently while its saga still compensates,
+    /// which the next delivery goes on with.
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
         /// The time after which to ask again: until the other attempt's lease ends, but at most

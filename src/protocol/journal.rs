@@ -160,16 +160,16 @@ impl Journal {
         name: &str,
         begun: impl Iterator<Item = &'a String>,
     ) -> bool {
+        let largest = |name: &str| name.len() + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
         let unnoted = begun.filter(|other| *other != name && self.get(other).is_none());
         let (unnoted, their_bytes) = unnoted.fold((0, 0), |(count, bytes), other| {
-            (count + 1, bytes + other.len() + ENTRY_OVERHEAD)
+            (count + 1, bytes + largest(other))
         });
         // A note of operators is no step.
         let others = self.steps.keys().filter(|other| is_step_name(other));
         let count = others.filter(|other| *other != name).count() + unnoted;
         let bytes = self.size() + their_bytes - self.get(name).map_or(0, |entry| entry.size(name));
-        let largest = name.len() + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
-        count < MAX_STEPS && bytes + largest <= MAX_JOURNAL_BYTES
+        count < MAX_STEPS && bytes + largest(name) <= MAX_JOURNAL_BYTES
     }
 }
 

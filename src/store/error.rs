@@ -24,13 +24,14 @@ pub enum StoreError {
     /// was not sent. It says nothing of the store. Nothing applied.
     #[error("not sent before the deadline{}", see!("store-not-sent"))]
     NotSent,
-    /// The store is over its throughput. Nothing applied.
+    /// The store is over its throughput. Nothing applied, unless an earlier send did.
     #[error("throttled: {}{}", unlinked(.0), see!("store-throttled"))]
     Throttled(#[source] BoxError),
     /// Another write to the same place was under way. Nothing applied.
     #[error("another write to the same place was under way{}", see!("store-conflict"))]
     Conflict,
-    /// The store could not be reached, or failed. The write may have applied.
+    /// The store could not be reached, or failed, or too few of its replicas have the write. The write
+    /// may have applied.
     #[error("the store could not be reached: {}{}", unlinked(.0), see!("store-unreachable"))]
     Unavailable(#[source] BoxError),
     /// The process has no credentials, or the store refuses them: they have expired, it doesn't know
@@ -52,7 +53,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Tells whether the store gave no answer, so that a write may have applied.
+    /// Tells whether the store gave no answer that can be relied on, so that a write may have applied.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Timeout | Self::Unavailable(_))
     }
@@ -82,6 +83,7 @@ impl StoreError {
             Self::Denied(error) => Self::Denied(source(error)),
             Self::Misconfigured(error) => Self::Misconfigured(source(error)),
             Self::Rejected(error) => Self::Rejected(source(error)),
+            error @ Self::Conflict => Self::Unavailable(source(error.into())),
             other => other,
         }
     }

@@ -290,6 +290,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                     Err(error) => {
                         let is_permanent = !step.is_unsure(&error) && (self.permanent)(&error);
                         let unsure = step.is_unsure(&error) || (can_ask && !is_permanent);
+                        if is_permanent {
+                            // Nothing goes forward from here, also where this is dropped in the next write.
+                            self.failing = Some(Failure::of(&error));
+                            inner.steps.state().goes_back = true;
+                        }
                         turn.fail(error_kind::<E>(), unsure).await;
                         if !is_permanent {
                             return Err(StepError::Effect(error).into());

@@ -151,9 +151,10 @@ async fn steps_that_are_prepared_side_by_side_are_no_more_than_the_journal_takes
         });
         let done = futures_util::future::join_all(steps).await;
         let (done, full): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
-        assert_eq!((done.len(), full.len()), (50, 1));
+        // Each may have the largest result.
+        assert_eq!((done.len(), full.len()), (15, 36));
         Ok(done.len())
     });
     let ended = tokio::time::timeout(LEASE, Box::pin(run)).await;
-    assert_eq!(ended.unwrap().unwrap(), Outcome::Executed(50));
+    assert_eq!(ended.unwrap().unwrap(), Outcome::Executed(15));
 }
