@@ -181,11 +181,7 @@ impl<C: Connection> RedisStore<C> {
             return Err(StoreError::NotSent);
         }
         let (wanted, patience) = match self.durability {
-            // The answer must arrive in time: without one, the server counts as not reached.
-            Durability::Replicas(wanted, patience) if is_write => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                (wanted, patience.min(left / 2))
-            }
+            Durability::Replicas(wanted, patience) if is_write => (wanted, patience),
             _ => (0, Duration::ZERO),
         };
         let commands = |command: &str, script: &str| {
@@ -197,7 +193,10 @@ impl<C: Connection> RedisStore<C> {
                 .arg(key)
                 .arg(arguments);
             if wanted > 0 {
-                let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+                // The answer must arrive in time: without one, the server counts as not reached.
+                let left = deadline.saturating_duration_since(Instant::now());
+                let patience = patience.min(left / 2).as_millis();
+                let patience = u64::try_from(patience).unwrap_or(u64::MAX);
                 // 0 would wait for ever.
                 commands.cmd("WAIT").arg(wanted).arg(patience.max(1));
             }
