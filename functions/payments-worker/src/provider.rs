@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::redirect::Policy;
 use reqwest::{Client, Error as HttpError, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +63,11 @@ impl ProviderError {
 impl Provider {
     pub(crate) fn new(url: &str, honours_keys: bool) -> Result<Self, HttpError> {
         Ok(Self {
-            client: Client::builder().timeout(TIMEOUT).build()?,
+            // Behind a redirect an error would be of another request than the charge.
+            client: Client::builder()
+                .timeout(TIMEOUT)
+                .redirect(Policy::none())
+                .build()?,
             charges: format!("{}/charges", url.trim_end_matches('/')),
             honours_keys,
         })
@@ -84,6 +89,10 @@ impl Provider {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::{Read, Write};
+
     use super::*;
 
     #[test]
@@ -94,5 +103,30 @@ mod tests {
         let open = [408, 409, 425];
         let expected: Vec<u16> = (400..500).filter(|status| !open.contains(status)).collect();
         assert_eq!(refusals, expected);
+    }
+
+    /// The provider has charged, and sends its client to a page that isn't there.
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_error_behind_a_redirect_is_no_refusal_of_the_charge() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", server.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for answer in ["303 See Other\r\nlocation: /gone", "404 Not Found"] {
+                let (mut client, _) = server.accept().unwrap();
+                let _ = client.read(&mut [0; 4096]);
+                let head = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n");
+                let head = format!("{head}connection: close\r\n\r\n");
+                client.write_all(head.as_bytes()).unwrap();
+            }
+        });
+        let payment = Payment {
+            payment_id: "p-17".to_owned(),
+            order_id: "o-17".to_owned(),
+            amount: 1250,
+            currency: "EUR".to_owned(),
+        };
+        let provider = Provider::new(&url, false).unwrap();
+        let charged = provider.charge(&payment, "key".to_owned()).await;
+        assert!(charged.is_err_and(|error| error.may_have_charged()));
     }
 }
