@@ -38,6 +38,10 @@ async fn main() -> Result<(), Error> {
         client: store.client().clone(),
         name: env::var("PAYOUTS_TABLE").map_err(|_| "set PAYOUTS_TABLE to the payouts' table")?,
     };
-    let once = Idempotency::builder(store).namespace(NAMESPACE).build()?;
+    let once = Idempotency::builder(store)
+        .namespace(NAMESPACE)
+        // An event that failed stays in its queue for 14 days, and may be sent again from there.
+        .retention(std::time::Duration::from_hours(24 * 15))
+        .build()?;
     lambda_runtime::run(metrics.layer(settlements::function(once, payouts))).await
 }
