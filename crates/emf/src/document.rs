@@ -39,7 +39,7 @@ pub(crate) fn lines(namespace: &str, millis: u128, drained: Vec<Drained>) -> Res
             });
             if let Some(document) = document.as_object_mut() {
                 let labels = labels.iter();
-                document.extend(labels.map(|label| (label.key().into(), label.value().into())));
+                document.extend(labels.map(|label| (label.key().into(), value_of(label).into())));
                 document.extend(members);
             }
             serde_json::to_writer(&mut lines, &document)?;
@@ -86,8 +86,10 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
 /// The sets of dimensions: all labels, and for the library's metrics those without the operation,
 /// since alarms look at all operations of a service together.
 fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
-    // CloudWatch has no dimension without a value.
-    let with_value = labels.iter().filter(|label| !label.value().is_empty());
+    // CloudWatch has no dimension without a value, or with blanks alone.
+    let with_value = labels
+        .iter()
+        .filter(|label| !label.value().trim().is_empty());
     let names = with_value.map(Label::key).take(MOST_DIMENSIONS);
     let all: Vec<_> = names.collect();
     let mut sets = vec![all.clone()];
@@ -99,6 +101,15 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
         );
     }
     sets
+}
+
+/// The value of a dimension. CloudWatch takes ASCII alone, so that other characters are escaped.
+fn value_of(label: &Label) -> String {
+    let value = label.value();
+    if value.is_ascii() {
+        return value.to_owned();
+    }
+    value.escape_default().to_string()
 }
 
 /// CloudWatch's name of a unit, where it has one.

@@ -81,6 +81,14 @@ fn metrics_of_ones_own_have_their_labels_as_one_set_of_dimensions() {
 }
 
 #[test]
+fn a_dimension_has_ascii_characters_alone_and_more_than_blanks() {
+    let written = Written::new();
+    let documents = written.of(|| counter!("orders", "shop" => "für", "city" => " ").increment(1));
+    assert_eq!(directive(&documents[0])["Dimensions"], json!([["shop"]]));
+    assert_eq!(documents[0]["shop"], "f\\u{fc}r");
+}
+
+#[test]
 fn a_counter_is_written_as_what_was_added_and_a_gauge_as_its_value() {
     let written = Written::new();
     let count = || {
