@@ -164,6 +164,8 @@ impl Template {
         if let Some(value) = self.parameters.get(name) {
             return value.clone();
         }
+        // SAM makes an alias of this name, for `AutoPublishAlias`.
+        let name = name.strip_suffix(".Alias").unwrap_or(name);
         if self.root["Resources"].get(name).is_some() {
             return json!(format!("{}{name}", self.prefix));
         }

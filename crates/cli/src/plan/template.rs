@@ -68,8 +68,7 @@ impl Reading<'_> {
     fn functions(&mut self) -> Vec<Function> {
         let mut functions = Vec::new();
         for (template, name, resource) in self.template.every() {
-            let kind = resource["Type"].as_str().unwrap_or_default();
-            let globals = match kind {
+            let globals = match resource["Type"].as_str().unwrap_or_default() {
                 "AWS::Serverless::Function" => &template.root["Globals"]["Function"],
                 "AWS::Lambda::Function" => &Value::Null,
                 _ => continue,
@@ -79,7 +78,7 @@ impl Reading<'_> {
             }
             let own = merged(globals, resource["Properties"].clone());
             let properties = template.resolve(&own);
-            let Some(function) = self.function(&name, kind, &properties) else {
+            let Some(function) = self.function(&name, &properties) else {
                 continue;
             };
             let declared = resolved(template, resource, "Metadata");
@@ -96,7 +95,7 @@ impl Reading<'_> {
         functions
     }
 
-    fn function(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Function> {
+    fn function(&mut self, name: &str, properties: &Value) -> Option<Function> {
         let table = at(properties, "Environment.Variables.IDEMPOTENCY_TABLE")?;
         if !table.is_string() {
             self.unknown::<()>(name, "IDEMPOTENCY_TABLE");
@@ -108,9 +107,7 @@ impl Reading<'_> {
                 mappings.push(mapping);
             }
         }
-        if kind == "AWS::Lambda::Function" {
-            mappings.extend(self.separate_mappings(name));
-        }
+        mappings.extend(self.separate_mappings(name));
         let asynchronous = ["SNS", "S3", "EventBridgeRule", "CloudWatchEvent"];
         let mut events =
             members(&properties["Events"]).filter_map(|(_, event)| event["Type"].as_str());
@@ -119,7 +116,7 @@ impl Reading<'_> {
         let destination = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
         let is_on = |value: &Value| {
             let set = text(value)?.to_ascii_lowercase();
-            Some(["true", "1", "yes", "on"].contains(&set.as_str()))
+            Some(["true", "1", "yes", "on"].contains(&set.trim()))
         };
         let disabled = "Environment.Variables.IDEMPOTENCY_DISABLED";
         let reserved = "ReservedConcurrentExecutions";
@@ -149,7 +146,14 @@ impl Reading<'_> {
                 continue;
             }
             let properties = template.resolve(&resource["Properties"]);
-            if properties["FunctionName"] != json!(function) {
+            let Some(named) = self.function_of(template, &properties["FunctionName"]) else {
+                let unread = format!("{name}: its function is not in the template");
+                if !self.not_read.contains(&unread) {
+                    self.not_read.push(unread);
+                }
+                continue;
+            };
+            if named != function {
                 continue;
             }
             let arn = properties["EventSourceArn"].clone();
@@ -170,6 +174,17 @@ impl Reading<'_> {
             mappings.extend(self.mapping(&name, kind, &properties));
         }
         mappings
+    }
+
+    /// The function that a mapping names, by itself or by an alias of it.
+    fn function_of(&self, template: &Template, named: &Value) -> Option<String> {
+        let named = named.as_str()?;
+        let (_, resource) = self.template.resource(named)?;
+        if resource["Type"] == "AWS::Lambda::Alias" {
+            let function = template.resolve(&resource["Properties"]["FunctionName"]);
+            return function.as_str().map(str::to_owned);
+        }
+        Some(named.to_owned())
     }
 
     fn mapping(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Mapping> {

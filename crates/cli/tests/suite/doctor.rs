@@ -96,7 +96,7 @@ async fn each_planted_misconfiguration_is_found() {
             it["function"]["Environment"]["Variables"]["IDEMPOTENCY_TABLE"] = json!("other");
         }),
         ("kill-switch", |it| {
-            it["function"]["Environment"]["Variables"]["IDEMPOTENCY_DISABLED"] = json!("Yes");
+            it["function"]["Environment"]["Variables"]["IDEMPOTENCY_DISABLED"] = json!(" Yes\n");
         }),
         ("missing-action", |it| {
             it["denied"] = json!(["dynamodb:UpdateItem"]);

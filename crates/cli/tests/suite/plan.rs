@@ -78,7 +78,7 @@ async fn each_misconfiguration_of_a_template_is_found() {
         ),
         (
             "RUST_LOG: info",
-            "IDEMPOTENCY_DISABLED: \"true\"",
+            "IDEMPOTENCY_DISABLED: \" TRUE \"",
             "kill-switch",
         ),
         (
@@ -523,6 +523,34 @@ async fn each_kind_of_a_table_is_read_by_its_own_properties() {
         let mut found: Vec<_> = ids.filter(|id| all.contains(id)).collect();
         found.sort_unstable();
         assert_eq!(found, of_table, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() {
+    const TEMPLATE: &str = "Resources:
+  Jobs: { Type: AWS::SQS::Queue }
+  Work: { Type: AWS::Serverless::Function, Properties: { AutoPublishAlias: live, Environment: { Variables: { IDEMPOTENCY_TABLE: t } } } }
+  Live: { Type: AWS::Lambda::Alias, Properties: { FunctionName: !Ref Work } }
+  Mapping: { Type: AWS::Lambda::EventSourceMapping, Properties: { FunctionName: @, EventSourceArn: !GetAtt Jobs.Arn } }
+";
+    for (named, is_found) in [
+        ("!Ref Work", true),
+        ("!Ref Live", true),
+        ("!Ref Work.Alias", true),
+        ("!Sub \"${Work}:live\"", false),
+        ("!ImportValue elsewhere", false),
+    ] {
+        let read = planned(&TEMPLATE.replace('@', named), &[]).await;
+        let found = read["check"]["findings"].to_string();
+        assert_eq!(
+            found.contains("item-failures"),
+            is_found,
+            "{named}: {found}"
+        );
+        let not_read = read["not_read"].to_string();
+        let is_told = not_read.contains("Mapping: its function is not in the template");
+        assert_eq!(is_told, !is_found, "{named}: {not_read}");
     }
 }
 

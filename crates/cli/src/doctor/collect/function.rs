@@ -94,7 +94,7 @@ pub(super) async fn ask(
 
 /// As the kill switch reads its variable.
 fn is_on(word: &str) -> bool {
-    ["true", "1", "yes", "on"].contains(&word.to_ascii_lowercase().as_str())
+    ["true", "1", "yes", "on"].contains(&word.trim().to_ascii_lowercase().as_str())
 }
 
 fn seconds(count: i32) -> Option<Duration> {
