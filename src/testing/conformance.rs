@@ -88,6 +88,7 @@ pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
         claims::of_many_takeovers_at_once_one_applies,
         claims::the_predecessor_is_fenced_out,
         claims::a_late_claim_does_not_apply_after_a_release,
+        fence::of_a_takeover_and_a_late_write_at_once_one_applies,
         fence::an_operator_ends_a_record_of_any_status,
         fence::an_intervention_needs_the_exact_version,
         fence::an_intervention_with_an_older_step_is_refused,

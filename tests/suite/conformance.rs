@@ -70,6 +70,7 @@ struct Broken<S> {
 enum Flaw {
     CompletesWithoutFence,
     ReleasesWithoutFence,
+    FencesInTwoSteps,
     TakesOverByOwnerOnly,
     RefusesWithoutTheRecord,
     ShortensLeases,
@@ -126,6 +127,14 @@ impl<S: Store> Store for Broken<S> {
             }
             (Flaw::ReleasesWithoutFence, RecordWrite::Release(release)) if found.is_some() => {
                 release.owner = owner().unwrap();
+            }
+            (Flaw::FencesInTwoSteps, RecordWrite::Release(release))
+                if found.is_some() && owner().as_ref() == Some(&release.owner) =>
+            {
+                tokio::task::yield_now().await;
+                let found = self.inner.load(&release.id, later()).await?;
+                let found = found.unwrap().content.unwrap();
+                release.owner = found.owner.unwrap();
             }
             (Flaw::ShortensLeases, RecordWrite::Renew(renewal)) => {
                 if let Some(found) = found
@@ -224,6 +233,10 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
     for (how, case) in [
         (Flaw::CompletesWithoutFence, "nobody_else_completes"),
         (Flaw::ReleasesWithoutFence, "the_owner_releases"),
+        (
+            Flaw::FencesInTwoSteps,
+            "of_a_takeover_and_a_late_write_at_once_one_applies",
+        ),
         (
             Flaw::TakesOverByOwnerOnly,
             "a_takeover_needs_the_exact_version",

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Amendment, Completion, Ended, Intervention, NewClaim, Omission, RELEASED, Record, RecordWrite,
-    Status, StoredOutcome, Version,
+    Status, StoredOutcome, Takeover, Version,
 };
 use crate::protocol::transition;
 use crate::store::Answer;
@@ -314,4 +316,39 @@ pub(super) async fn an_intervention_with_an_older_step_is_refused(bench: &Bench<
     write.steps = vec![note("@operator", 1, "[]"), note("charge", 2, "2")];
     bench.refused("an older step", write).await?;
     bench.has(&claim.id, seen).await
+}
+
+/// A store that reads the owner and writes in a second request lets both apply.
+pub(super) async fn of_a_takeover_and_a_late_write_at_once_one_applies(bench: &Bench<'_>) -> Check {
+    for number in 0..6 {
+        let first = bench.claimed(&format!("at-once-{number}")).await?;
+        let seen = Version::of(&bench.record(&first.id).await?);
+        let late: RecordWrite = match number % 3 {
+            0 => bench.release(&first)?.into(),
+            1 => bench.completion(&first, "1").into(),
+            _ => bench
+                .renewal(&first, first.lease + Duration::from_mins(1))
+                .into(),
+        };
+        let successor = NewClaim {
+            owner: owner()?,
+            attempt: 2,
+            ..first
+        };
+        let takeover = RecordWrite::TakeOver {
+            seen,
+            mode: Takeover::Resume,
+            claim: successor.clone(),
+        };
+        let (late, taken) = join(bench.write(late), bench.write(takeover)).await;
+        let (late, taken) = (late?.is_applied(), taken?.is_applied());
+        same("the late write beside the takeover", late, !taken)?;
+        let owner = bench.record(&successor.id).await?.owner;
+        same(
+            "the successor's record",
+            owner == Some(successor.owner),
+            taken,
+        )?;
+    }
+    Ok(())
 }
