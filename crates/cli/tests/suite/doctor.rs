@@ -268,6 +268,14 @@ async fn what_may_not_be_asked_is_not_checked_and_says_what_to_allow() {
 }
 
 #[tokio::test]
+async fn mappings_that_may_be_an_aliass_are_not_checked() {
+    let wire = Wire::sound(true).await;
+    wire.change(|it| it["mappings"] = json!([]));
+    let said = doctor(&wire, "idempotency", &[]).await;
+    said.refused(0, "--function NAME:ALIAS");
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_said() {
     let wire = Wire::sound(true).await;
     wire.change(|it| it["missing"] = json!("GetFunctionConfiguration"));

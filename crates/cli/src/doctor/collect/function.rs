@@ -7,8 +7,8 @@ use aws_sdk_lambda::error::ProvideErrorMetadata;
 use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseType};
 
 use super::{Asking, queue, role};
-use crate::doctor::Args;
 use crate::doctor::facts::{Function, Mapping, Source, Stream};
+use crate::doctor::{Adapter, Args};
 use crate::failure::Failure;
 
 /// The time for which a stream of DynamoDB keeps its records.
@@ -52,9 +52,14 @@ pub(super) async fn ask(
         disabled: Some(variable("IDEMPOTENCY_DISABLED").is_some_and(|word| is_on(&word))),
         ..Function::default()
     };
+    // An alias has no concurrency.
+    let alone = match name.split_once(':') {
+        Some((alone, _)) if alone != "arn" => alone,
+        _ => name,
+    };
     match client
         .get_function_concurrency()
-        .function_name(name)
+        .function_name(alone)
         .send()
         .await
     {
@@ -75,6 +80,10 @@ pub(super) async fn ask(
     let mappings = client.list_event_source_mappings().function_name(name);
     let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;
     match mappings {
+        Ok(mappings) if mappings.is_empty() && args.adapter == Adapter::Batch => asking.not_asked(
+            format!("mappings of {name}"),
+            "it has none: where they are an alias's, name it, --function NAME:ALIAS",
+        ),
         Ok(mappings) => {
             for mapping in mappings {
                 function.mappings.push(read(asking, mapping).await);

@@ -9,13 +9,11 @@ use super::Asking;
 use crate::doctor::Adapter;
 
 /// The actions that every adapter needs on the table.
-const ALWAYS: [&str; 3] = [
-    "dynamodb:PutItem",
-    "dynamodb:UpdateItem",
+const ALWAYS: [&str; 2] = ["dynamodb:PutItem", "dynamodb:UpdateItem"];
+/// The actions that batches need, too. Others read only where they wait for an attempt, or keep large
+/// outcomes, which nothing tells here.
+const BATCHES: [&str; 4] = [
     "dynamodb:GetItem",
-];
-/// The actions that the groups of batches need.
-const GROUPS: [&str; 3] = [
     "dynamodb:PartiQLInsert",
     "dynamodb:PartiQLUpdate",
     "dynamodb:BatchGetItem",
@@ -23,12 +21,12 @@ const GROUPS: [&str; 3] = [
 
 /// The actions that the adapter needs, as `docs/reference/iam.md` has them.
 pub(super) fn needed(adapter: Adapter) -> Vec<&'static str> {
-    let groups = if adapter == Adapter::Batch {
-        &GROUPS[..]
+    let batches = if adapter == Adapter::Batch {
+        &BATCHES[..]
     } else {
         &[]
     };
-    ALWAYS.iter().chain(groups).copied().collect()
+    ALWAYS.iter().chain(batches).copied().collect()
 }
 
 pub(super) async fn missing(
