@@ -72,7 +72,8 @@ pub trait Session: Send + 'static {
     fn batch(&mut self, statements: &str)
     -> impl Future<Output = Result<(), PostgresError>> + Send;
 
-    /// Runs statements without parameters, then this one: on their way together where the driver can.
+    /// Runs statements without parameters, then this one: on their way together where the driver can, so
+    /// that this one is run even if the server refuses the others.
     fn begin(
         &mut self,
         begin: &str,

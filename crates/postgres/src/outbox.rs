@@ -313,7 +313,8 @@ impl Outbox {
     }
 
     /// Deletes events that were published before this time, at most `limit`, and returns how many it
-    /// deleted.
+    /// deleted. While an event's row is there, a later run of its key, after the record has expired, can't
+    /// add the event again, and fails (`23505`).
     ///
     /// # Errors
     ///

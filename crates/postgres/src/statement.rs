@@ -22,6 +22,10 @@ pub(crate) const NO_XID: &str = "SELECT 0::bigint";
 /// Tells whether a transaction is in progress, committed or aborted; NULL of one that was long ago.
 pub(crate) const STATE: &str = "SELECT pg_xact_status($1::text::xid8)";
 
+/// Holds in a transaction that this crate has begun. A driver may send a statement before `BEGIN` is answered; where the server refuses `BEGIN`
+/// alone, the statement would else be a transaction of its own. A transaction that writes is not deferred by its `DEFERRABLE`.
+pub(crate) const BEGUN: &str = "current_setting('transaction_deferrable') = 'on'";
+
 /// The status of a row that takes a record's place while its handler works.
 pub(crate) const OPEN: &str = "OPEN";
 
@@ -93,7 +97,7 @@ impl Statements {
             occupy: table.fill(&format!(
                 "{waits}, \
                  done AS (INSERT INTO {{table}} (id, status, expiration, attempt, journal, layout) \
-                 SELECT $1, '{OPEN}', $2, 1, '{{}}', 1 FROM waits \
+                 SELECT $1, '{OPEN}', $2, 1, '{{}}', 1 FROM waits WHERE {BEGUN} \
                  ON CONFLICT (id) DO NOTHING RETURNING id) \
                  SELECT taken.rows, {RESET} FROM waits \
                  CROSS JOIN (SELECT count(*) AS rows FROM done) taken",
@@ -106,7 +110,7 @@ impl Statements {
             )),
             spoil: table.fill(&format!(
                 "UPDATE {{table}} SET status = '{OPEN}', owner = NULL, lease = NULL, expiration = $2 \
-                 WHERE id = $1 AND owner IS NOT DISTINCT FROM $3"
+                 WHERE id = $1 AND owner IS NOT DISTINCT FROM $3 AND status = $4"
             )),
             keep: table.fill(
                 "INSERT INTO {table}_outcomes (id, owner, content, expiration) VALUES ($1, $2, $3, $4) \

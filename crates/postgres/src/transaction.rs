@@ -9,6 +9,7 @@ use lambda_idempotency::store::transaction::WriteError;
 use crate::driver::{Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
+use crate::store::ready::READ_COMMITTED;
 use crate::table::Tables;
 use crate::value::{Cell, Value};
 
@@ -34,11 +35,12 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// `DEFERRABLE` is the mark of [`BEGUN`](crate::statement::BEGUN).
     fn begin(self) -> &'static str {
         match self {
-            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Self::ReadCommitted => READ_COMMITTED,
+            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, DEFERRABLE",
+            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, DEFERRABLE",
         }
     }
 }

@@ -75,19 +75,22 @@ impl Latest {
         let Sql {
             statement, values, ..
         } = self.clone().into();
-        let mut values = Values(values);
-        let comparable = match self.version.form() {
-            Form::Number(_) => "true".to_owned(),
-            Form::Text { kind, .. } => {
-                let (table, key) = (quoted(&self.table), values.equal(&self.key));
-                let (column, kind) = (quoted(&self.column), values.bind(&Value::from(*kind)));
-                format!(
-                    "NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
-                )
-            }
-        };
         let statement = format!(
-            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), {comparable}"
+            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true"
+        );
+        let guarded = applied(transaction, &statement, &values).await?;
+        let Form::Text { kind, .. } = self.version.form() else {
+            return Ok(guarded);
+        };
+        if guarded == Guarded::Applied {
+            return Ok(guarded);
+        }
+        // The first statement has locked the row, which it can't read where it was inserted at the same time.
+        let mut values = Values::default();
+        let (table, key) = (quoted(&self.table), values.equal(&self.key));
+        let (column, kind) = (quoted(&self.column), values.bind(&Value::from(*kind)));
+        let statement = format!(
+            "SELECT false, NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
         );
         applied(transaction, &statement, &values.0).await
     }

@@ -5,6 +5,7 @@
 //! its answer are one atomic step. The lock waits for a transaction that has changed the row and not
 //! ended, and shows the row as that one leaves it.
 
+use super::BEGUN;
 use crate::columns::COLUMNS;
 use crate::table::TableName;
 
@@ -36,7 +37,7 @@ impl<'a> Conditional<'a> {
         let names = || COLUMNS.iter().map(|(name, _)| *name);
         self.table.fill(&format!(
             "WITH w AS ({rows}), \
-             done AS (INSERT INTO {{table}} (id, {all}) SELECT w.id, {new} FROM w ORDER BY w.id \
+             done AS (INSERT INTO {{table}} (id, {all}) SELECT w.id, {new} FROM w WHERE {BEGUN} ORDER BY w.id \
              ON CONFLICT (id) DO NOTHING RETURNING id) \
              SELECT done.id IS NOT NULL, {met} FROM w \
              LEFT JOIN done ON done.id = w.id LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",

@@ -14,8 +14,8 @@ use crate::statement::Statements;
 use crate::table::TableName;
 use crate::value::{Cell, first};
 
-/// The isolation of the store's own statements.
-pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// The isolation of the store's own statements. `DEFERRABLE` is the mark of [`BEGUN`](crate::statement::BEGUN).
+pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, DEFERRABLE";
 
 /// Finds a table as a session that has just begun does, by the role's settings, the database's, and those
 /// in the pool's URL: `search_path`, and `role`.

@@ -85,13 +85,20 @@ impl<P: Pool> PostgresStore<P> {
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, StoreError> {
-        let work = async {
-            let ready = self.ready().await?;
-            let way = self.way().await?;
-            self.over(way, ready, statement(ready), values, deadline)
-                .await
-        };
-        within(deadline, work).await
+        within(deadline, self.beside(statement, values, deadline)).await
+    }
+
+    /// Sends such a statement, and waits for its answer without an end.
+    pub(super) async fn beside(
+        &self,
+        statement: fn(&Ready) -> &str,
+        values: &[Value],
+        deadline: Instant,
+    ) -> Result<Rows, PostgresError> {
+        let ready = self.ready().await?;
+        let way = self.way().await?;
+        self.over(way, ready, statement(ready), values, deadline)
+            .await
     }
 
     /// Takes a connection of the pool. One that isn't free in time says nothing of the server.

@@ -89,16 +89,26 @@ impl<P: Pool> PostgresStore<P> {
             .map_or(Duration::ZERO, |unwritten| unwritten.wait);
         let most = self.timeout.saturating_add(wait).min(LONGEST);
         let most = claim.remaining().map_or(most, |left| left.min(most));
+        let open = async {
+            // Another call of this run would wait for the first one's place as a duplicate does.
+            let _alone = match claim.unwritten() {
+                Some(unwritten) => Some(self.inner.open.alone(unwritten).await),
+                None => None,
+            };
+            if let Some(first) = claim.written::<Slot<P>>() {
+                return Ok(first);
+            }
+            let slot = self.open_for(claim).await?;
+            // Another call may have opened the claim's transaction meanwhile: the first one commits.
+            if let Some(first) = claim.written::<Slot<P>>() {
+                return Ok(first);
+            }
+            claim.write(Write::new(slot.clone()))?;
+            Ok::<_, TransactionError>(claim.written().unwrap_or(slot))
+        };
         // A server that is slow, or a pool that is full, is no other run.
-        let slot = timeout(most, self.open_for(claim))
-            .await
-            .map_err(|_| StoreError::Timeout)??;
-        // Another call may have opened the claim's transaction meanwhile: the first one commits.
-        if let Some(first) = claim.written::<Slot<P>>() {
-            return Ok(first);
-        }
-        claim.write(Write::new(slot.clone()))?;
-        Ok(claim.written().unwrap_or(slot))
+        let opened = timeout(most, open).await;
+        opened.map_err(|_| StoreError::Timeout)?
     }
 
     async fn open_for(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {

@@ -2,6 +2,7 @@
 //! many duplicates come.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError, Weak};
 
 use lambda_idempotency::RecordId;
@@ -20,18 +21,28 @@ pub(crate) struct OpenId {
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenIds {
-    turns: SyncMutex<HashMap<RecordId, Weak<Mutex<()>>>>,
+    turns: SyncMutex<Turns<RecordId>>,
+    /// Of the calls of one run.
+    calls: SyncMutex<Turns<Owner>>,
     /// Of those that are open: the record's owner, and the large outcome that their commit is to write,
     /// where there is one.
     outcomes: SyncMutex<HashMap<RecordId, (Owner, Option<LargeOutcome>)>>,
 }
 
+/// Locks that last for as long as somebody has them.
+type Turns<K> = HashMap<K, Weak<Mutex<()>>>;
+
 impl OpenIds {
+    /// Waits until no other call of this run opens its transaction.
+    pub(super) async fn alone(&self, unwritten: &Unwritten) -> OwnedMutexGuard<()> {
+        turn(&self.calls, &unwritten.owner).lock_owned().await
+    }
+
     /// Waits until no other run of this process has a transaction open for this id; `None` where one
     /// still has after this time.
     pub(super) async fn take(self: &Arc<Self>, unwritten: &Unwritten) -> Option<OpenId> {
         let (id, wait) = (&unwritten.id, unwritten.wait);
-        let turn = self.turn(id);
+        let turn = turn(&self.turns, id);
         let turn = match Arc::clone(&turn).try_lock_owned() {
             Ok(turn) => turn,
             Err(_) => timeout(wait, turn.lock_owned()).await.ok()?,
@@ -56,20 +67,20 @@ impl OpenIds {
             _ => false,
         }
     }
+}
 
-    fn turn(&self, id: &RecordId) -> Arc<Mutex<()>> {
-        let mut turns = lock(&self.turns);
-        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
-            return turn;
-        }
-        // Those whose transactions have ended go when the map would grow.
-        if turns.len() == turns.capacity() {
-            turns.retain(|_, turn| turn.strong_count() > 0);
-        }
-        let turn = Arc::new(Mutex::new(()));
-        turns.insert(id.clone(), Arc::downgrade(&turn));
-        turn
+fn turn<K: Clone + Eq + Hash>(turns: &SyncMutex<Turns<K>>, of: &K) -> Arc<Mutex<()>> {
+    let mut turns = lock(turns);
+    if let Some(turn) = turns.get(of).and_then(Weak::upgrade) {
+        return turn;
     }
+    // Those that nobody has any more go when the map would grow.
+    if turns.len() == turns.capacity() {
+        turns.retain(|_, turn| turn.strong_count() > 0);
+    }
+    let turn = Arc::new(Mutex::new(()));
+    turns.insert(of.clone(), Arc::downgrade(&turn));
+    turn
 }
 
 impl OpenId {

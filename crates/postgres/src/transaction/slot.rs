@@ -22,6 +22,17 @@ pub(crate) enum Footing {
     Nothing(Option<Xid>),
 }
 
+impl Footing {
+    /// Returns the id of a transaction that doesn't have the record's place.
+    pub(crate) fn xid(&self) -> Option<Xid> {
+        match self {
+            Self::Place(_) => None,
+            Self::Locked(_, xid) => Some(*xid),
+            Self::Nothing(xid) => *xid,
+        }
+    }
+}
+
 /// The server's id of a transaction, by which one that the handler has ended is known.
 pub(crate) type Xid = i64;
 

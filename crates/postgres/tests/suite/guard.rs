@@ -3,8 +3,9 @@
 use lambda_idempotency::{Error, Key, Outcome};
 use lambda_idempotency_postgres::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency_postgres::{PostgresError, Sql, Transaction, TransactionError};
+use tokio::sync::Notify;
 
-use crate::support::{Store, engine, name, store, table, transact};
+use crate::support::{Store, engine, name, once_there_is, store, table, transact, waiting_for};
 
 #[derive(Debug, thiserror::Error)]
 enum Failed {
@@ -186,6 +187,29 @@ async fn a_newer_text_replaces_an_older_one_of_its_kind_and_no_other() {
         });
         assert_eq!(guarded.await, expected, "{version:?}");
     }
+}
+
+/// A statement doesn't read a row that was inserted after it had begun.
+#[tokio::test]
+async fn a_version_of_another_kind_that_comes_at_the_same_time_is_refused() {
+    let store = store().await;
+    let stock = table(&store, "sku text PRIMARY KEY, version text").await;
+    let latest = |version: Version| Latest::new(stock.as_str(), [("sku", "s")], version);
+    let is_there = Notify::new();
+    let first = within(&store, async |tx| {
+        let first = latest(Version::sequencer("FF").unwrap()).apply(tx).await?;
+        is_there.notify_one();
+        once_there_is(&waiting_for(&stock), "1").await;
+        Ok(first == Guarded::Applied)
+    });
+    let second = within(&store, async |tx| {
+        is_there.notified().await;
+        let second = latest(Version::sequence("9").unwrap()).apply(tx).await?;
+        Ok(format!("{second:?}"))
+    });
+    let (first, second) = tokio::join!(first, second);
+    assert!(first);
+    assert_eq!(second, "Refused");
 }
 
 #[tokio::test]

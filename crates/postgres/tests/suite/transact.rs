@@ -224,22 +224,29 @@ async fn sqlx_commits_and_replays_too() {
     assert_eq!(rows, 1);
 }
 
-/// The calls open two transactions, and a claim has one.
+/// A claim has one transaction, whichever of the calls opens it.
 #[tokio::test]
 async fn two_transactions_of_one_claim_at_once_lose_no_row() {
     let store = store().await;
-    let table = table(&store, "n bigint").await;
-    let once = engine(store.clone());
-    let inserted = once.run(Key::new("op", "both"), None, async |claim| {
-        let open = async || {
-            let tx = store.transaction(&claim).await?;
-            insert(&tx, &table).await
-        };
-        let (first, second) = tokio::join!(open(), open());
-        let inserted = [first, second].into_iter().flatten().count();
-        Ok::<_, Failed>(i64::try_from(inserted).unwrap())
-    });
-    let inserted = inserted.await.unwrap().into_inner();
-    assert!(inserted > 0);
-    assert_eq!(count(&store, &table).await, inserted);
+    let (waits, fails_fast) = (engine(store.clone()), refusing(store.clone()));
+    for (form, once) in [
+        ("claim", &*waits),
+        ("claimless", &waits.claimless()),
+        ("claimless, fails fast", &fails_fast.claimless()),
+    ] {
+        let table = table(&store, "n bigint").await;
+        let inserted = once.run(Key::new("op", form), None, async |claim| {
+            let open = async || {
+                let tx = store.transaction(&claim).await?;
+                insert(&tx, &table).await
+            };
+            let (first, second) = tokio::join!(open(), open());
+            let inserted = [first, second].into_iter().flatten().count();
+            Ok::<_, Failed>(i64::try_from(inserted).unwrap())
+        });
+        let inserted = inserted.await.map(Outcome::into_inner);
+        assert!(matches!(inserted, Ok(1..)), "{form}: {inserted:?}");
+        let rows = count(&store, &table).await;
+        assert_eq!(inserted.ok(), Some(rows), "{form}");
+    }
 }

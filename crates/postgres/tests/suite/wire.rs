@@ -81,6 +81,8 @@ impl Waits {
         match form {
             "claim" => claimed(&engine, token, Sql::new(insert).bind(key)).await,
             "sqlx-claim" => claimed(&sqlx, token, Sql::new(insert).bind(key)).await,
+            "claimless" => claimed(&engine.claimless(), token, Sql::new(insert).bind(key)).await,
+            "sqlx-claimless" => claimed(&sqlx.claimless(), token, Sql::new(insert).bind(key)).await,
             "open" => {
                 let run = transact(&engine, token, None, async |tx| {
                     self.soon(async { tx.execute(&insert, &[&key]).await })
@@ -170,11 +172,14 @@ impl Lane {
 
 type Done = Result<Outcome<i64>, Error<Failed>>;
 
+/// A commit of the store's, as it is sent.
+const COMMIT: &str = "COMMIT\0";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_reply_is_lost_is_proven_by_reading() {
     let lane = Lane::new(0).await;
     for form in FORMS {
-        lane.proxy.at_next_commit(Fault::CutAfter);
+        lane.proxy.at_next(COMMIT, Fault::CutAfter);
         let done = lane.long.run(form, form, &lane.rows).await;
         assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
         let again = lane.long.run(form, form, &lane.rows).await;
@@ -193,7 +198,7 @@ async fn an_unprotected_commit_whose_reply_is_lost_is_not_sent_again() {
     let engine = Engine::of(lane.through.clone(), |builder| builder.disabled(true));
     let engine = engine.until(SystemTime::now() + MINUTE);
     let write = || Sql::new(format!("INSERT INTO {} VALUES ($1)", lane.rows)).bind("row");
-    lane.proxy.at_next_commit(Fault::CutAfter);
+    lane.proxy.at_next(COMMIT, Fault::CutAfter);
     let done = claimed(&engine, Key::new("claim", "row"), write()).await;
     assert!(matches!(done, Err(Error::OutcomeUnknown(_))), "{done:?}");
     assert_eq!(lane.counts().await, HashMap::from([("row".to_owned(), 1)]));
@@ -203,7 +208,7 @@ async fn an_unprotected_commit_whose_reply_is_lost_is_not_sent_again() {
 async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
     let lane = Lane::new(0).await;
     for form in FORMS {
-        lane.proxy.at_next_commit(Fault::CutBefore);
+        lane.proxy.at_next(COMMIT, Fault::CutBefore);
         let done = lane.long.run(form, form, &lane.rows).await;
         if form.ends_with("claim") {
             assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
@@ -223,6 +228,78 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
     assert_eq!(lane.counts().await, HashMap::from(once));
+}
+
+/// The connection is lost when the record is written, or when the store asks whether the handler has committed. A transaction under a claim and
+/// one that locks a released record don't have the record's place, which would tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_has_committed_is_noticed_over_another_connection() {
+    let lane = Lane::new(0).await;
+    let engine = refusing(lane.through.clone());
+    let claimless = engine.claimless();
+    let (mut rows, mut cuts) = (HashMap::new(), 0);
+    for ends in ["COMMIT", "COMMIT; BEGIN", "COMMIT; BEGIN; SELECT 1 / 0"] {
+        for (cut, words) in [(1, "pg_xact_status"), (2, "pg_current_xact_id_if_assigned")] {
+            for (form, once) in [("claimed", &*engine), ("locked", &claimless)] {
+                // The handler sends it, and must not meet the fault.
+                let name = format!("{form}, {ends}, cut {cut}");
+                let key = || Key::new("op", name.as_str());
+                let released = engine.run(key(), None, async |_| Err::<i64, _>(Failed::Own));
+                assert!(released.await.is_err());
+                lane.proxy.at_next(words, Fault::CutBefore);
+                let done = once.run(key(), None, async |claim| {
+                    let tx = lane.through.transaction(&claim).await?;
+                    let insert = format!("INSERT INTO {} VALUES ($1)", lane.rows);
+                    tx.execute(&insert, &[&name]).await?;
+                    let _ = tx.batch_execute(ends).await;
+                    Ok::<i64, Failed>(1)
+                });
+                let done = done.await;
+                assert!(
+                    matches!(done, Err(Error::LeaseLost | Error::Unreadable(_))),
+                    "{name}: {done:?}"
+                );
+                cuts += 1;
+                let met = lane.proxy.met().map(|(_, times)| times);
+                assert_eq!(met, [0, cuts, 0, 0], "{name}");
+                let again = engine.run(key(), None, async |_| Ok::<i64, Failed>(2));
+                let again = again.await;
+                assert!(
+                    matches!(&again, Err(Error::Unreadable(why)) if why.contains("remove COMMIT")),
+                    "{name}: {again:?}"
+                );
+                rows.insert(name, 1);
+            }
+        }
+    }
+    assert_eq!(lane.counts().await, rows);
+}
+
+/// A driver sends the first statement before `BEGIN` is answered, and the server carries it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begin_that_is_refused_alone_commits_no_half_of_a_transaction() {
+    let lane = Lane::new(0).await;
+    for form in ["open", "sqlx-open", "claimless", "sqlx-claimless"] {
+        // The store looks at its tables first.
+        let before = format!("before {form}");
+        let before = lane.long.run(form, &before, &lane.rows).await;
+        assert!(
+            matches!(before, Ok(Outcome::Executed(1))),
+            "{form}: {before:?}"
+        );
+        lane.proxy.at_next("BEGIN", Fault::RefuseFirst);
+        let mut done = lane.long.run(form, form, &lane.rows).await;
+        assert!(!lane.proxy.is_planned(), "{form}");
+        if form.ends_with("open") {
+            assert!(
+                matches!(done, Err(Error::Handler(Failed::Transaction(_)))),
+                "{form}: {done:?}"
+            );
+            done = lane.long.run(form, form, &lane.rows).await;
+        }
+        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+        assert!(lane.has_row(form).await, "{form}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,12 @@
 //! Ends the transaction that a handler has worked in.
 
-use lambda_idempotency::protocol::record::{Basis, Final};
+use std::time::Duration;
+
+use lambda_idempotency::protocol::record::{Basis, Final, Found, Status};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed};
 use lambda_idempotency::{EpochSeconds, StoreError};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{PostgresStore, Written, end, write_all, write_record};
 use crate::columns::decode;
@@ -12,10 +14,12 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::statement::STATE;
 use crate::store::contract::kept;
-use crate::store::ready::{READ_COMMITTED, Ready, lock_until, within};
-use crate::table::Tables;
+use crate::store::ready::{Ready, within};
 use crate::transaction::{Footing, Slot, Xid};
-use crate::value::{Cell, arrays, first};
+use crate::value::{Cell, Value, arrays, first};
+
+/// The time between two questions what became of a transaction.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_open(
@@ -24,7 +28,7 @@ impl<P: Pool> PostgresStore<P> {
         commit: Commit<'_>,
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
-        let mut connection = slot.close()?;
+        let connection = slot.close()?;
         let unlike = match (commit.record.map(|record| &record.basis), slot.footing()) {
             // The engine has not heard of the record that is locked, or has heard of one that is gone:
             // it decides by what is there, and commits again.
@@ -36,28 +40,114 @@ impl<P: Pool> PostgresStore<P> {
             slot.put_back(connection)?;
             return Ok(Committed::Fenced(found));
         }
+        // Only the server knows whether a handler has sent COMMIT itself: some of the time is for asking it.
+        let open = commit.record.zip(slot.footing().xid());
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until = open.map_or(deadline, |_| deadline - left / 4);
+        let ended = self.end_open(connection, slot, commit, until).await;
+        match (ended, open) {
+            (Err(error), Some((record, xid))) => {
+                let refused = self.refused_after(record, xid, deadline).await;
+                refused.ok_or_else(|| once_only(error))
+            }
+            (ended, _) => ended.map_err(once_only),
+        }
+    }
+
+    async fn end_open(
+        &self,
+        mut connection: P::Connection,
+        slot: &Slot<P>,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
         let work = async {
             let ready = self.ready().await?;
             let session = connection.session()?;
-            let written = write_end(ready, self.tables(), session, slot, commit, deadline).await;
-            let written = match written {
-                Err(error) if matches!(error.problem(), Problem::Aborted) => {
-                    aborted(ready, session, slot, commit, deadline)
-                        .await?
-                        .ok_or(error)
-                }
-                written => written,
-            }?;
-            Ok((connection, written))
+            let written = write_end(self, ready, session, slot, commit, deadline).await;
+            let is_aborted = written
+                .as_ref()
+                .is_err_and(|error| error.problem() == Problem::Aborted);
+            if is_aborted && slot.footing().xid().is_some() {
+                // The engine's transaction, or one that the handler began after it had ended that one.
+                session.batch("ROLLBACK").await?;
+            }
+            Ok((connection, written?))
         };
-        let (connection, written) = within(deadline, work).await.map_err(once_only)?;
-        end(connection, written, deadline).await.map_err(once_only)
+        let (connection, written) = within(deadline, work).await?;
+        end(connection, written, deadline).await
+    }
+
+    /// Finds out, over another connection, what became of a transaction whose end has failed. Where it has
+    /// committed, returns the record, after the attempt's key was kept from running again. `None` where the
+    /// server has rolled it back, or doesn't tell in time.
+    async fn refused_after(
+        &self,
+        record: &Final,
+        xid: Xid,
+        deadline: Instant,
+    ) -> Option<Committed> {
+        let xid = [Value::from(xid.to_string())];
+        let asked = async {
+            loop {
+                let rows = self.send_beside(|_| STATE, &xid, deadline).await;
+                let refused = match rows.map(|rows| State::read(&rows)) {
+                    Ok(State::Aborted) => return None,
+                    Ok(State::Open) => Ok(None),
+                    Ok(State::Committed) => {
+                        let refused = self.spoil(record, deadline).await;
+                        refused.map(Some).map_err(StoreError::from)
+                    }
+                    Err(error) => Err(error),
+                };
+                match refused {
+                    Ok(Some(refused)) => return Some(refused),
+                    Err(error) if !error.is_transient() => return None,
+                    _ => sleep(PAUSE).await,
+                }
+            }
+        };
+        timeout_at(deadline, asked).await.ok().flatten()
+    }
+
+    /// Keeps an attempt's key from running again, where it is still the attempt's: what the handler has
+    /// committed itself must not be written a second time.
+    async fn spoil(&self, record: &Final, deadline: Instant) -> Result<Committed, PostgresError> {
+        let id = record.completion.id.as_str();
+        let found = self.found(id, deadline).await?;
+        let is_its_own = found.as_ref().is_some_and(|found| match &record.basis {
+            Basis::Version { seen, .. } => found.version == *seen,
+            // A record that is final was committed by the engine.
+            _ => {
+                found.version.status.as_deref() == Some(Status::InProgress.as_str())
+                    && found.version.owner.as_deref() == Some(record.completion.owner.as_str())
+            }
+        });
+        let Some(found) = found.as_ref().filter(|_| is_its_own) else {
+            return Ok(Committed::Fenced(found));
+        };
+        let expiration = record.completion.expiration.0.into();
+        let owner = found.version.owner.as_deref().into();
+        let status = found.version.status.as_deref().into();
+        let spoil = [id.into(), expiration, owner, status];
+        self.beside(|ready| &ready.statements.spoil, &spoil, deadline)
+            .await?;
+        Ok(Committed::Fenced(self.found(id, deadline).await?))
+    }
+
+    /// Reads a record beside the pool.
+    async fn found(&self, id: &str, deadline: Instant) -> Result<Option<Found>, PostgresError> {
+        let id = arrays([vec![id.into()]]);
+        let rows = self
+            .beside(|ready| &ready.statements.load, &id, deadline)
+            .await?;
+        Ok(rows.first().and_then(|row| decode(row)))
     }
 }
 
 async fn write_end<P: Pool>(
+    store: &PostgresStore<P>,
     ready: &Ready,
-    tables: &Tables,
     session: &mut P::Target,
     slot: &Slot<P>,
     commit: Commit<'_>,
@@ -78,7 +168,7 @@ async fn write_end<P: Pool>(
         }
         (Some(record), Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) => {
             match write_record(ready, session, record, Some(*xid)).await? {
-                Err(refused) => Err(left(ready, session, record, *xid, refused, deadline).await?),
+                Err(refused) => Err(left(store, session, record, *xid, refused, deadline).await?),
                 applied => applied,
             }
         }
@@ -90,14 +180,16 @@ async fn write_end<P: Pool>(
         }
         // Without a record, a COMMIT of the handler's changes nothing.
         (None, Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) => {
-            state(session, *xid).await?;
-            Ok(())
+            match state(session, *xid).await? {
+                State::Open | State::Committed => Ok(()),
+                State::Aborted => return Err(Problem::Over.into()),
+            }
         }
     };
     if fenced.is_err() {
         return Ok(fenced);
     }
-    let written = write_all(session, tables, commit.writes).await?;
+    let written = write_all(session, store.tables(), commit.writes).await?;
     if written.is_ok() && !is_last {
         ready.carry_out(session).await?;
     }
@@ -132,90 +224,47 @@ async fn settle<S: Session>(
     }
 }
 
-/// Tells why a record was refused: by what is there, or because the handler has ended the transaction
-/// itself.
-async fn left<S: Session>(
-    ready: &Ready,
-    session: &mut S,
+/// Returns the reason why the final record was refused: the record that is stored, or a transaction that
+/// the handler has ended itself.
+async fn left<P: Pool>(
+    store: &PostgresStore<P>,
+    session: &mut P::Target,
     record: &Final,
     xid: Xid,
     refused: Committed,
     deadline: Instant,
 ) -> Result<Committed, PostgresError> {
-    match (state(session, xid).await?, &refused) {
-        (State::Committed, Committed::Fenced(Some(_))) => {
-            spoil(ready, session, record, deadline).await
+    match state(session, xid).await? {
+        State::Aborted => Err(Problem::Over.into()),
+        State::Committed if matches!(refused, Committed::Fenced(Some(_))) => {
+            // The handler may have begun another transaction, which has locked the record.
+            session.batch("ROLLBACK").await?;
+            store.spoil(record, deadline).await
         }
-        _ => Ok(refused),
+        State::Open | State::Committed => Ok(refused),
     }
 }
 
-/// Finds out whether a transaction in which a statement had failed is one that the handler began after
-/// it had ended the engine's; `None` where it is the engine's own.
-async fn aborted<P: Pool>(
-    ready: &Ready,
-    session: &mut P::Target,
-    slot: &Slot<P>,
-    commit: Commit<'_>,
-    deadline: Instant,
-) -> Result<Option<Written>, PostgresError> {
-    let (Some(record), Footing::Locked(_, xid) | Footing::Nothing(Some(xid))) =
-        (commit.record, slot.footing())
-    else {
-        return Ok(None);
-    };
-    session.batch("ROLLBACK").await?;
-    if !matches!(state(session, *xid).await, Ok(State::Committed)) {
-        return Ok(None);
-    }
-    let refused = spoil(ready, session, record, deadline).await?;
-    Ok(Some(Err(refused)))
-}
-
-/// Keeps an attempt's key from running again, where it is still the attempt's: what the handler has
-/// committed itself must not be written a second time.
-async fn spoil<S: Session>(
-    ready: &Ready,
-    session: &mut S,
-    record: &Final,
-    deadline: Instant,
-) -> Result<Committed, PostgresError> {
-    // The handler may have begun another transaction.
-    session.batch("ROLLBACK").await?;
-    let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
-    let statements = &ready.statements;
-    let id = record.completion.id.as_str();
-    let load = arrays([vec![id.into()]]);
-    let rows = session.alone(&begin, &statements.load, &load).await?;
-    let found = rows.first().and_then(|row| decode(row));
-    let is_its_own = found.as_ref().is_some_and(|found| match &record.basis {
-        Basis::Version { seen, .. } => found.version == *seen,
-        _ => found.version.owner.as_deref() == Some(record.completion.owner.as_str()),
-    });
-    let Some(found) = found.as_ref().filter(|_| is_its_own) else {
-        return Ok(Committed::Fenced(found));
-    };
-    let expiration = record.completion.expiration.0.into();
-    let owner = found.version.owner.as_deref().into();
-    let spoil = [id.into(), expiration, owner];
-    session.alone(&begin, &statements.spoil, &spoil).await?;
-    let rows = session.alone(&begin, &statements.load, &load).await?;
-    Ok(Committed::Fenced(rows.first().and_then(|row| decode(row))))
-}
-
-/// The state of a transaction that has not been rolled back.
+/// The state of a transaction.
 enum State {
     Open,
     Committed,
+    Aborted,
+}
+
+impl State {
+    fn read(rows: &[Vec<Cell>]) -> Self {
+        match first(rows) {
+            Some(Cell::Text(state)) if state == "in progress" => Self::Open,
+            Some(Cell::Text(state)) if state == "committed" => Self::Committed,
+            _ => Self::Aborted,
+        }
+    }
 }
 
 async fn state<S: Session>(session: &mut S, xid: Xid) -> Result<State, PostgresError> {
     let rows = session.query(STATE, &[xid.to_string().into()]).await?;
-    match first(&rows) {
-        Some(Cell::Text(state)) if state == "in progress" => Ok(State::Open),
-        Some(Cell::Text(state)) if state == "committed" => Ok(State::Committed),
-        _ => Err(Problem::Over.into()),
-    }
+    Ok(State::read(&rows))
 }
 
 /// The transaction is gone, so that the engine must not send its commit again.

@@ -21,7 +21,12 @@ pub(super) enum Fault {
     CutAfter,
     /// Both ends stay open, and nothing passes any more for a while.
     HalfOpen,
+    /// The server doesn't get the first message of the request, for which the client gets an error.
+    RefuseFirst,
 }
+
+/// What a server answers to a query that is cancelled: an error, and that it is in no transaction.
+const CANCELLED: &[u8] = b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mcanceled\0\0Z\0\0\0\x05I";
 
 const FAULTS: [Fault; 4] = [
     Fault::Delay,
@@ -44,8 +49,8 @@ struct Wire {
     rate: AtomicU32,
     /// The time that each request takes to the server, in milliseconds.
     latency: AtomicU32,
-    /// The fault that the next `COMMIT` meets.
-    commit: Mutex<Option<Fault>>,
+    /// A fault, and the words of the request that meets it.
+    planned: Mutex<Option<(&'static str, Fault)>>,
     met: [AtomicU32; 4],
 }
 
@@ -58,7 +63,7 @@ impl Proxy {
             rng: Mutex::new(Rng::with_seed(seed)),
             rate: AtomicU32::new(0),
             latency: AtomicU32::new(0),
-            commit: Mutex::default(),
+            planned: Mutex::default(),
             met: Default::default(),
         });
         let of_task = Arc::clone(&wire);
@@ -81,8 +86,14 @@ impl Proxy {
         self.wire.latency.store(millis, Relaxed);
     }
 
-    pub(super) fn at_next_commit(&self, fault: Fault) {
-        *self.wire.commit.lock().unwrap() = Some(fault);
+    /// Sets the fault of the next request that has these words.
+    pub(super) fn at_next(&self, words: &'static str, fault: Fault) {
+        *self.wire.planned.lock().unwrap() = Some((words, fault));
+    }
+
+    /// Tells whether no request has met the planned fault yet.
+    pub(super) fn is_planned(&self) -> bool {
+        self.wire.planned.lock().unwrap().is_some()
     }
 
     /// The number of each fault until now.
@@ -93,15 +104,22 @@ impl Proxy {
 
 impl Wire {
     fn fault(&self, request: &[u8]) -> Option<Fault> {
-        let is_commit = request.windows(7).any(|bytes| bytes == b"COMMIT\0");
-        let planned = is_commit
-            .then(|| self.commit.lock().unwrap().take())
-            .flatten();
+        let has = |words: &str| {
+            let mut places = request.windows(words.len());
+            places.any(|place| place == words.as_bytes())
+        };
+        let planned = {
+            let mut planned = self.planned.lock().unwrap();
+            planned
+                .take_if(|(words, _)| has(words))
+                .map(|(_, fault)| fault)
+        };
         let mut rng = self.rng.lock().unwrap();
         let drawn = rng.u32(..1_000) < self.rate.load(Relaxed);
         let fault = planned.or_else(|| drawn.then(|| FAULTS[rng.usize(..4)]))?;
-        let place = FAULTS.iter().position(|one| *one == fault).unwrap();
-        self.met[place].fetch_add(1, Relaxed);
+        if let Some(place) = FAULTS.iter().position(|one| *one == fault) {
+            self.met[place].fetch_add(1, Relaxed);
+        }
         Some(fault)
     }
 
@@ -113,7 +131,7 @@ impl Wire {
         loop {
             tokio::select! {
                 read = client.read(&mut request) => {
-                    let request = &request[..read?];
+                    let mut request = &request[..read?];
                     if request.is_empty() {
                         return Ok(());
                     }
@@ -135,6 +153,10 @@ impl Wire {
                             sleep(Duration::from_millis(700)).await;
                             return Ok(());
                         }
+                        Some(Fault::RefuseFirst) => {
+                            client.write_all(CANCELLED).await?;
+                            request = after_first(request);
+                        }
                     }
                     server.write_all(request).await?;
                 }
@@ -148,4 +170,11 @@ impl Wire {
             }
         }
     }
+}
+
+/// The messages behind the query that comes first: its letter, its length, its text.
+fn after_first(request: &[u8]) -> &[u8] {
+    assert_eq!(request[0], b'Q');
+    let length = u32::from_be_bytes(request[1..5].try_into().unwrap());
+    &request[1 + usize::try_from(length).unwrap()..]
 }
