@@ -112,6 +112,13 @@ impl Instructions {
         })
     }
 
+    /// Has the owner written again where the record that refuses the write has it: replicas acknowledge writes alone.
+    pub(crate) fn or_again(self, owner: &str) -> Self {
+        let mut first = Self::default().say("again", "", owner);
+        first.0.extend(self.0);
+        first
+    }
+
     fn say(mut self, word: &str, field: &str, value: impl AsRef<[u8]>) -> Self {
         let words = [word.as_bytes(), field.as_bytes(), value.as_ref()];
         self.0.extend(words.map(<[u8]>::to_vec));

@@ -12,7 +12,8 @@ use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{RecordId, StoreError};
 use redis::aio::ConnectionManager;
 use redis::{
-    Client, FromRedisValue, Pipeline, RedisError, RedisResult, Script, ServerErrorKind, Value,
+    Client, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, Script, ServerErrorKind,
+    Value,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -166,6 +167,14 @@ impl<C: Connection> RedisStore<C> {
         format!("{}:outcome:{owner}", self.key_of(id.as_str()))
     }
 
+    /// Returns how many replicas must acknowledge a write, and within which time.
+    fn replicas(&self) -> (u32, Duration) {
+        match self.durability {
+            Durability::Replicas(wanted, patience) => (wanted, patience),
+            Durability::Primary => (0, Duration::ZERO),
+        }
+    }
+
     /// Runs a script on the primary that has this key, and waits for the replicas where `is_write` and the setting say so. Returns its answer,
     /// and whether enough replicas have what it left.
     async fn run(
@@ -180,9 +189,10 @@ impl<C: Connection> RedisStore<C> {
         if Instant::now() >= deadline {
             return Err(StoreError::NotSent);
         }
-        let (wanted, patience) = match self.durability {
-            Durability::Replicas(wanted, patience) if is_write => (wanted, patience),
-            _ => (0, Duration::ZERO),
+        let (wanted, patience) = if is_write {
+            self.replicas()
+        } else {
+            (0, Duration::ZERO)
         };
         let commands = |command: &str, script: &str| {
             let mut commands = Pipeline::new();
@@ -244,6 +254,11 @@ impl<C: Connection> RedisStore<C> {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let key = self.key_of(id.as_str());
+        let (wanted, _) = self.replicas();
+        let instructions = match write {
+            Some(write) if wanted > 0 => instructions.or_again(left_by(write)),
+            _ => instructions,
+        };
         let (answer, replicated) = self
             .run(
                 &self.write,
@@ -265,6 +280,13 @@ impl<C: Connection> RedisStore<C> {
                 // It may have applied before, where its client has sent it again.
                 let owner = met.as_ref().and_then(|met| met.version.owner.as_deref());
                 if owner.is_some_and(|owner| write.map(left_by) == Some(owner)) {
+                    // The replicas were asked about nothing where it could not be written again.
+                    if let Some(failure) = parts.next() {
+                        let failure = String::from_redis_value(failure).unwrap_or_default();
+                        let source =
+                            RedisError::from((ErrorKind::Client, "not written again", failure));
+                        return Err(RedisStoreError::not_replicated(wanted, source).into());
+                    }
                     replicated?;
                 }
                 Ok(Answer::Refused(met))

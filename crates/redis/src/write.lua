@@ -1,5 +1,7 @@
 -- Carries out one conditional write on the hash KEYS[1]. ARGV has instructions of three words each: what must hold, and what changes.
 -- Answers 2 and the type where the key holds something else; 0 and the record where a condition fails; else 1, with the record if it is asked for.
+-- 'again' comes first: where a record with this owner fails a condition, its owner is written again, so that WAIT has something to wait for. An error
+-- of that is the third answer.
 local key = KEYS[1]
 
 local function holds(word, field, value)
@@ -25,8 +27,17 @@ local function holds(word, field, value)
   return true
 end
 
+local function refused(again)
+  local failure = nil
+  if again and redis.call('HGET', key, 'owner') == again then
+    local done = redis.pcall('HSET', key, 'owner', again)
+    failure = type(done) == 'table' and done.err or nil
+  end
+  return {0, redis.call('HGETALL', key), failure}
+end
+
 local function write()
-  local sets, is_set, dels, kept, expires, whole = {}, {}, {}, nil, nil, false
+  local sets, is_set, dels, kept, expires, whole, again = {}, {}, {}, nil, nil, false, nil
   for i = 1, #ARGV, 3 do
     local word, field, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     if word == 'set' then
@@ -41,8 +52,10 @@ local function write()
       expires = value
     elseif word == 'whole' then
       whole = true
+    elseif word == 'again' then
+      again = value
     elseif not holds(word, field, value) then
-      return {0, redis.call('HGETALL', key)}
+      return refused(again)
     end
   end
 

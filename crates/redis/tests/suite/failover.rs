@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Idempotency, Key, OnStoreUnavailable, Outcome, StoreError};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
+use lambda_idempotency::store::{Answer, MemoryStore, Store};
+use lambda_idempotency::{
+    EpochMillis, EpochSeconds, Error, Idempotency, Key, OnStoreUnavailable, Outcome, StoreError,
+};
 use lambda_idempotency_redis::{Durability, RedisStore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -174,6 +178,61 @@ async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_ap
         matches!(done, Err(Error::Store(StoreError::Unavailable(_)))),
         "{done:?}"
     );
+}
+
+/// A claim, of which a client that got no answer sends the same again.
+fn claim() -> RecordWrite {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("failover");
+    let id = once.build().unwrap().record_id(&Key::new("mail", "1"));
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let owner = Owner::from_stored("me");
+    NewClaim::new(id.unwrap(), owner, now, EpochMillis(9), later).into()
+}
+
+/// The number of times that a server has written fields, its primary's writes among them.
+async fn times_written(server: &Server) -> u32 {
+    let stats: String = server.ask(&["INFO", "commandstats"]).await;
+    let calls = stats.lines().find_map(|line| {
+        let calls = line.strip_prefix("cmdstat_hset:calls=")?;
+        calls.split(',').next()?.parse().ok()
+    });
+    calls.unwrap_or(0)
+}
+
+/// `WAIT` waits for the last write of its connection, and another connection has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_sent_again_goes_to_the_replicas_again() {
+    let (primary, replica) = pair().await;
+    for times in 1..=3 {
+        let store = primary.store().await;
+        let store = store.durability(Durability::Replicas(1, MINUTE));
+        let answer = store.write(&claim(), Instant::now() + MINUTE * 2).await;
+        assert_eq!(answer.unwrap().is_applied(), times == 1, "{times}");
+        assert_eq!(times_written(&replica).await, times);
+    }
+    // Without replicas to wait for, nothing is written.
+    let again = primary.store().await;
+    let again = again.write(&claim(), Instant::now() + MINUTE).await;
+    assert!(matches!(again, Ok(Answer::Refused(Some(_)))), "{again:?}");
+    assert_eq!(times_written(&primary).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_a_full_memory_keeps_from_the_replicas_may_have_applied() {
+    let (primary, _replica) = pair().await;
+    let store = primary.store().await;
+    let soon = Instant::now() + MINUTE;
+    assert!(store.write(&claim(), soon).await.unwrap().is_applied());
+    primary
+        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
+        .await;
+    let store = primary.store().await;
+    let store = store.durability(Durability::Replicas(1, MINUTE));
+    let again = store.write(&claim(), Instant::now() + MINUTE).await;
+    let error = again.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(error.may_have_applied(), "{error:?}");
+    assert!(error.to_string().contains("0 replicas"), "{error}");
 }
 
 /// The store has answered, so that a run which may go on without it does not.
