@@ -187,6 +187,16 @@ impl Builder {
         self
     }
 
+    /// Reads the value of `IDEMPOTENCY_DISABLED`; `None` where the word is unknown.
+    #[doc(hidden)]
+    pub fn disabled_by(word: &str) -> Option<bool> {
+        match word.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Some(true),
+            "" | "false" | "0" | "no" | "off" => Some(false),
+            _ => None,
+        }
+    }
+
     /// Runs every handler unprotected. This is a kill switch that needs no deployment. Default:
     /// whether `IDEMPOTENCY_DISABLED` says so in the environment, by `true`, `1`, `yes` or `on` in
     /// any case. `false`, `0`, `no`, `off` and an empty value leave protection on; so does any other
@@ -369,7 +379,7 @@ pub(super) fn is_thrown() -> bool {
         return false;
     };
     let value = value.to_string_lossy();
-    read(&value).unwrap_or_else(|| {
+    Builder::disabled_by(&value).unwrap_or_else(|| {
         tracing::warn!(
             event = "switch_unknown",
             variable = DISABLED_VARIABLE,
@@ -378,15 +388,6 @@ pub(super) fn is_thrown() -> bool {
         );
         false
     })
-}
-
-/// Reads the word; `None` where it is unknown.
-fn read(word: &str) -> Option<bool> {
-    match word.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "yes" | "on" => Some(true),
-        "" | "false" | "0" | "no" | "off" => Some(false),
-        _ => None,
-    }
 }
 
 impl Idempotency {
@@ -498,13 +499,13 @@ mod tests {
     #[test]
     fn the_usual_words_throw_the_switch_or_leave_it() {
         for word in ["true", " TRUE ", "True", "1", "yes", "YES", "on", "On"] {
-            assert_eq!(read(word), Some(true), "{word:?}");
+            assert_eq!(Builder::disabled_by(word), Some(true), "{word:?}");
         }
         for word in ["", "false", "FALSE", "0", "no", "No", "off"] {
-            assert_eq!(read(word), Some(false), "{word:?}");
+            assert_eq!(Builder::disabled_by(word), Some(false), "{word:?}");
         }
         for word in ["ture", "2", "enabled", "disabled", "yes please"] {
-            assert_eq!(read(word), None, "{word:?}");
+            assert_eq!(Builder::disabled_by(word), None, "{word:?}");
         }
     }
 }

@@ -160,6 +160,7 @@ mod tests {
         Completed {
             id: "payments#charge#0f".to_owned(),
             completed_at: None,
+            expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
             outcome: Some(outcome.to_owned()),
             key_generation: 0,
         }

@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
 //! ```
+//! use lambda_idempotency::EpochSeconds;
 //! use lambda_idempotency_audit::{Completed, EffectKey, Tally};
 //!
 //! let record = Completed {
 //!     id: "payments#charge#0f".to_owned(),
 //!     completed_at: None,
+//!     expiration: EpochSeconds(4_000_000_000),
 //!     outcome: Some(r#"{"payment_id": "p-17"}"#.to_owned()),
 //!     key_generation: 0,
 //! };
@@ -40,9 +42,9 @@ pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;
 
-/// The words of an error and of its sources, as far as they aren't repeated: the SDK's own say
+/// Returns the words of an error and of its sources, as far as they aren't repeated: the SDK's own say
 /// "service error", and keep what the service said behind it.
-fn words(error: &dyn std::error::Error) -> String {
+pub fn words(error: &dyn std::error::Error) -> String {
     let mut all = vec![error.to_string()];
     let mut next = error.source();
     while let Some(source) = next {

@@ -1,7 +1,7 @@
 //! A completed record, as an audit needs it.
 
-use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::record::{Found, Status, StoredOutcome};
+use lambda_idempotency::{EpochMillis, EpochSeconds};
 
 /// A record whose handler succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Completed {
     pub id: String,
     /// The time at which its outcome was stored.
     pub completed_at: Option<EpochMillis>,
+    /// The time from which a duplicate runs again. The table may keep the record for longer.
+    pub expiration: EpochSeconds,
     /// Its outcome, where the record itself keeps it as text.
     pub outcome: Option<String>,
     /// The generation of the keys that its handler derived:
@@ -31,6 +33,7 @@ impl Completed {
         Some(Self {
             id: id.to_owned(),
             completed_at: record.completed_at,
+            expiration: record.expiration,
             outcome,
             key_generation: record.journal.key_generation(),
         })

@@ -1,5 +1,7 @@
 //! The audit itself.
 
+use std::time::SystemTime;
+
 use futures_util::{Stream, StreamExt, pin_mut};
 use lambda_idempotency::EpochMillis;
 
@@ -13,8 +15,8 @@ use crate::tally::Tally;
 /// The records that are compared.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Of this namespace alone. `None` takes all but those of engines that only observe: their work
-    /// has no record to compare with.
+    /// Of this namespace alone. `None` takes the records of every engine except those that only observe:
+    /// an observing engine's handler runs for each delivery, whatever its record says.
     pub namespace: Option<String>,
     /// Of this operation alone.
     pub operation: Option<String>,
@@ -27,7 +29,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn takes(&self, record: &Completed) -> bool {
+    fn takes(&self, record: &Completed, now: EpochMillis) -> bool {
         // As ids have it: cut at 255 bytes.
         let cut = |operation: &str| operation.floor_char_boundary(255);
         let is_of = |of: &String| record.operation() == of.get(..cut(of));
@@ -38,13 +40,15 @@ impl Selection {
         self.namespace.as_ref().map_or_else(is_protected, is_in)
             && self.operation.as_ref().is_none_or(is_of)
             && record.completed_at.is_none_or(in_time)
+            && record.expiration.to_millis() > now
     }
 }
 
 /// The number of records that are compared together.
 const TOGETHER: usize = 500;
 
-/// Compares the records with their effects.
+/// Compares the records with their effects. A record that has expired is left out: each duplicate of it runs
+/// again.
 ///
 /// # Errors
 ///
@@ -55,11 +59,14 @@ pub async fn audit(
     key: &EffectKey,
     selection: &Selection,
 ) -> Result<Tally, AuditError> {
+    let now = EpochMillis::from(SystemTime::now());
     let mut tally = Tally::default();
     let mut sample = selection.sample.map(|(size, seed)| Sample::new(size, seed));
     pin_mut!(records);
     while let Some(page) = records.next().await {
-        let page = page?.into_iter().filter(|record| selection.takes(record));
+        let page = page?
+            .into_iter()
+            .filter(|record| selection.takes(record, now));
         match &mut sample {
             Some(sample) => page.for_each(|record| sample.offer(record)),
             None => compare(page.collect(), effects, key, &mut tally).await?,
@@ -103,6 +110,7 @@ async fn compare(
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
+    use lambda_idempotency::EpochSeconds;
 
     use super::*;
 
@@ -127,6 +135,7 @@ mod tests {
                 if number < 50 { "pay" } else { "refund" }
             ),
             completed_at: Some(EpochMillis(number)),
+            expiration: EpochSeconds(4_000_000_000),
             outcome: None,
             key_generation: 0,
         }
@@ -201,6 +210,20 @@ mod tests {
                 checked,
                 "{selection:?}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_has_expired_is_left_out() {
+        let now = EpochMillis::from(SystemTime::now()).0 / 1_000;
+        for (expiration, checked) in [(now - 1, 0), (now + 3_600, 1)] {
+            let kept = Completed {
+                expiration: EpochSeconds(expiration),
+                ..record(1)
+            };
+            let page = stream::iter([Ok(vec![kept])]);
+            let tally = audit(page, &mut ByDigit, &EffectKey::Hash, &all()).await;
+            assert_eq!(tally.unwrap().checked(), checked, "{expiration}");
         }
     }
 

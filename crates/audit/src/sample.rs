@@ -74,6 +74,7 @@ mod tests {
         Completed {
             id: format!("n#o#{number}"),
             completed_at: None,
+            expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
             outcome: None,
             key_generation: 0,
         }

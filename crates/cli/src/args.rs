@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use lambda_idempotency::Idempotency;
+use lambda_idempotency::store::MemoryStore;
 
 use crate::audit;
 use crate::doctor;
@@ -40,17 +42,17 @@ pub struct Cli {
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The table of the records.
-    #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME")]
+    #[arg(long, global = true, env = "IDEMPOTENCY_TABLE", value_name = "NAME", value_parser = filled)]
     pub table: Option<String>,
     /// The address of AWS's APIs, instead of AWS's own: DynamoDB Local, an emulator. The SDK's
     /// variables do the same: `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", value_parser = filled)]
     pub endpoint_url: Option<String>,
     /// The profile of the AWS configuration.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", value_parser = filled)]
     pub profile: Option<String>,
     /// The AWS region.
-    #[arg(long, global = true, value_name = "REGION")]
+    #[arg(long, global = true, value_name = "REGION", value_parser = filled)]
     pub region: Option<String>,
     /// The namespace of the engine that writes the records. What reads all records leaves those of
     /// others out.
@@ -58,7 +60,8 @@ pub struct Global {
         long,
         global = true,
         env = "IDEMPOTENCY_NAMESPACE",
-        value_name = "NAME"
+        value_name = "NAME",
+        value_parser = namespace
     )]
     pub namespace: Option<String>,
     /// The records are in PostgreSQL or in Redis, at this URL: `postgres://…`, `redis://…`, `rediss://…`. Of Redis, `--table` names what
@@ -89,13 +92,13 @@ pub struct Global {
 #[derive(Clone, Debug, Args)]
 pub struct Layout {
     /// The partition key.
-    #[arg(long, global = true, default_value = "id", value_name = "NAME")]
+    #[arg(long, global = true, default_value = "id", value_name = "NAME", value_parser = filled)]
     pub partition_key: String,
     /// The sort key of a table with two keys; it holds the id.
-    #[arg(long, global = true, requires = "partition_value", value_name = "NAME")]
+    #[arg(long, global = true, requires = "partition_value", value_name = "NAME", value_parser = filled)]
     pub sort_key: Option<String>,
     /// The partition key's value in a table with two keys.
-    #[arg(long, global = true, requires = "sort_key", value_name = "VALUE")]
+    #[arg(long, global = true, requires = "sort_key", value_name = "VALUE", value_parser = filled)]
     pub partition_value: Option<String>,
     /// Over how many partition values the records are spread.
     #[arg(long, global = true, requires = "sort_key", value_name = "NUMBER")]
@@ -110,6 +113,23 @@ impl Layout {
     pub(crate) fn is_default(&self) -> bool {
         self.partition_key == "id" && self.sort_key.is_none() && self.attribute.is_empty()
     }
+}
+
+/// Takes a text that isn't empty: a script's variable that isn't set is no name.
+pub(crate) fn filled(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("it is empty: leave it out, or unset its variable".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Takes the namespaces that an engine takes: no record is in another one.
+fn namespace(text: &str) -> Result<String, String> {
+    let engine = Idempotency::builder(MemoryStore::new()).disabled(false);
+    let built = engine.namespace(filled(text)?).build();
+    built
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 fn renamed(text: &str) -> Result<(String, String), String> {
@@ -213,10 +233,8 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
 }
 
 pub(crate) fn man_pages(args: &ManArgs) -> Result<Exit, Failure> {
-    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| Failure::File {
-        path: args.folder.display().to_string(),
-        error,
-    })?;
+    clap_mangen::generate_to(Cli::command(), &args.folder)
+        .map_err(|error| Failure::file(&args.folder, error))?;
     Ok(Exit::Fine)
 }
 

@@ -108,6 +108,13 @@ impl Records {
     }
 }
 
+impl Global {
+    /// Returns the table of the records in PostgreSQL.
+    pub(crate) fn postgres_table(&self) -> &str {
+        self.table.as_deref().unwrap_or(DEFAULT_TABLE)
+    }
+}
+
 impl Context {
     /// Refuses `--store`, for the reason in `why`: what was asked is of DynamoDB alone.
     ///
@@ -160,7 +167,10 @@ impl Context {
             )
         })?;
         let config = self.aws().await;
-        if config.region().is_none() {
+        if config
+            .region()
+            .is_none_or(|region| region.as_ref().is_empty())
+        {
             return Err(Failure::usage(
                 "no AWS region: give --region, or set AWS_REGION or a profile's region",
             ));
@@ -240,8 +250,8 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
         .max_connections(4)
         .acquire_timeout(global.timeout)
         .connect_lazy_with(options);
-    let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
-    PostgresStore::with_table(pool, table).map_err(|error| Failure::usage(error.to_string()))
+    PostgresStore::with_table(pool, global.postgres_table())
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The attribute that holds the id.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::files;
 use crate::time;
 
 mod collect;
@@ -59,9 +60,10 @@ pub struct SettingArgs {
     /// The time for which outcomes are kept.
     #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
     pub retention: Duration,
-    /// The time for which permanent failures are kept.
-    #[arg(long, default_value = "1h", value_parser = time::duration, value_name = "DURATION")]
-    pub failure_retention: Duration,
+    /// The time for which permanent failures are kept: an hour, where it isn't given. Give it where the code
+    /// has such failures: streams are compared with it then, too.
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
+    pub failure_retention: Option<Duration>,
     /// The most by which clocks may differ.
     #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
     pub skew_margin: Duration,
@@ -109,10 +111,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn read_lock(path: &Path) -> Result<Vec<String>, Failure> {
-    let failed = |error| Failure::File {
-        path: path.display().to_string(),
-        error,
-    };
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    lock::second_tls(&text).map_err(|error| failed(std::io::Error::other(error)))
+    lock::second_tls(&files::text(path)?)
+        .map_err(|error| Failure::file(path, std::io::Error::other(error)))
 }

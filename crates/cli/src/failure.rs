@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 use lambda_idempotency::StoreError;
+pub(crate) use lambda_idempotency_audit::words;
 
 use crate::exit::Exit;
 
@@ -78,6 +80,14 @@ impl Failure {
         }
     }
 
+    /// A failure to read or write a file.
+    pub(crate) fn file(path: &Path, error: io::Error) -> Self {
+        Self::File {
+            path: path.display().to_string(),
+            error,
+        }
+    }
+
     /// The exit code of this failure.
     pub fn exit(&self) -> Exit {
         match self {
@@ -89,19 +99,4 @@ impl Failure {
             Self::BrokenPipe => Exit::Fine,
         }
     }
-}
-
-/// The words of an error and of its sources, as far as they aren't repeated. The SDK's own errors
-/// say "service error" and keep what the service said behind it.
-pub(crate) fn words(error: &dyn Error) -> String {
-    let mut all = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(source) = next {
-        let text = source.to_string();
-        if !all.iter().any(|word: &String| word.contains(&text)) {
-            all.push(text);
-        }
-        next = source.source();
-    }
-    all.join(": ")
 }

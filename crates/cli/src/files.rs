@@ -1,5 +1,6 @@
-//! Files that say how far a command has come.
+//! Files that a command reads, and those that say how far it has come.
 
+use std::io;
 use std::path::Path;
 
 use serde::Serialize;
@@ -15,8 +16,16 @@ pub(crate) fn save(file: Option<&Path>, content: &impl Serialize) -> Result<(), 
     let text = serde_json::to_vec(content).unwrap_or_default();
     std::fs::write(&beside, text)
         .and_then(|()| std::fs::rename(&beside, path))
-        .map_err(|error| Failure::File {
-            path: path.display().to_string(),
-            error,
-        })
+        .map_err(|error| Failure::file(path, error))
+}
+
+/// Reads a file.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::file(path, error))
+}
+
+/// Reads a file's text. Bytes that are none would be taken for others.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+    String::from_utf8(bytes(path)?)
+        .map_err(|error| Failure::file(path, io::Error::other(error.utf8_error())))
 }

@@ -115,7 +115,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         ));
     }
     let settings = args.settings.settings();
-    let (functions, table, not_read) = match &args.template {
+    let (functions, tables, not_read) = match &args.template {
         Some(path) => template::read(
             path,
             &args.parameter,
@@ -124,12 +124,12 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         )?,
         None => (
             settings::functions(&args.queue).into_iter().collect(),
-            None,
+            Vec::new(),
             Vec::new(),
         ),
     };
     let deployment = Deployment {
-        table,
+        tables,
         functions,
         settings,
         clock_ahead_millis: None,

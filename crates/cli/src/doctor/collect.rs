@@ -56,10 +56,10 @@ pub(super) async fn deployment(
         namespace: context.global().namespace.clone(),
         not_checked: Vec::new(),
     };
-    let (table, arn, clock) = table::ask(&mut asking, &place, &context.global().layout).await?;
+    let (table, clock) = table::ask(&mut asking, &place, &context.global().layout).await?;
     let mut functions = Vec::new();
     for name in &args.function {
-        functions.push(function::ask(&mut asking, args, name, arn.as_deref()).await?);
+        functions.push(function::ask(&mut asking, args, name, table.arn.as_deref()).await?);
     }
     if functions.is_empty() {
         asking.not_asked("functions", "name them: --function NAME");
@@ -71,7 +71,7 @@ pub(super) async fn deployment(
         );
     }
     let deployment = Deployment {
-        table: Some(table),
+        tables: vec![table],
         functions,
         settings: args.settings.settings(),
         clock_ahead_millis: clock,

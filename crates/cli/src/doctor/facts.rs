@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::args::Layout;
 
-/// A deployment: one table of records, the functions that use it, and what their code sets.
+/// A deployment: the tables of records, the functions that use them, and what their code sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deployment {
-    pub(crate) table: Option<Table>,
+    pub(crate) tables: Vec<Table>,
     pub(crate) functions: Vec<Function>,
     pub(crate) settings: Settings,
     /// The time by which this machine's clock is ahead of AWS's, in milliseconds.
@@ -26,7 +26,8 @@ pub(crate) struct Deployment {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) retention: Duration,
-    pub(crate) failure_retention: Duration,
+    /// The library's own, where the flags don't give it.
+    pub(crate) failure_retention: Option<Duration>,
     pub(crate) skew_margin: Duration,
 }
 
@@ -35,7 +36,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             retention: lambda_idempotency::EVENT_RETENTION,
-            failure_retention: Duration::from_hours(1),
+            failure_retention: None,
             skew_margin: Duration::from_secs(1),
         }
     }
@@ -44,7 +45,9 @@ impl Default for Settings {
 /// The table of the records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
+    /// Its name; its ARN, where `--table` gives that.
     pub(crate) name: String,
+    pub(crate) arn: Option<String>,
     /// The attribute that TTL is on for; `Some(None)` where TTL is off.
     pub(crate) ttl: Option<Option<String>>,
     pub(crate) expected_ttl: String,
@@ -72,6 +75,7 @@ impl Table {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Function {
     pub(crate) name: String,
+    pub(crate) arn: Option<String>,
     pub(crate) timeout: Option<Duration>,
     /// The value of `IDEMPOTENCY_TABLE`; `Some(None)` where it isn't set.
     pub(crate) table: Option<Option<String>>,

@@ -40,7 +40,7 @@ pub(crate) const RULES: [Rule; 24] = [
     ("receive-count", queue::receive_count),
     ("dead-letter-retention", queue::dead_letter_retention),
     ("retention", queue::retention),
-    ("failure-retention", queue::failure_retention),
+    ("failure-retention", failure_retention),
     ("bisect", stream::bisect),
     ("record-age", stream::record_age),
     ("on-failure", stream::on_failure),
@@ -48,6 +48,12 @@ pub(crate) const RULES: [Rule; 24] = [
     ("tls-stack", client::tls_stack),
     ("clock", client::clock),
 ];
+
+fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
+    let mut verdicts = queue::failure_retention(deployment);
+    verdicts.extend(stream::failure_retention(deployment));
+    verdicts
+}
 
 /// Applies the rules, but for those that are ignored.
 pub(crate) fn check(deployment: &Deployment, ignored: &[String]) -> Report {

@@ -5,6 +5,7 @@
     reason = "of a JSON value, a member that is not there is null"
 )]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::yaml;
 use crate::failure::Failure;
+use crate::files;
 
 /// A template, with the values of its parameters.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Template {
     /// Before the names of its resources: `Stack/`.
     prefix: String,
     nested: BTreeMap<String, Template>,
+    /// Which of its conditions hold, as far as they were asked for.
+    conditions: RefCell<BTreeMap<String, Option<bool>>>,
 }
 
 impl Template {
@@ -39,11 +43,7 @@ impl Template {
         depth: u8,
     ) -> Result<Self, Failure> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::File {
-            path: shown.clone(),
-            error,
-        })?;
-        let root = yaml::read(&text)
+        let root = yaml::read(&files::text(path)?)
             .map_err(|error| Failure::usage(format!("{shown} is no template: {error}")))?;
         if !root["Resources"].is_object() {
             return Err(Failure::usage(format!(
@@ -64,6 +64,7 @@ impl Template {
             parameters,
             prefix,
             nested: BTreeMap::new(),
+            conditions: RefCell::default(),
         };
         let folder = path.parent().unwrap_or(Path::new("."));
         if depth < 4 {
@@ -164,8 +165,10 @@ impl Template {
         if let Some(value) = self.parameters.get(name) {
             return value.clone();
         }
-        // SAM makes an alias of this name, for `AutoPublishAlias`.
-        let name = name.strip_suffix(".Alias").unwrap_or(name);
+        // SAM makes an alias and a version of these names, for `AutoPublishAlias`.
+        let of = name.strip_suffix(".Alias");
+        let of = of.or_else(|| name.strip_suffix(".Version"));
+        let name = of.unwrap_or(name);
         if self.root["Resources"].get(name).is_some() {
             return json!(format!("{}{name}", self.prefix));
         }
@@ -202,7 +205,14 @@ impl Template {
     }
 
     fn condition(&self, name: &str) -> Option<bool> {
-        self.holds(&self.root["Conditions"][name])
+        if let Some(known) = self.conditions.borrow().get(name) {
+            return *known;
+        }
+        // Not known while it is computed: a condition may refer to itself.
+        self.conditions.borrow_mut().insert(name.to_owned(), None);
+        let holds = self.holds(&self.root["Conditions"][name]);
+        self.conditions.borrow_mut().insert(name.to_owned(), holds);
+        holds
     }
 
     fn holds(&self, of: &Value) -> Option<bool> {

@@ -4,9 +4,11 @@
     reason = "of a JSON value, a member that is not there is null"
 )]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use lambda_idempotency::Builder;
 use serde_json::{Value, json};
 
 use super::intrinsic::{Template, intrinsic, members, text};
@@ -20,13 +22,15 @@ const QUEUE_RETENTION: u64 = 4 * 86_400;
 const VISIBILITY: u64 = 30;
 /// The hours for which a stream keeps records where a template doesn't say; one of DynamoDB, always.
 const STREAM_HOURS: u32 = 24;
+/// The most aliases and versions between a mapping and its function: none is of another one.
+const QUALIFIERS: usize = 1;
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;
 
-/// The functions that name a table of records, that table, and what could not be read.
-type Read = (Vec<Function>, Option<Table>, Vec<String>);
+/// The functions that name a table of records, those tables, and what could not be read.
+type Read = (Vec<Function>, Vec<Table>, Vec<String>);
 
-/// Reads the functions of a template: those that are named, or all. `layout` names the table's keys
+/// Reads the functions of a template: those that are named, or all. `layout` names the tables' keys
 /// and attributes.
 pub(super) fn read(
     path: &Path,
@@ -40,7 +44,7 @@ pub(super) fn read(
         named,
         not_read: Vec::new(),
     };
-    let functions = reading.functions();
+    let mut functions = reading.functions();
     let is_read = |name: &&String| functions.iter().any(|function| function.name == **name);
     let missing = named.iter().find(|name| !is_read(name));
     if functions.is_empty() || missing.is_some() {
@@ -50,11 +54,23 @@ pub(super) fn read(
             path.display()
         )));
     }
-    let table = functions
+    let written = functions
         .iter()
-        .find_map(|function| function.table.clone().flatten());
-    let table = table.and_then(|name| reading.table(&name, layout));
-    Ok((functions, table, reading.not_read))
+        .filter_map(|function| function.table.clone());
+    let written: BTreeSet<String> = written.flatten().collect();
+    let tables = written
+        .iter()
+        .filter_map(|name| reading.table(name, layout));
+    let tables: Vec<Table> = tables.collect();
+    for function in &mut functions {
+        // A table outside of the template may be the right one.
+        let is_read = |name: &String| tables.iter().any(|table| table.name == *name);
+        function.table = function
+            .table
+            .take()
+            .filter(|name| name.as_ref().is_some_and(is_read));
+    }
+    Ok((functions, tables, reading.not_read))
 }
 
 struct Reading<'a> {
@@ -113,16 +129,13 @@ impl Reading<'_> {
             members(&properties["Events"]).filter_map(|(_, event)| event["Type"].as_str());
         let is_asynchronous = at(properties, "EventInvokeConfig").is_some()
             || events.any(|kind| asynchronous.contains(&kind));
-        let destination = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
-        let is_on = |value: &Value| {
-            let set = text(value)?.to_ascii_lowercase();
-            Some(["true", "1", "yes", "on"].contains(&set.trim()))
-        };
+        let is_on = |value: &Value| Some(Builder::disabled_by(&text(value)?) == Some(true));
         let disabled = "Environment.Variables.IDEMPOTENCY_DISABLED";
         let reserved = "ReservedConcurrentExecutions";
         let some_count = |value: &Value| count(value).map(Some);
         Some(Function {
             name: name.to_owned(),
+            arn: None,
             timeout: self.time(name, properties, "Timeout", TIMEOUT),
             table: table.as_str().map(|table| Some(table.to_owned())),
             disabled: self.known(name, properties, disabled, false, is_on),
@@ -131,11 +144,30 @@ impl Reading<'_> {
                 .flatten(),
             mappings,
             asynchronous: is_asynchronous
-                .then(|| self.known(name, properties, destination, None, some_text))
+                .then(|| self.destination(name, properties))
                 .flatten(),
             missing_actions: None,
             retention: None,
         })
+    }
+
+    /// The destination of failed asynchronous invocations. SAM makes the queue or the topic of a `Type`
+    /// without a `Destination`.
+    #[allow(
+        clippy::option_option,
+        reason = "unknown, known to be absent, and known are three"
+    )]
+    fn destination(&mut self, name: &str, properties: &Value) -> Option<Option<String>> {
+        let named = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
+        if at(properties, named).is_some() {
+            return self.known(name, properties, named, None, some_text);
+        }
+        let kind = "EventInvokeConfig.DestinationConfig.OnFailure.Type";
+        let made = |kind: &Value| {
+            let kind = kind.as_str()?;
+            Some(["SQS", "SNS"].contains(&kind).then(|| kind.to_owned()))
+        };
+        self.known(name, properties, kind, None, made)
     }
 
     /// The mappings that are their own resources.
@@ -146,7 +178,7 @@ impl Reading<'_> {
                 continue;
             }
             let properties = template.resolve(&resource["Properties"]);
-            let Some(named) = self.function_of(template, &properties["FunctionName"]) else {
+            let Some(named) = self.function_of(&properties["FunctionName"]) else {
                 let unread = format!("{name}: its function is not in the template");
                 if !self.not_read.contains(&unread) {
                     self.not_read.push(unread);
@@ -176,15 +208,22 @@ impl Reading<'_> {
         mappings
     }
 
-    /// The function that a mapping names, by itself or by an alias of it.
-    fn function_of(&self, template: &Template, named: &Value) -> Option<String> {
-        let named = named.as_str()?;
-        let (_, resource) = self.template.resource(named)?;
-        if resource["Type"] == "AWS::Lambda::Alias" {
-            let function = template.resolve(&resource["Properties"]["FunctionName"]);
-            return function.as_str().map(str::to_owned);
+    /// The function that a mapping names, by itself or by an alias or a version of it.
+    fn function_of(&self, named: &Value) -> Option<String> {
+        let mut named = named.clone();
+        for _ in 0..=QUALIFIERS {
+            let (template, resource) = self.template.resource(named.as_str()?)?;
+            match resource["Type"].as_str()? {
+                "AWS::Serverless::Function" | "AWS::Lambda::Function" => {
+                    return named.as_str().map(str::to_owned);
+                }
+                "AWS::Lambda::Alias" | "AWS::Lambda::Version" => {
+                    named = template.resolve(&resource["Properties"]["FunctionName"]);
+                }
+                _ => return None,
+            }
         }
-        Some(named.to_owned())
+        None
     }
 
     fn mapping(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Mapping> {
@@ -226,8 +265,10 @@ impl Reading<'_> {
     }
 
     fn not_in_template(&mut self, of: &str) {
-        self.not_read
-            .push(format!("{of}: its source is not in the template"));
+        let unread = format!("{of}: its source is not in the template");
+        if !self.not_read.contains(&unread) {
+            self.not_read.push(unread);
+        }
     }
 
     /// Reads the property at a path of names: `default`, where the template has none.
@@ -368,8 +409,8 @@ fn key_of_simple(properties: &Value) -> Value {
     json!({ "KeySchema": [{ "AttributeName": name, "KeyType": "HASH" }] })
 }
 
-/// What each replica of a global table is set to, as another table has it: one that isn't protected
-/// is enough to lose the records there.
+/// Returns the settings of a global table's replicas in the form of a single table's. A protection is on
+/// where each replica has it: records are lost in one that has not.
 fn settings_of_all(properties: &Value) -> Value {
     let of_all = |path| {
         let replicas = properties["Replicas"].as_array()?;

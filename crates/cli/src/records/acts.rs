@@ -43,7 +43,7 @@ pub struct Act {
 }
 
 impl Act {
-    /// Tells whether it is this act, whatever was noted with it.
+    /// Compares two acts by time, kind, operator and reason, not by what is left to delete.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let of = |act: &Self| (act.at, act.act.clone(), act.by.clone(), act.reason.clone());
         of(self) == of(other)
@@ -113,12 +113,7 @@ impl GivenBack {
     pub(crate) fn note(self, journal: &Journal, at: EpochMillis) -> StepNote {
         let mut all: Vec<Self> = listed(journal, RERUN_STEP);
         all.push(self);
-        let mut text = text(&all);
-        while text.len() > MAX_STEP_RESULT_BYTES {
-            all.remove(0);
-            text = self::text(&all);
-        }
-        list(journal, RERUN_STEP, text, at)
+        list(journal, RERUN_STEP, all, at, |_| 0)
     }
 }
 
@@ -159,13 +154,8 @@ impl Kept {
     /// The note that keeps the name of the record's outcome, for an act that takes it from the record.
     pub(crate) fn note(record: &Record, at: EpochMillis) -> Option<StepNote> {
         Self::of(record)?;
-        let mut all = Self::all(record);
-        let mut text = text(&all);
-        while text.len() > MAX_STEP_RESULT_BYTES {
-            all.remove(0);
-            text = self::text(&all);
-        }
-        Some(list(&record.journal, KEPT_STEP, text, at))
+        let all = Self::all(record);
+        Some(list(&record.journal, KEPT_STEP, all, at, |_| 0))
     }
 
     /// The attempt, where the outcome is in its own item, or a row.
@@ -193,8 +183,20 @@ fn text<T: Serialize>(list: &[T]) -> String {
     serde_json::to_string(list).unwrap_or_default()
 }
 
-/// The note that makes an entry list this.
-fn list(journal: &Journal, entry: &str, text: String, at: EpochMillis) -> StepNote {
+/// The note that makes an entry list these. Where there is no room for all, they go one by one: the one
+/// whose place `first` returns.
+fn list<T: Serialize>(
+    journal: &Journal,
+    entry: &str,
+    mut all: Vec<T>,
+    at: EpochMillis,
+    first: impl Fn(&[T]) -> usize,
+) -> StepNote {
+    let mut text = text(&all);
+    while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
+        all.remove(first(&all));
+        text = self::text(&all);
+    }
     let begun = StepEntry::begun(journal.get(entry), at);
     let listed = StepState::Confirmed(StepResult::Text(text));
     StepNote::new(entry, begun.ended(listed, None, at))
@@ -205,14 +207,11 @@ fn list(journal: &Journal, entry: &str, text: String, at: EpochMillis) -> StepNo
 pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> StepNote {
     let mut all = acts(journal);
     all.push(act);
-    let mut text = text(&all);
-    while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
+    let first = |all: &[Act]| {
         let is_rerun = |act: &Act| act.act.starts_with(rerun::WORD);
-        let oldest = all.iter().position(|act| !is_rerun(act));
-        all.remove(oldest.unwrap_or(0));
-        text = self::text(&all);
-    }
-    list(journal, OPERATOR_STEP, text, at)
+        all.iter().position(|act| !is_rerun(act)).unwrap_or(0)
+    };
+    list(journal, OPERATOR_STEP, all, at, first)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `complete`: stores a success, so that duplicates get it and nothing runs again.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::files;
 use crate::records::operate::Ending;
 use crate::records::order::{OrderArgs, give, kept_until, not_final};
 use crate::time;
@@ -86,7 +86,7 @@ impl OutcomeArgs {
     fn text(&self) -> Result<String, Failure> {
         let text = match (&self.outcome, &self.outcome_file, self.status) {
             (Some(text), ..) => json(text)?,
-            (_, Some(path), _) => json(&text(path)?)?,
+            (_, Some(path), _) => json(&files::text(path)?)?,
             (.., Some(status)) => self.response(status)?,
             _ => {
                 return Err(Failure::usage(
@@ -105,7 +105,7 @@ impl OutcomeArgs {
 
     fn response(&self, status: StatusCode) -> Result<String, Failure> {
         let body = match &self.body_file {
-            Some(path) => read(path)?,
+            Some(path) => files::bytes(path)?,
             None => Vec::new(),
         };
         if !body.is_empty() && matches!(status.as_u16(), 204 | 205 | 304) {
@@ -120,21 +120,6 @@ impl OutcomeArgs {
         }
         Ok(stored_outcome(&response))
     }
-}
-
-fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::File {
-        path: path.display().to_string(),
-        error,
-    })
-}
-
-/// The text of a file. Bytes that are none would be stored as others.
-fn text(path: &PathBuf) -> Result<String, Failure> {
-    String::from_utf8(read(path)?).map_err(|error| Failure::File {
-        path: path.display().to_string(),
-        error: io::Error::other(error.utf8_error()),
-    })
 }
 
 /// The text of a JSON value, byte for byte: numbers stay as they are written.

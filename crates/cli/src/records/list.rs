@@ -11,6 +11,7 @@ use lambda_idempotency_audit::parts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::args::filled;
 use crate::ask::agree;
 use crate::connect::Place;
 use crate::context::{Context, now};
@@ -57,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     pub attempts: Option<u32>,
     /// Of this operation alone.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = filled)]
     pub operation: Option<String>,
     /// Ends after so many.
     #[arg(long, value_name = "NUMBER")]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency::{RecordId, StoreError};
-use lambda_idempotency_postgres::DEFAULT_TABLE;
 use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::connect::{Place, Records};
@@ -60,7 +59,7 @@ pub(crate) async fn held(
     let Place::Postgres(store) = &records.place else {
         return Ok(Held::No);
     };
-    let table = context.global().table.as_deref().unwrap_or(DEFAULT_TABLE);
+    let table = context.global().postgres_table();
     let statement = match found {
         Some(_) => format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE"),
         None => format!(

@@ -11,11 +11,13 @@ use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::args::filled;
 use crate::ask::agree;
 use crate::connect::Records;
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{ALARM, GOOD, note};
 use crate::records::acts::acts;
 use crate::records::explain::SKEW_MARGIN;
@@ -102,7 +104,7 @@ pub struct WhichArgs {
     )]
     pub from: Option<PathBuf>,
     /// The operation of the key, or of all records that are to run again.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = filled)]
     pub operation: Option<String>,
     /// All records of the operation that became final at this time or later. They are counted first.
     #[arg(
@@ -270,19 +272,22 @@ impl WhichArgs {
 
 /// The ids of a file, each once: an id on each line, or what `list --json` prints.
 fn listed(file: &Path) -> Result<Vec<RecordId>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::File {
-        path: file.display().to_string(),
-        error,
-    })?;
+    let text = files::text(file)?;
     let mut seen = std::collections::HashSet::new();
     let ids = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let ids = ids.map(|line| match serde_json::from_str(line) {
         Ok(Entry { id }) => id,
         Err(_) => line.to_owned(),
     });
-    ids.filter(|id| seen.insert(id.clone()))
-        .map(|id| raw_id(&id))
-        .collect()
+    let ids = ids.filter(|id| seen.insert(id.clone()));
+    let ids: Vec<RecordId> = ids.map(|id| raw_id(&id)).collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} has no ids: give a file with an id on each line, or with what `list --json` prints",
+            file.display()
+        )));
+    }
+    Ok(ids)
 }
 
 /// A line of `list --json`.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::files::save;
+use crate::files::{bytes, save};
 use crate::records::search::{Cost, classify};
 use crate::redis::Page;
 
@@ -98,12 +98,8 @@ impl Progress {
         let Some(path) = file.filter(|path| path.exists()) else {
             return Ok(fresh);
         };
-        let failed = |error| Failure::File {
-            path: path.display().to_string(),
-            error,
-        };
-        let text = std::fs::read(path).map_err(failed)?;
-        let begun: Self = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+        let begun: Self = serde_json::from_slice(&bytes(path)?)
+            .map_err(|error| Failure::file(path, error.into()))?;
         let is_alike = |(one, other): (&Segment, &Segment)| {
             *one == Segment::Done || discriminant(one) == discriminant(other)
         };

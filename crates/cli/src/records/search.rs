@@ -4,7 +4,8 @@ use std::fmt;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use lambda_idempotency::{RecordId, StoreError};
-use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
+use lambda_idempotency_audit::parts;
+use lambda_idempotency_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use crate::ask::agree;
@@ -99,7 +100,7 @@ async fn which_of_postgres(
     context: &Context,
 ) -> Result<String, Failure> {
     let global = context.global();
-    let table = global.table.as_deref().unwrap_or(DEFAULT_TABLE);
+    let table = global.postgres_table();
     let asked = format!(
         "{AS_THE_STORE}; SELECT current_database()::text, '{table}'::regclass::oid::bigint"
     );
@@ -197,9 +198,6 @@ pub(crate) async fn by_hash(
 /// Tells whether logs name this record by a hash that begins so: the end of the id, or the hash of
 /// an id that a caller supplied.
 fn has_hash(id: &str, hash: &str) -> Result<bool, Failure> {
-    let is_derived = id
-        .rsplit('#')
-        .next()
-        .is_some_and(|end| end.len() == 64 && end.starts_with(hash));
+    let is_derived = parts(id).is_some_and(|(.., own)| own.starts_with(hash));
     Ok(is_derived || raw_id(id)?.hash().starts_with(hash))
 }

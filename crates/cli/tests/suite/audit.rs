@@ -327,6 +327,22 @@ async fn by_command(place: &str, effects: &str) -> Said {
     Said::of(&command.output().await.unwrap())
 }
 
+/// The table keeps a record for a while after it has expired; an export has it for ever.
+#[tokio::test]
+async fn a_record_that_has_expired_is_not_compared() {
+    let (records, ledger) = world(20, false, "payment").await;
+    let expired = (20..25).map(|number| {
+        let mut record = record(number);
+        record.retain(|(name, _)| *name != "expiration");
+        let then = AttributeValue::N("1700000001".to_owned());
+        record.push(("expiration", then));
+        record
+    });
+    put_all(&records, expired).await;
+    let said = audit(&records, &ledger, &[]).await.ended_with(0);
+    assert_eq!(counts(&said), [20, 0, 0]);
+}
+
 #[tokio::test]
 async fn an_export_is_compared_by_a_command() {
     let folder = export(1_234);

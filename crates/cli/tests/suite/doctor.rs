@@ -167,9 +167,11 @@ async fn a_broker_is_judged_by_what_it_has() {
 #[tokio::test]
 async fn what_the_code_sets_is_judged_too() {
     let wire = Wire::sound(true).await;
-    for (words, id) in [
-        (["--retention", "17days"], "retention"),
-        (["--failure-retention", "9min"], "failure-retention"),
+    for (words, found) in [
+        (["--retention", "17days"], &["retention"][..]),
+        (["--failure-retention", "9min"], &["failure-retention"; 2]),
+        (["--failure-retention", "6h"], &["failure-retention"]),
+        (["--failure-retention", "7h"], &[]),
     ] {
         let mut command = command(&[
             "doctor",
@@ -179,15 +181,15 @@ async fn what_the_code_sets_is_judged_too() {
             "--function",
             "worker",
         ]);
-        command.args(if id == "retention" {
+        command.args(if words[0] == "--retention" {
             &words[..0]
         } else {
             &SETTINGS[..]
         });
         command.args(words).args(MARGIN);
         command.env("AWS_ENDPOINT_URL", wire.url());
-        let said = Said::of(&command.output().await.unwrap()).ended_with(1);
-        assert_eq!(ids(&said), [id]);
+        let said = Said::of(&command.output().await.unwrap());
+        assert_eq!(ids(&said), found, "{words:?}");
     }
     let two = "[[package]]\nname = \"rustls\"\nversion = \"0.23.46\"\n[[package]]\nname = \"rustls\"\nversion = \"0.21.12\"\n";
     let said = doctor(&wire, "idempotency", &["--cargo-lock", &lock(two)])
@@ -201,6 +203,25 @@ async fn what_the_code_sets_is_judged_too() {
         ids(&doctor(&wire, "idempotency", &[]).await),
         ["receive-count"]
     );
+}
+
+#[tokio::test]
+async fn a_table_that_is_named_by_its_arn_is_the_one_of_its_name() {
+    let wire = Wire::sound(true).await;
+    let arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/idempotency";
+    wire.change(|it| {
+        it["function"]["FunctionArn"] =
+            json!("arn:aws:lambda:eu-central-1:123456789012:function:worker");
+    });
+    doctor(&wire, arn, &[]).await.ended_with(0);
+    wire.change(|it| {
+        it["function"]["Environment"]["Variables"]["IDEMPOTENCY_TABLE"] =
+            json!("arn:aws:dynamodb:eu-west-1:123456789012:table/idempotency");
+    });
+    for table in ["idempotency", arn] {
+        let said = doctor(&wire, table, &[]).await.ended_with(1);
+        assert_eq!(ids(&said), ["table-variable"]);
+    }
 }
 
 #[tokio::test]

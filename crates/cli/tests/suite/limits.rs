@@ -241,6 +241,21 @@ async fn a_record_that_was_written_is_said_to_be_where_its_report_can_not_be_pri
     std::fs::remove_file(file).unwrap();
 }
 
+/// A script whose `list` found nothing reruns nothing: that is told, not taken for done.
+#[tokio::test]
+async fn a_file_without_ids_is_refused() {
+    let table = table().await;
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    for text in ["", "\n \n"] {
+        std::fs::write(&file, text).unwrap();
+        let from = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+        on(&table, &[&from[..], &["--reason", "why", "--yes"]].concat())
+            .await
+            .refused(2, "has no ids");
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
 /// Runs the binary with an output whose reader has gone.
 async fn unread(words: &[&str]) -> Said {
     let (reader, writer) = std::io::pipe().unwrap();

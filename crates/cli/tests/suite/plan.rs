@@ -532,12 +532,18 @@ async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() 
   Jobs: { Type: AWS::SQS::Queue }
   Work: { Type: AWS::Serverless::Function, Properties: { AutoPublishAlias: live, Environment: { Variables: { IDEMPOTENCY_TABLE: t } } } }
   Live: { Type: AWS::Lambda::Alias, Properties: { FunctionName: !Ref Work } }
+  Built: { Type: AWS::Lambda::Version, Properties: { FunctionName: !Ref Work } }
+  Loop: { Type: AWS::Lambda::Alias, Properties: { FunctionName: !Ref Loop } }
   Mapping: { Type: AWS::Lambda::EventSourceMapping, Properties: { FunctionName: @, EventSourceArn: !GetAtt Jobs.Arn } }
 ";
     for (named, is_found) in [
         ("!Ref Work", true),
         ("!Ref Live", true),
         ("!Ref Work.Alias", true),
+        ("!Ref Built", true),
+        ("!Ref Work.Version", true),
+        ("!Ref Loop", false),
+        ("!Ref Jobs", false),
         ("!Sub \"${Work}:live\"", false),
         ("!ImportValue elsewhere", false),
     ] {
@@ -551,6 +557,94 @@ async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() 
         let not_read = read["not_read"].to_string();
         let is_told = not_read.contains("Mapping: its function is not in the template");
         assert_eq!(is_told, !is_found, "{named}: {not_read}");
+    }
+}
+
+/// Each function with a table of its own, one of them outside of the template.
+#[tokio::test]
+async fn each_table_that_a_function_names_is_judged() {
+    const TEMPLATE: &str = "Resources:
+  Archive: { Type: AWS::DynamoDB::Table, Properties: { KeySchema: [{ AttributeName: id, KeyType: HASH }] } }
+  Records: { Type: AWS::DynamoDB::Table, Properties: { KeySchema: [{ AttributeName: pk, KeyType: HASH }] } }
+  First: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: !ImportValue t } } } }
+  Second: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: elsewhere } } } }
+  Third: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: !Ref Records } } } }
+  Work: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: !Ref Archive } } } }
+";
+    for (words, judged) in [
+        (&[][..], &["Archive", "Records"][..]),
+        (
+            &["--function", "Third", "--function", "Second"],
+            &["Records"],
+        ),
+        (&["--function", "Second"], &[]),
+    ] {
+        let read = planned(TEMPLATE, words).await;
+        let findings = read["check"]["findings"].as_array().unwrap();
+        let of = |id: &str| {
+            let found = findings.iter().filter(|finding| finding["id"] == id);
+            let mut at: Vec<_> = found.map(|finding| finding["at"].clone()).collect();
+            at.sort_by_key(Value::to_string);
+            at
+        };
+        assert_eq!(of("ttl-off"), judged, "{words:?}: {read:#}");
+        let keys = judged.iter().filter(|name| **name == "Records").count();
+        assert_eq!(of("key-schema").len(), keys, "{words:?}: {read:#}");
+        assert_eq!(of("table-variable"), [""; 0], "{words:?}: {read:#}");
+    }
+}
+
+/// SAM makes the queue or the topic that a function's own configuration doesn't name.
+#[tokio::test]
+async fn a_destination_that_sam_makes_is_one() {
+    const TEMPLATE: &str = "Resources:
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
+      EventInvokeConfig: { DestinationConfig: { OnFailure: { @ } } }
+";
+    for (failed, is_found) in [
+        ("Type: SQS", false),
+        ("Type: SNS", false),
+        ("Type: Lambda", true),
+        ("", true),
+        ("Type: Lambda, Destination: !GetAtt Failed.Arn", false),
+    ] {
+        let template = format!(
+            "{}  Failed: {{ Type: AWS::SQS::Queue }}\n",
+            TEMPLATE.replace('@', failed)
+        );
+        let read = planned(&template, &[]).await;
+        let found = read["check"]["findings"].to_string();
+        assert_eq!(
+            found.contains("async-destination"),
+            is_found,
+            "{failed}: {found}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn conditions_that_refer_to_themselves_are_not_known() {
+    const TEMPLATE: &str = "Conditions:
+  A: !Condition A
+  B: !Not [!Condition C]
+  C: !And [!Condition B, !Condition B]
+  D: !Equals [!If [D, x, y], x]
+  E: !Or [!Condition E, !Condition A]
+Resources:
+  Work:
+    Type: AWS::Serverless::Function
+    Condition: B
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: !If [@, yes, no] } }
+";
+    for condition in ["A", "B", "C", "D", "E"] {
+        let read = planned(&TEMPLATE.replace('@', condition), &[]).await;
+        let not_read = read["not_read"].to_string();
+        let is_told = not_read.contains("IDEMPOTENCY_DISABLED");
+        assert!(is_told, "{condition}: {not_read}");
     }
 }
 

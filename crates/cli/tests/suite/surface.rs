@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::records::{dead, deliver};
-use crate::support::{Terminal, on, run, table};
+use crate::support::{Said, Terminal, command, on, run, table};
 
 #[tokio::test]
 async fn each_shell_has_completions() {
@@ -73,6 +73,36 @@ async fn a_record_that_moves_while_the_operator_thinks_is_left_alone() {
         (&left["state"], &left["acts"]),
         (&json!("completed"), &json!([]))
     );
+}
+
+/// A script's variable that isn't set: in another namespace and table, nothing is found.
+#[tokio::test]
+async fn a_name_that_is_empty_is_refused() {
+    for (variable, flag) in [
+        ("IDEMPOTENCY_NAMESPACE", "namespace"),
+        ("IDEMPOTENCY_TABLE", "table"),
+    ] {
+        let mut list = command(&["list", "--stuck", "--yes"]);
+        let said = Said::of(&list.env(variable, "").output().await.unwrap());
+        said.refused(2, flag);
+    }
+    for flag in [
+        "--table",
+        "--namespace",
+        "--region",
+        "--profile",
+        "--endpoint-url",
+        "--partition-key",
+        "--operation",
+    ] {
+        run(&["list", "--yes", flag, ""]).await.refused(2, flag);
+    }
+    let long = "n".repeat(256);
+    for namespace in ["a#b", "a\nb", &long] {
+        run(&["list", "--yes", "--namespace", namespace])
+            .await
+            .refused(2, "without `#` and control characters");
+    }
 }
 
 /// Each has a flag that the others leave no use for.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_sdk_lambda::Client;
 use aws_sdk_lambda::error::ProvideErrorMetadata;
 use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseType};
+use lambda_idempotency::Builder;
 
 use super::{Asking, queue, role};
 use crate::doctor::facts::{Function, Mapping, Source, Stream};
@@ -47,9 +48,13 @@ pub(super) async fn ask(
     };
     let mut function = Function {
         name: name.to_owned(),
+        arn: configuration.function_arn,
         timeout: configuration.timeout.and_then(seconds),
         table: Some(variable("IDEMPOTENCY_TABLE").filter(|table| !table.is_empty())),
-        disabled: Some(variable("IDEMPOTENCY_DISABLED").is_some_and(|word| is_on(&word))),
+        disabled: Some(
+            variable("IDEMPOTENCY_DISABLED")
+                .is_some_and(|word| Builder::disabled_by(&word) == Some(true)),
+        ),
         ..Function::default()
     };
     // An alias has no concurrency.
@@ -99,11 +104,6 @@ pub(super) async fn ask(
         function.missing_actions = role::missing(asking, args.adapter, name, &role, table).await;
     }
     Ok(function)
-}
-
-/// As the kill switch reads its variable.
-fn is_on(word: &str) -> bool {
-    ["true", "1", "yes", "on"].contains(&word.trim().to_ascii_lowercase().as_str())
 }
 
 fn seconds(count: i32) -> Option<Duration> {

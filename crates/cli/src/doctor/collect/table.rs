@@ -9,12 +9,12 @@ use crate::doctor::facts::Table;
 use crate::failure::Failure;
 use crate::records::classify;
 
-/// The facts of the table, its ARN, and how far this clock is ahead.
+/// The facts of the table, and how far this clock is ahead.
 pub(super) async fn ask(
     asking: &mut Asking,
     place: &Place,
     names: &Layout,
-) -> Result<(Table, Option<String>, Option<i64>), Failure> {
+) -> Result<(Table, Option<i64>), Failure> {
     let (client, name) = (&place.client, &place.name);
     let described = client.describe_table().table_name(name).send().await;
     let ahead = place.clock.ahead_millis();
@@ -23,9 +23,8 @@ pub(super) async fn ask(
         name: name.clone(),
         ..Table::expected(names)
     };
-    let described = described.table;
-    let arn = described.as_ref().and_then(|table| table.table_arn.clone());
-    if let Some(described) = described {
+    if let Some(described) = described.table {
+        table.arn = described.table_arn;
         let mut keys = described.key_schema.unwrap_or_default();
         keys.sort_by_key(|key| key.key_type != KeyType::Hash);
         table.keys = Some(keys.into_iter().map(|key| key.attribute_name).collect());
@@ -63,5 +62,5 @@ pub(super) async fn ask(
             &error,
         ),
     }
-    Ok((table, arn, ahead))
+    Ok((table, ahead))
 }

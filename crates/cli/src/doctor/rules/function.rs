@@ -1,7 +1,7 @@
 //! Rules of a function and of its mappings.
 
 use super::{Verdict, danger, judge, warning};
-use crate::doctor::facts::{Deployment, Function, Mapping, Source};
+use crate::doctor::facts::{Deployment, Function, Mapping, Source, Table};
 
 /// One verdict for each function that says enough.
 fn each(deployment: &Deployment, rule: impl Fn(&Function) -> Option<Verdict>) -> Vec<Verdict> {
@@ -22,17 +22,31 @@ pub(super) fn each_mapping(
         .collect()
 }
 
-pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
-    let Some(table) = &deployment.table else {
-        return Vec::new();
+/// The region and the account of an ARN.
+fn home(arn: &str) -> Vec<&str> {
+    arn.split(':').skip(3).take(2).collect()
+}
+
+/// Tells whether the value of a function's variable names the table: by its ARN, or by its name.
+fn names(value: &str, table: &Table, function: &Function) -> bool {
+    let is_of = |arn: &str| match arn.rsplit_once(":table/") {
+        // A name is one of the function's own account and region.
+        Some((_, name)) if !value.starts_with("arn:") => {
+            let own = function.arn.as_deref();
+            name == value && own.is_none_or(|own| home(own) == home(arn))
+        }
+        _ => value == arn,
     };
+    value == table.name || table.arn.as_deref().is_some_and(is_of)
+}
+
+pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
+    let tables = &deployment.tables;
     each(deployment, |function| {
+        let table = tables.first()?;
         let variable = function.table.as_ref()?;
-        // A table may be named by its ARN.
-        let names = |value: &String| {
-            value == &table.name || value.ends_with(&format!(":table/{}", table.name))
-        };
-        Some(judge(!variable.as_ref().is_some_and(names), || {
+        let is_known = |value: &String| tables.iter().any(|table| names(value, table, function));
+        Some(judge(!variable.as_ref().is_some_and(is_known), || {
             let what = match variable {
                 Some(other) => format!("IDEMPOTENCY_TABLE is `{other}`, not `{}`", table.name),
                 None => "IDEMPOTENCY_TABLE is not set".to_owned(),
@@ -138,23 +152,39 @@ pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
 }
 
 pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
-    each_mapping(deployment, |function, mapping| {
-        let Source::Queue(queue) = &mapping.source else {
-            return None;
-        };
+    each(deployment, |function| {
         let reserved = function.reserved_concurrency?;
-        let may = mapping.maximum_concurrency?;
-        Some(judge(may.is_none_or(|may| may > reserved), || {
+        let is_queue = |mapping: &&Mapping| matches!(mapping.source, Source::Queue(_));
+        let mappings: Vec<&Mapping> = function.mappings.iter().filter(is_queue).collect();
+        let is_unbounded = |mapping: &&Mapping| mapping.maximum_concurrency == Some(None);
+        let is_unbounded = mappings.iter().any(is_unbounded);
+        let bound = |mapping: &&Mapping| mapping.maximum_concurrency.flatten().map(u64::from);
+        let total = if is_unbounded {
+            u64::MAX
+        } else {
+            mappings.iter().map(bound).sum::<Option<u64>>()?
+        };
+        let bound_or_all =
+            |mapping: &&&Mapping| mapping.maximum_concurrency.flatten().unwrap_or(u32::MAX);
+        let largest = mappings.iter().max_by_key(bound_or_all)?;
+        let share = reserved / u32::try_from(mappings.len()).unwrap_or(u32::MAX);
+        Some(judge(total > u64::from(reserved), || {
+            let names: Vec<&str> = mappings.iter().map(|mapping| name(mapping)).collect();
+            let takes = match (is_unbounded, names.len()) {
+                (true, _) => "as many as they can".to_owned(),
+                (false, 1) => total.to_string(),
+                (false, _) => format!("{total} together"),
+            };
             let what = format!(
-                "{reserved} executions are reserved, and the mapping of {} takes {}",
-                queue.name,
-                may.map_or_else(|| "as many as it can".to_owned(), |may| may.to_string())
+                "{reserved} executions are reserved, and its queues ({}) take {takes}",
+                names.join(", ")
             );
             let why = "Messages that are throttled use up their receives, and land in the dead-letter queue without a run.";
             let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --scaling-config MaximumConcurrency={}",
-                mapping.id,
-                reserved.max(2)
+                "aws lambda update-event-source-mapping --uuid {} --scaling-config MaximumConcurrency={}\n\
+                 The bounds of all its queues together: at most what is reserved",
+                largest.id,
+                share.max(2)
             );
             warning("concurrency", &function.name, what, why, fix)
         }))

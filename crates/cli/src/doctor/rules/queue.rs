@@ -13,6 +13,8 @@ const LONGEST: Duration = Duration::from_hours(14 * 24);
 const TIMEOUTS: u32 = 6;
 /// The longest timeout but on [Managed Instances](https://docs.aws.amazon.com/lambda/latest/dg/configuration-timeout.html).
 const LONGEST_TIMEOUT: Duration = Duration::from_mins(15);
+/// The library's `failure_retention`, unless the code sets another.
+const FAILURE_RETENTION: Duration = Duration::from_hours(1);
 /// Room for a crash, a deployment and a throttle.
 const RECEIVES: u32 = 5;
 
@@ -171,6 +173,7 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
     let kept = deployment.settings.failure_retention;
+    let kept = kept.unwrap_or(FAILURE_RETENTION);
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
         let receives = dead_letters.max_receive_count?;

@@ -75,6 +75,29 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
     })
 }
 
+/// A stream's records may be older than the library's own `failure_retention`, which only matters to code
+/// that has permanent failures: it is compared where it is given.
+pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
+    let given = deployment.settings.failure_retention;
+    each(deployment, |_, _, stream| {
+        let (kept, age) = (given?, stream.max_age??);
+        Some(judge(kept <= age, || {
+            let what = format!(
+                "permanent failures are kept for {}, and its records are retried until they are {} old",
+                length(kept),
+                length(age)
+            );
+            let why =
+                "A record that failed permanently runs again within its mapping's own retries.";
+            let minutes = age.as_secs() / 60 + 1;
+            let fix = format!(
+                "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
+            );
+            warning("failure-retention", &stream.name, what, why, fix)
+        }))
+    })
+}
+
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, stream| {
         let kept = function.retention.unwrap_or(deployment.settings.retention);

@@ -3,14 +3,9 @@
 use super::{Verdict, danger, judge, warning};
 use crate::doctor::facts::{Deployment, Table};
 
-/// One verdict, where the table is known and says enough.
-fn of(deployment: &Deployment, rule: impl FnOnce(&Table) -> Option<Verdict>) -> Vec<Verdict> {
-    deployment
-        .table
-        .as_ref()
-        .and_then(rule)
-        .into_iter()
-        .collect()
+/// One verdict for each table that says enough.
+fn of(deployment: &Deployment, rule: impl Fn(&Table) -> Option<Verdict>) -> Vec<Verdict> {
+    deployment.tables.iter().filter_map(rule).collect()
 }
 
 fn mend_ttl(table: &Table) -> String {

@@ -41,17 +41,19 @@ fn sound() -> Deployment {
         on_failure: Some(Some("arn".to_owned())),
     };
     Deployment {
-        table: Some(Table {
+        tables: vec![Table {
             name: "idempotency".to_owned(),
+            arn: None,
             ttl: Some(Some("expiration".to_owned())),
             expected_ttl: "expiration".to_owned(),
             keys: Some(vec!["id".to_owned()]),
             expected_keys: vec!["id".to_owned()],
             point_in_time_recovery: Some(true),
             deletion_protection: Some(true),
-        }),
+        }],
         functions: vec![Function {
             name: "worker".to_owned(),
+            arn: None,
             timeout: Some(Duration::from_secs(20)),
             table: Some(Some("idempotency".to_owned())),
             disabled: Some(false),
@@ -97,7 +99,7 @@ fn the_dead_letters(deployment: &mut Deployment) -> &mut DeadLetters {
 }
 
 fn the_table(deployment: &mut Deployment) -> &mut Table {
-    deployment.table.as_mut().unwrap()
+    &mut deployment.tables[0]
 }
 
 type Plant = (&'static str, fn(&mut Deployment));
@@ -149,7 +151,8 @@ const PLANTS: [Plant; 24] = [
     }),
     ("retention", |it| it.settings.retention = DAY * 17),
     ("failure-retention", |it| {
-        it.settings.failure_retention = Duration::from_mins(9);
+        it.settings.failure_retention = Some(Duration::from_mins(9));
+        the_stream(it).max_age = Some(Some(Duration::from_mins(1)));
     }),
     ("bisect", |it| the_stream(it).bisects = Some(false)),
     ("record-age", |it| {
@@ -233,7 +236,7 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     deployment.functions[0].timeout = Some(Duration::from_mins(90));
     deployment.functions[0].mappings[0].window = Some(Duration::from_mins(1));
     the_queue(&mut deployment).visibility = Some(Duration::from_mins(91));
-    deployment.settings.failure_retention = DAY;
+    deployment.settings.failure_retention = Some(DAY * 2);
     let report = check(&deployment, &[]);
     assert!(report.fine.contains(&"visibility-timeout"), "{report}");
 
@@ -243,6 +246,88 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     assert_eq!(ids, ["visibility-timeout"]);
     let said = "less than the timeout of worker and the batch window: 1h 31m";
     assert!(report.to_string().contains(said), "{report}");
+}
+
+#[test]
+fn a_table_is_named_by_its_arn_or_by_its_name_in_its_account_and_region() {
+    let arn =
+        |region: &str, table: &str| format!("arn:aws:dynamodb:{region}:123456789012:table/{table}");
+    let here = || arn("eu-central-1", "idempotency");
+    for (table, variable, is_found) in [
+        ("idempotency".to_owned(), here(), false),
+        (
+            "idempotency".to_owned(),
+            arn("eu-west-1", "idempotency"),
+            true,
+        ),
+        ("idempotency".to_owned(), arn("eu-central-1", "other"), true),
+        (here(), "idempotency".to_owned(), false),
+        (here(), "other".to_owned(), true),
+        (here(), here(), false),
+        (
+            arn("eu-west-1", "idempotency"),
+            "idempotency".to_owned(),
+            true,
+        ),
+        (arn("eu-west-1", "idempotency"), here(), true),
+    ] {
+        let mut deployment = sound();
+        let is_arn = table.starts_with("arn:");
+        the_table(&mut deployment).arn = Some(if is_arn { table.clone() } else { here() });
+        the_table(&mut deployment).name.clone_from(&table);
+        let function = &mut deployment.functions[0];
+        let own = "arn:aws:lambda:eu-central-1:123456789012:function:worker";
+        function.arn = Some(own.to_owned());
+        function.table = Some(Some(variable.clone()));
+        let found = !check(&deployment, &[]).findings.is_empty();
+        assert_eq!(found, is_found, "{table}, {variable}");
+    }
+}
+
+/// What is reserved is for all mappings of a function together.
+#[test]
+fn the_queues_of_a_function_share_what_is_reserved() {
+    for (bounds, found) in [
+        (&[Some(Some(5)), Some(Some(5))][..], 0),
+        (&[Some(Some(6)), Some(Some(5))], 1),
+        (&[Some(Some(2)), Some(None)], 1),
+        (&[None, Some(None)], 1),
+        (&[Some(Some(5)), None], 0),
+    ] {
+        let mut deployment = sound();
+        let mappings = bounds.iter().map(|bound| Mapping {
+            maximum_concurrency: *bound,
+            ..mapping(Source::Queue(queue(false)))
+        });
+        deployment.functions[0].mappings = mappings.collect();
+        let report = check(&deployment, &[]);
+        assert_eq!(report.findings.len(), found, "{bounds:?}: {report}");
+        let is_fine = report.fine.contains(&"concurrency");
+        let is_known = bounds.iter().all(Option::is_some);
+        assert_eq!(is_fine, found == 0 && is_known, "{bounds:?}: {report}");
+    }
+}
+
+#[test]
+fn a_stream_is_compared_with_a_failure_retention_that_is_given() {
+    for (given, found) in [
+        (None, 0),
+        (Some(DAY), 1),
+        (Some(DAY + Duration::from_mins(1)), 0),
+    ] {
+        let mut deployment = sound();
+        deployment.settings.failure_retention = given;
+        let report = check(&deployment, &[]);
+        let ids = report.findings.iter().map(|finding| finding.id);
+        assert!(
+            ids.eq(std::iter::repeat_n("failure-retention", found)),
+            "{given:?}: {report}"
+        );
+    }
+    let mut deployment = sound();
+    deployment.settings.failure_retention = Some(DAY);
+    the_stream(&mut deployment).max_age = Some(None);
+    assert_eq!(check(&deployment, &[]).findings, []);
 }
 
 #[test]
